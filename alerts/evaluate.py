@@ -56,8 +56,8 @@ def evaluate_due_rules(*, querier: Querier, clock: Clock) -> EvaluationCounts:
             continue
         evaluated += message_count is not None
         messages += message_count or 0
-    telemetry.RULES_JUDGED.labels("done").inc(evaluated)
-    telemetry.RULES_JUDGED.labels("failed").inc(failed)
+    telemetry.RULES_EVALUATED.labels("done").inc(evaluated)
+    telemetry.RULES_EVALUATED.labels("failed").inc(failed)
     return EvaluationCounts(evaluated, failed, messages)
 
 

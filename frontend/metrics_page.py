@@ -19,7 +19,7 @@ def metrics(request: HttpRequest) -> HttpResponse:
         headers = {"WWW-Authenticate": 'Bearer realm="spm"'} if status == 401 else {}
         text = "This needs a staff login, or a token of the app “This system” with the scope read.\n"
         return HttpResponse(text, status=status, content_type="text/plain; charset=utf-8", headers=headers)
-    body = telemetry.text(telemetry.told(site_metrics.recent_figures(), site_metrics.HELPS))
+    body = telemetry.exposition(telemetry.gauges_text(site_metrics.recent_figures(), site_metrics.HELPS))
     return HttpResponse(body, content_type=telemetry.CONTENT_TYPE, headers={"Cache-Control": "no-store"})
 
 

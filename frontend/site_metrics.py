@@ -24,7 +24,7 @@ from spm.errors import SpmError
 from spm.store.backends import open_backend
 from spm.store.backends.base import Backend
 from spm.store.ledger.balance import SampleCounts, summarize
-from spm.telemetry import Reading
+from spm.telemetry import MetricValue
 
 HELPS = {
     "spm_apps": "Number of apps; apps above a bound have no figures of their own",
@@ -45,7 +45,7 @@ HELPS = {
 }
 
 
-def read_figures(store: Backend, now_ms: int) -> list[Reading]:
+def read_figures(store: Backend, now_ms: int) -> list[MetricValue]:
     """Read all figures; an app that cannot be read is left out and counted as a failure."""
     readings = [*_alerts(), *_runs(), *_sources(now_ms)]
     apps = list(App.objects.filter(going=None).order_by("pk").values_list("pk", flat=True))
@@ -55,28 +55,28 @@ def read_figures(store: Backend, now_ms: int) -> list[Reading]:
             readings += _balance(store, app, now_ms)
         except SpmError:
             failures += 1
-    return [*readings, Reading("spm_apps", {}, len(apps)), Reading("spm_standing_failures", {}, failures)]
+    return [*readings, MetricValue("spm_apps", {}, len(apps)), MetricValue("spm_standing_failures", {}, failures)]
 
 
-def _balance(store: Backend, app: int, now_ms: int) -> list[Reading]:
+def _balance(store: Backend, app: int, now_ms: int) -> list[MetricValue]:
     summary, label = summarize(store, app, now_ms), {"app": str(app)}
     waiting = dead_letter_review.count_waiting(store, app, at_most=limits.SITE_METRICS_DEAD_LETTERS_MAX)
     return [
         *_by_outcome("spm_app_messages", label, summary.messages),
         *_by_outcome("spm_app_samples", label, summary.samples),
-        Reading("spm_app_mark_lag_seconds", label, summary.lag_ms / 1000),
-        Reading("spm_app_marks_damaged", label, summary.unread),
-        Reading("spm_app_dead_letters", label, waiting),
+        MetricValue("spm_app_mark_lag_seconds", label, summary.lag_ms / 1000),
+        MetricValue("spm_app_marks_damaged", label, summary.unread),
+        MetricValue("spm_app_dead_letters", label, waiting),
     ]
 
 
-def _by_outcome(name: str, label: dict[str, str], of: SampleCounts) -> Iterator[Reading]:
+def _by_outcome(name: str, label: dict[str, str], of: SampleCounts) -> Iterator[MetricValue]:
     counts = {"stored": of.stored, "late": of.late, "rejected": of.rejected, "dead": of.dead, "unsettled": of.queued}
     for outcome, count in counts.items():
-        yield Reading(name, {**label, "outcome": outcome}, count)
+        yield MetricValue(name, {**label, "outcome": outcome}, count)
 
 
-def _sources(now_ms: int) -> Iterator[Reading]:
+def _sources(now_ms: int) -> Iterator[MetricValue]:
     long = Source.objects.filter(period_ms__gt=limits.SOURCE_OVERDUE_AFTER_MS // limits.SOURCE_OVERDUE_PERIODS)
     periods = list(long.order_by("period_ms").values_list("period_ms", flat=True).distinct())
     known = [period for period in periods[: limits.SITE_METRICS_PERIODS_MAX] if period]
@@ -89,7 +89,7 @@ def _sources(now_ms: int) -> Iterator[Reading]:
     counted = Source.objects.filter(app__going=None).values("app").annotate(**states).order_by("app")
     for app, *counts in counted.values_list("app", *states)[: limits.SITE_METRICS_APPS_MAX]:
         for state, count in zip(states, counts, strict=True):
-            yield Reading("spm_app_sources", {"app": str(app), "state": state}, count)
+            yield MetricValue("spm_app_sources", {"app": str(app), "state": state}, count)
 
 
 def _silent_since(now_ms: int, periods: list[int], which: int) -> Q:
@@ -104,24 +104,26 @@ def _silent_since(now_ms: int, periods: list[int], which: int) -> Q:
     return silent
 
 
-def _alerts() -> Iterator[Reading]:
+def _alerts() -> Iterator[MetricValue]:
     for state, count in Alert.objects.order_by("state").values_list("state").annotate(Count("pk")):
-        yield Reading("spm_alerts", {"state": state}, count)
+        yield MetricValue("spm_alerts", {"state": state}, count)
     live = Rule.objects.filter(enabled=True, deleted_ms=None, app__going=None)
-    yield Reading("spm_alerts_rules_failing", {}, live.exclude(error="").count())
+    yield MetricValue("spm_alerts_rules_failing", {}, live.exclude(error="").count())
     for state in (Delivery.WAITING, Delivery.DEAD):
-        yield Reading("spm_alerts_outbox_messages", {"state": state.value}, Outbox.objects.filter(state=state).count())
+        yield MetricValue(
+            "spm_alerts_outbox_messages", {"state": state.value}, Outbox.objects.filter(state=state).count()
+        )
 
 
-def _runs() -> Iterator[Reading]:
-    yield Reading("spm_runs_running", {}, Run.objects.filter(state=RunState.RUNNING).count())
+def _runs() -> Iterator[MetricValue]:
+    yield MetricValue("spm_runs_running", {}, Run.objects.filter(state=RunState.RUNNING).count())
     for kind in Run.objects.order_by("kind").values_list("kind", flat=True).distinct():
         last = Run.objects.filter(kind=kind, state=RunState.DONE).order_by("-started").first()
         if last is not None and last.finished is not None:
             label = {"kind": kind}
-            yield Reading("spm_run_last_success_timestamp_seconds", label, last.finished.timestamp())
-            yield Reading("spm_run_last_duration_seconds", label, last.seconds or 0.0)
-            yield Reading("spm_run_last_samples", label, last.samples)
+            yield MetricValue("spm_run_last_success_timestamp_seconds", label, last.finished.timestamp())
+            yield MetricValue("spm_run_last_duration_seconds", label, last.seconds or 0.0)
+            yield MetricValue("spm_run_last_samples", label, last.samples)
 
 
 class _CachedFigures:
@@ -129,10 +131,10 @@ class _CachedFigures:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._readings: list[Reading] = []
+        self._readings: list[MetricValue] = []
         self._until = 0.0
 
-    def get(self) -> list[Reading]:
+    def get(self) -> list[MetricValue]:
         with self._lock:
             if _clock.monotonic() >= self._until:
                 self._readings = read_figures(open_backend(settings.SPM_STORE_URL), _clock.now_ms())

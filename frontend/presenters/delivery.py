@@ -52,7 +52,7 @@ class QuotaUse:
 
 def quota_of(app: App) -> QuotaUse:
     """Read an app's quotas and their use."""
-    allowed = quotas.told(app)
+    allowed = quotas.quota_of_row(app)
     try:
         series = quota.series_of(services_runs.site().store, app.pk)
     except StoreUnavailable:

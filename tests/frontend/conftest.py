@@ -27,7 +27,7 @@ class House:
 
 
 def house(name: str) -> House:
-    """A new organisation."""
+    """Create an organisation with people and an app."""
     organisation = Organisation.objects.create(name=name)
     people = {}
     for role in (Role.OWNER, Role.VIEWER):
@@ -40,13 +40,13 @@ def house(name: str) -> House:
 
 @pytest.fixture
 def alpha(db: None) -> House:
-    """Ours."""
+    """The organisation of most tests."""
     return house("alpha")
 
 
 @pytest.fixture
 def beta(db: None) -> House:
-    """Theirs."""
+    """Another organisation."""
     return house("beta")
 
 
@@ -69,5 +69,5 @@ def own_store(settings: object, tmp_path: Path) -> Iterator[None]:
     tokens.clear_cache()
     sources.forget_written()
     query.configure("memory://")
-    close_process_acceptor()  # its last word is for this test's store
+    close_process_acceptor()  # its last announcement goes to this test's store
     open_backend(settings.SPM_STORE_URL).close()  # type: ignore[attr-defined]  # each maps a terabyte of addresses

@@ -1,7 +1,7 @@
-"""No address shows anything of an app to people or programs of another organisation: a matrix over all addresses.
+"""No address shows data of an app to people or programs of another organisation: a matrix over all addresses.
 
-The addresses come from the site's own list, so that a new one is tested as soon as it exists. Those that name an app
-are called with a foreign one; those that take ``app=`` likewise.
+The addresses come from the site's own URLs, so that a new one is tested as soon as it exists. Each is called with a
+foreign app, in its path or as ``app=``.
 """
 
 import re
@@ -28,7 +28,7 @@ BY_PARAMETER = [
 
 
 def routes(patterns: list[Any], before: str = "/") -> Iterator[str]:
-    """Every address of the site."""
+    """Yield every address of the site."""
     for pattern in patterns:
         here = before + str(pattern.pattern)
         if isinstance(pattern, URLResolver):
@@ -38,11 +38,11 @@ def routes(patterns: list[Any], before: str = "/") -> Iterator[str]:
 
 
 def addresses() -> list[str]:
-    """Those that name an app, with everything else filled in; the administration is for its staff alone."""
+    """List the addresses that name an app, with all other parts filled in; not those of the administration."""
     every = routes(get_resolver().url_patterns)
     with_app = [route for route in every if "<int:app_id>" in route and not route.startswith("/admin/")]
     filled = [route.replace("<int:app_id>", "{app}") for route in with_app]
-    return [re.sub(r"<(?:\w+:)?(\w+)>", lambda found: VALUES[found[1]], route) for route in filled]
+    return [re.sub(r"<(?:\w+:)?(\w+)>", lambda match: VALUES[match[1]], route) for route in filled]
 
 
 def test_the_matrix_knows_the_addresses() -> None:
@@ -68,12 +68,12 @@ def test_a_foreign_app_is_never_read_by_a_token(
 
 
 @pytest.mark.parametrize("address", [each for each in [*addresses(), *BY_PARAMETER] if "/api/" in each])
-def test_nobody_reads_nothing(client: Client, beta: House, address: str) -> None:
+def test_requests_without_credentials_read_nothing(client: Client, beta: House, address: str) -> None:
     assert client.get(address.format(app=beta.app.pk)).status_code in (401, 403)
 
 
 @pytest.mark.parametrize("address", [each for each in addresses() if "/api/" not in each])
-def test_a_stranger_is_sent_to_the_login(client: Client, beta: House, address: str) -> None:
+def test_a_person_without_a_session_is_sent_to_the_login(client: Client, beta: House, address: str) -> None:
     response = client.get(address.format(app=beta.app.pk))
     assert response.status_code in (302, 405)
     assert response.status_code == 405 or response["Location"].startswith("/login")

@@ -28,7 +28,7 @@ from spm.query import storage_for
 from spm.query.request.batches import Matcher
 from spm.store.backends import open_backend
 from spm.store.ledger.balance import summarize
-from spm.telemetry import Reading
+from spm.telemetry import MetricValue
 from tests.frontend.conftest import House
 
 pytestmark = pytest.mark.django_db
@@ -43,7 +43,7 @@ def staff(client: Client) -> Client:
 
 def test_set_up_makes_the_own_app_once() -> None:
     assert internal_app.app_number() is None
-    assert internal_app.make() == internal_app.make()
+    assert internal_app.create() == internal_app.create()
     assert (App.objects.count(), Organisation.objects.get().internal, internal_app.app_number()) == (
         1,
         True,
@@ -52,14 +52,14 @@ def test_set_up_makes_the_own_app_once() -> None:
 
 
 def test_staff_look_at_the_own_app_and_change_nothing_in_it(staff: Client) -> None:
-    place = f"/apps/{internal_app.make().pk}"
+    place = f"/apps/{internal_app.create().pk}"
     assert staff.get("/")["Location"] == f"{place}/"
     assert staff.get(f"{place}/").status_code == 200
     assert staff.post(f"{place}/send", {"name": "x", "use": "ingest"}).status_code == 403
 
 
 def test_staff_find_the_charts_of_the_system_and_each_of_them_can_be_drawn(staff: Client, alpha: House) -> None:
-    number = internal_app.make().pk
+    number = internal_app.create().pk
     assert "All processes" in staff.get(f"/apps/{number}/system").content.decode()
     assert f'href="/apps/{number}/system"' in staff.get(f"/apps/{number}/").content.decode()
     for panel in panels.system_panels():
@@ -69,7 +69,7 @@ def test_staff_find_the_charts_of_the_system_and_each_of_them_can_be_drawn(staff
 
 def test_every_chart_of_the_system_shows_metrics_that_its_processes_send() -> None:
     end = telemetry.include(lambda: metrics_text(ConsumerTally(), 0, {"spm.p0": 7}))
-    with_samples = {reading.name for reading in telemetry.readings()}
+    with_samples = {reading.name for reading in telemetry.metric_values()}
     end()
     endings = {"counter": ("_total",), "gauge": ("",), "histogram": ("_bucket", "_sum", "_count")}
     families = {f.name + ending for f in telemetry.REGISTRY.collect() for ending in endings.get(f.type, ())}
@@ -82,13 +82,13 @@ def test_an_app_of_others_has_no_page_of_the_system(desk: Client, alpha: House) 
 
 
 def test_people_who_are_no_staff_never_learn_of_the_own_app(desk: Client, alpha: House) -> None:
-    number = internal_app.make().pk
+    number = internal_app.create().pk
     assert desk.get(f"/apps/{number}/").status_code == 404
     assert [each["id"] for each in desk.get("/api/v1/apps").json()] == [alpha.app.pk]
 
 
 def test_staff_with_an_organisation_come_to_their_own_app_first(desk: Client, alpha: House) -> None:
-    internal_app.make()
+    internal_app.create()
     alpha.owner.is_staff = True
     alpha.owner.save()
     assert desk.get("/")["Location"] == f"/apps/{alpha.app.pk}/"
@@ -108,7 +108,7 @@ def test_staff_with_an_organisation_come_to_their_own_app_first(desk: Client, al
     ],
 )
 def test_own_metrics_are_for_staff_and_their_scrapers(client: Client, alpha: House, who: str, status: int) -> None:
-    app, header = internal_app.make(), {}
+    app, header = internal_app.create(), {}
     if who == "a person":
         client.force_login(alpha.owner)
     elif who == "staff":
@@ -152,10 +152,10 @@ def test_figures_of_the_whole_site_come_without_an_app_that_cannot_be_read(
         return read(store, app, now_ms)
 
     monkeypatch.setattr(site_metrics, "summarize", damaged)
-    found = site_metrics.read_figures(open_backend(settings.SPM_STORE_URL), SystemClock().now_ms())
-    assert {one.labels["app"] for one in found if one.name == "spm_app_mark_lag_seconds"} == {str(beta.app.pk)}
-    assert [one.value for one in found if one.name == "spm_standing_failures"] == [1]
-    assert {one.name for one in found} <= set(site_metrics.HELPS)
+    readings = site_metrics.read_figures(open_backend(settings.SPM_STORE_URL), SystemClock().now_ms())
+    assert {one.labels["app"] for one in readings if one.name == "spm_app_mark_lag_seconds"} == {str(beta.app.pk)}
+    assert [one.value for one in readings if one.name == "spm_standing_failures"] == [1]
+    assert {one.name for one in readings} <= set(site_metrics.HELPS)
 
 
 def test_a_process_keeps_its_name_over_restarts_and_shares_it_with_nobody(tmp_path: Path) -> None:
@@ -176,13 +176,13 @@ def own_door() -> Iterator[None]:
 
 @pytest.mark.usefixtures("own_door")
 def test_metrics_sent_are_read_back_from_the_own_app(settings: Any) -> None:
-    app, settings.SPM_OWN_METRICS_S = internal_app.make(), 30
+    app, settings.SPM_OWN_METRICS_S = internal_app.create(), 30
     telemetry.ACCEPTED_MESSAGES.inc()
     ProcessMetricsThread("web-7", 30).tick()
     assert send_site_metrics()
     now = SystemClock().now_ms()
-    found = storage_for(app.pk).series([[Matcher("process", "=~", "web-7|site")]], now - 60_000, now + 60_000)
-    names = {each["__name__"] for each in found}
+    series = storage_for(app.pk).series([[Matcher("process", "=~", "web-7|site")]], now - 60_000, now + 60_000)
+    names = {each["__name__"] for each in series}
     assert {
         "spm_accepted_messages_total",
         "process_resident_memory_bytes",
@@ -192,7 +192,7 @@ def test_metrics_sent_are_read_back_from_the_own_app(settings: Any) -> None:
 
 
 def test_nothing_is_sent_where_there_is_no_own_app_or_the_settings_say_so(settings: Any) -> None:
-    assert not sending.send("web-0", [Reading("spm_x", {}, 1.0)])
+    assert not sending.send("web-0", [MetricValue("spm_x", {}, 1.0)])
     settings.SPM_OWN_METRICS_S = 0
     assert sending.metrics_thread("web") is None
     assert not send_site_metrics()
@@ -222,18 +222,18 @@ def test_loading_the_site_begins_nothing_and_each_process_that_serves_begins_onc
     settings: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A parent that only loads the site (gunicorn --preload) must open no store and leave each child to begin."""
-    begun: list[int] = []
-    monkeypatch.setattr(sending, "metrics_thread", lambda kind: begun.append(os.getpid()))
+    starts: list[int] = []
+    monkeypatch.setattr(sending, "metrics_thread", lambda kind: starts.append(os.getpid()))
     start = sending._Begun()
-    assert begun == []
+    assert starts == []
     start("web")
     start("web")
-    assert begun == [os.getpid()]
+    assert starts == [os.getpid()]
     reading, writing = os.pipe()
     child = os.fork()
     if child == 0:
         start("web")
-        os.write(writing, b"%d" % len(begun))
+        os.write(writing, b"%d" % len(starts))
         os._exit(0)
     os.waitpid(child, 0)
     assert os.read(reading, 9) == b"2"
@@ -242,10 +242,10 @@ def test_loading_the_site_begins_nothing_and_each_process_that_serves_begins_onc
 
 
 def test_what_is_sent_of_one_process_does_not_grow_with_what_it_sent_before() -> None:
-    first = len(parsed_of("web-0", telemetry.readings(), 1).ts)
+    first = len(parsed_of("web-0", telemetry.metric_values(), 1).ts)
     for _ in range(5):
         ProcessMetricsThread("web-0", 30, send=lambda *_: True, probe=lambda: None).tick()
-    assert len(parsed_of("web-0", telemetry.readings(), 1).ts) <= first + 1  # the outcome "done", once
+    assert len(parsed_of("web-0", telemetry.metric_values(), 1).ts) <= first + 1  # the outcome "done", once
 
 
 def test_time_is_counted_by_what_became_of_it() -> None:
@@ -258,19 +258,19 @@ def test_time_is_counted_by_what_became_of_it() -> None:
 
     with pytest.raises(ValueError, match="x"):
         fail()
-    found = [r for r in telemetry.readings() if r.name == "spm_task_duration_seconds_sum"]
+    sums = [r for r in telemetry.metric_values() if r.name == "spm_task_duration_seconds_sum"]
     labels = {"task": "a task of tests", "outcome": "failed"}
-    assert [r.value for r in found if dict(r.labels) == labels] == [2.0]
+    assert [r.value for r in sums if dict(r.labels) == labels] == [2.0]
 
 
 def test_what_a_consumer_counts_is_sent_with_the_rest_and_ends_with_it() -> None:
     written = metrics_text(ConsumerTally(messages=3, dead=1), 0, {"spm.p0": 7})
     end = telemetry.include(lambda: written)
-    found = {(r.name, r.labels.get("queue", "")): r.value for r in telemetry.readings() if "worker" in r.name}
+    values = {(r.name, r.labels.get("queue", "")): r.value for r in telemetry.metric_values() if "worker" in r.name}
     end()
-    assert found["spm_worker_messages_total", ""] == 3
-    assert found["spm_worker_queue_depth", "spm.p0"] == 7
-    assert not [r for r in telemetry.readings() if "spm_worker" in r.name]
+    assert values["spm_worker_messages_total", ""] == 3
+    assert values["spm_worker_queue_depth", "spm.p0"] == 7
+    assert not [r for r in telemetry.metric_values() if "spm_worker" in r.name]
 
 
 @pytest.mark.parametrize(
@@ -289,7 +289,9 @@ def test_what_a_consumer_counts_is_sent_with_the_rest_and_ends_with_it() -> None
 def test_sources_are_counted_by_their_own_period(db: None, age_s: int, period_s: int | None, state: str) -> None:
     now = SystemClock().now_ms()
     app = App.objects.create(organisation=Organisation.objects.create(name="o"), name="a")
-    seen = datetime.fromtimestamp(now / 1000 - age_s, UTC)
-    Source.objects.create(app=app, name="s", first_seen=seen, last_seen=seen, period_ms=period_s and period_s * 1000)
+    last_seen = datetime.fromtimestamp(now / 1000 - age_s, UTC)
+    Source.objects.create(
+        app=app, name="s", first_seen=last_seen, last_seen=last_seen, period_ms=period_s and period_s * 1000
+    )
     counts = {r.labels["state"]: r.value for r in site_metrics._sources(now)}
     assert counts == {**dict.fromkeys(("up", "late", "gone"), 0), state: 1}

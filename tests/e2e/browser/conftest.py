@@ -45,7 +45,7 @@ ARGUMENTS = [
 ]
 PICTURES = Path(__file__).parent / "screenshots"
 WIDTH, HEIGHT = 1360, 860
-PATIENCE_MS = 20_000  # of whoever waits: a first page on a new machine compiles kernels
+PATIENCE_MS = 20_000  # the first page on a new machine compiles kernels
 expect.set_options(timeout=PATIENCE_MS)
 
 
@@ -84,7 +84,7 @@ def alpha(transactional_db: None, own_store: str) -> House:
 
 @pytest.fixture
 def fleet(alpha: House, own_store: str) -> House:
-    """The same with two hours of four hosts."""
+    """The organisation with two hours of data of four hosts."""
     sample_app.fill(own_store, alpha.app.pk, now_ms=SystemClock().now_ms())
     return alpha
 
@@ -107,9 +107,9 @@ def server(transactional_db: None, own_store: str) -> Iterator[str]:
 
 @pytest.fixture
 def open_page(browser: Browser, server: str) -> Iterator[Callable[..., Page]]:
-    """Opens pages: ``open_page(dark=True, width=390)``; what goes wrong in them fails the test at its end."""
+    """Open pages: ``open_page(dark=True, width=390)``; a problem in one of them fails the test at its end."""
     contexts: list[BrowserContext] = []
-    wrong: list[str] = []
+    problems: list[str] = []
 
     def open_one(*, dark: bool = False, width: int = WIDTH, height: int = HEIGHT) -> Page:
         scheme: Literal["dark", "light"] = "dark" if dark else "light"
@@ -118,37 +118,37 @@ def open_page(browser: Browser, server: str) -> Iterator[Callable[..., Page]]:
         contexts.append(context)
         page = context.new_page()
         page.set_default_timeout(PATIENCE_MS)
-        page.on("pageerror", lambda error: wrong.append(f"script: {error}"))
-        page.on("console", lambda message: wrong.extend(_complaint(message)))
-        page.on("response", lambda answer: wrong.extend(_failure(answer)))
+        page.on("pageerror", lambda error: problems.append(f"script: {error}"))
+        page.on("console", lambda message: problems.extend(_complaint(message)))
+        page.on("response", lambda answer: problems.extend(_failure(answer)))
         return page
 
     yield open_one
     for context in contexts:
         context.close()
-    assert wrong == []
+    assert problems == []
 
 
 def _complaint(message: ConsoleMessage) -> list[str]:
-    """What the browser complains about; failed loads are told by ``_failure``, with their address."""
+    """Return errors of the console; ``_failure`` reports failed loads with their address."""
     mine = message.type == "error" and not message.text.startswith("Failed to load resource")
     return [f"console: {message.text}"] if mine else []
 
 
 def _failure(answer: Response) -> list[str]:
-    """An answer no page should get; the page a test goes to may be missing, and an expression may be wrong."""
+    """Return answers that no page should get; the page itself may be missing, and an expression may be wrong."""
     missing = answer.status in (401, 403, 404) and answer.request.resource_type != "document"
     return [f"{answer.status} {answer.url}"] if missing or answer.status >= 500 else []
 
 
 @pytest.fixture
 def page(open_page: Callable[..., Page]) -> Page:
-    """A page in the usual size, in light colours, nobody logged in."""
+    """A page in the usual size, in light colours, without a session."""
     return open_page()
 
 
 def log_in(page: Page, house: House) -> None:
-    """Through the door, as people do."""
+    """Log in by the form."""
     page.goto("/login")
     page.get_by_label("Login").fill(house.owner.get_username())
     page.get_by_label("Password").fill("correct horse")
@@ -162,7 +162,7 @@ def drawn(page: Page, count: int = 1) -> None:
         expect(page.locator("[data-chart][data-state=drawn]").nth(count - 1)).to_be_attached(timeout=DRAWN_MS)
 
 
-def picture(page: Page, name: str, *, whole: bool = True) -> None:
-    """Keep a screenshot for people to look at."""
+def picture(page: Page, name: str, *, full_page: bool = True) -> None:
+    """Save a screenshot for people to look at."""
     PICTURES.mkdir(exist_ok=True)
-    page.screenshot(path=PICTURES / f"{name}.png", full_page=whole)
+    page.screenshot(path=PICTURES / f"{name}.png", full_page=full_page)

@@ -1,4 +1,4 @@
-"""What people do when data is wrong, in a real browser: preview, take out, look at the past, put back, roll back."""
+"""Corrections of wrong data in a real browser: preview, retract, look at the past, undo, roll back."""
 
 import re
 from collections.abc import Callable
@@ -52,7 +52,7 @@ def past(fleet: House) -> House:
     return fleet
 
 
-def test_data_is_taken_out_after_a_preview_and_put_back(page: Page, past: House) -> None:
+def test_data_is_retracted_after_a_preview_and_restored(page: Page, past: House) -> None:
     log_in(page, past)
     page.get_by_role("link", name="Corrections").click()
     picture(page, "corrections-before")
@@ -62,9 +62,9 @@ def test_data_is_taken_out_after_a_preview_and_put_back(page: Page, past: House)
     page.get_by_role("button", name="Preview").click()
     expect(page.locator(".preview")).to_contain_text(re.compile(r"720 samples in 1 series, [23] hours, 0 past alerts"))
     picture(page, "corrections-preview")
-    page.get_by_role("button", name="Take out").click()
-    expect(page.get_by_text("takes out 720 samples")).to_be_visible()
-    picture(page, "corrections-taken")
+    page.get_by_role("button", name="Retract").click()
+    expect(page.get_by_text("hides 720 samples")).to_be_visible()
+    picture(page, "corrections-retracted")
     page.goto(f"/apps/{past.app.pk}/chart?range=1h&expr=cpu_usage_total")
     drawn(page)
     expect(page.locator(".legend")).not_to_contain_text("web-1")
@@ -77,7 +77,7 @@ def test_data_is_taken_out_after_a_preview_and_put_back(page: Page, past: House)
     expect(page.locator(".legend")).to_contain_text("web-1")
 
 
-def test_a_refused_draft_keeps_its_words_and_says_why(page: Page, past: House) -> None:
+def test_a_refused_draft_keeps_its_input_and_says_why(page: Page, past: House) -> None:
     log_in(page, past)
     page.goto(f"/apps/{past.app.pk}/corrections")
     page.get_by_label("Series, as PromQL").fill("sum(")
@@ -108,11 +108,11 @@ def test_a_chart_shows_what_was_known_at_a_moment(page: Page, past: House) -> No
 def test_a_running_run_is_watched_and_a_finished_one_rolled_back(page: Page, past: House) -> None:
     log_in(page, past)
     page.goto(f"/apps/{past.app.pk}/runs")
-    expect(page.get_by_text("31 of 120 units")).to_be_visible()
+    expect(page.get_by_text("31 of 120 hours")).to_be_visible()
     Run.objects.filter(number=900).update(units=60)
-    expect(page.get_by_text("60 of 120 units")).to_be_visible(timeout=15_000)
+    expect(page.get_by_text("60 of 120 hours")).to_be_visible(timeout=15_000)
     page.get_by_role("button", name="Roll back").click()
-    expect(page.get_by_text("is rolled back in")).to_be_visible()
+    expect(page.get_by_text("is rolled back:")).to_be_visible()
     picture(page, "runs-rolled-back")
 
 
@@ -124,7 +124,7 @@ def test_pages_of_corrections_fit_the_screen(look: str, open_page: Callable[...,
     page.get_by_label("Source").fill("db-1")
     page.get_by_label("Why").fill("its clock was a day ahead after the power cut")
     page.get_by_role("button", name="Preview").click()
-    page.get_by_role("button", name="Take out").click()
+    page.get_by_role("button", name="Retract").click()
     number = re.findall(r"Retraction (\d+)", page.locator(".notice").inner_text())[0]
     pages = {
         "corrections": "corrections",

@@ -1,4 +1,4 @@
-"""The account in a real browser: light, dark and narrow; full, empty, huge, and when it does not add up."""
+"""The balance in a real browser: light, dark and narrow; full, empty, huge, and when it does not add up."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -25,13 +25,13 @@ def book(alpha: House, own_store: str) -> Book:
 
 
 def fits(page: Page, name: str) -> None:
-    """Nothing is wider than the screen; a picture is kept."""
+    """Take a picture, and check that nothing is wider than the screen."""
     picture(page, name)
     assert not page.evaluate("document.documentElement.scrollWidth > innerWidth"), f"{name} is wider than the screen"
 
 
 @pytest.mark.parametrize("look", LOOKS)
-def test_the_pages_of_the_account_fit_the_screen(
+def test_the_pages_of_the_balance_fit_the_screen(
     look: str, open_page: Callable[..., Page], alpha: House, book: Book
 ) -> None:
     page = open_page(**LOOKS[look])
@@ -40,14 +40,14 @@ def test_the_pages_of_the_account_fit_the_screen(
     expect(page.get_by_role("heading", name="By hour of acceptance")).to_be_visible()
     expect(page.get_by_role("heading", name="Missing messages")).to_be_visible()
     fits(page, f"delivery-{look}")
-    for name in ("Refused lines", "Dead letters"):
+    for name in ("Rejected lines", "Dead letters"):
         page.get_by_label("Delivery").get_by_role("link", name=name).click()
         page.wait_for_load_state("networkidle")
         fits(page, f"delivery-{name.split()[0].lower()}-{look}")
 
 
 @pytest.mark.parametrize("look", LOOKS)
-def test_an_account_without_anything_or_with_a_fault_says_so(
+def test_an_empty_or_faulty_balance_says_so(
     look: str, open_page: Callable[..., Page], alpha: House, own_store: str
 ) -> None:
     page = open_page(**LOOKS[look])
@@ -67,7 +67,7 @@ def test_an_account_without_anything_or_with_a_fault_says_so(
     fits(page, f"delivery-fault-{look}")
 
 
-def test_the_span_is_chosen_and_the_rows_are_downloaded(page: Page, alpha: House, book: Book) -> None:
+def test_a_span_can_be_selected_and_downloaded(page: Page, alpha: House, book: Book) -> None:
     log_in(page, alpha)
     page.goto(f"/apps/{alpha.app.pk}/delivery")
     page.get_by_role("link", name="7 days").click()

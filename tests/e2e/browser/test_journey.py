@@ -1,4 +1,4 @@
-"""What people do, in a real browser: log in, look, zoom, come back, send something of their own.
+"""A person's journey in a real browser: log in, read charts, zoom, return, send data.
 
 The picture of the README is replaced only when ``SPM_PICTURES=1`` asks for it, so that a run changes no file.
 """
@@ -129,18 +129,18 @@ def test_a_silent_host_leaves_a_gap_in_its_line(page: Page, fleet: House) -> Non
 
 
 @pytest.mark.parametrize(
-    ("expr", "state", "words"),
+    ("expr", "state", "text"),
     [
         ("nothing_of_this_name", "empty", "No data in this range"),
         ("sum(", "error", "1:5: parse error: unexpected end of input"),
     ],
     ids=["an unknown metric", "a broken expression"],
 )
-def test_a_chart_without_data_says_why(page: Page, fleet: House, expr: str, state: str, words: str) -> None:
+def test_a_chart_without_data_says_why(page: Page, fleet: House, expr: str, state: str, text: str) -> None:
     log_in(page, fleet)
     page.goto(f"/apps/{fleet.app.pk}/chart?expr={expr}")
     expect(page.locator("[data-chart]")).to_have_attribute("data-state", state)
-    expect(page.locator(".chart-veil")).to_contain_text(words)
+    expect(page.locator(".chart-veil")).to_contain_text(text)
     picture(page, f"chart-{state}")
 
 
@@ -157,11 +157,11 @@ def test_the_send_page_gives_a_command_that_works_as_pasted(page: Page, alpha: H
     log_in(page, alpha)
     page.get_by_role("link", name="Send data").first.click()
     page.get_by_label("Name").fill("kitchen")
-    page.get_by_role("button", name="Make a token").click()
+    page.get_by_role("button", name="Create a token").click()
     command = page.locator("#curl").inner_text()
     picture(page, "send-token")
-    done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, timeout=30, check=True)
-    assert re.match(r"HTTP/1.1 20[24]", done.stdout), done.stdout
+    process = subprocess.run(["sh", "-c", command], capture_output=True, text=True, timeout=30, check=True)
+    assert re.match(r"HTTP/1.1 20[24]", process.stdout), process.stdout
     page.goto(f"/apps/{alpha.app.pk}/chart?range=15m&expr=room_temperature")
     drawn(page)
     assert "21.5" in series_of(page)
@@ -170,7 +170,7 @@ def test_the_send_page_gives_a_command_that_works_as_pasted(page: Page, alpha: H
 def test_a_token_just_made_is_not_shown_again(page: Page, alpha: House) -> None:
     log_in(page, alpha)
     page.goto(f"/apps/{alpha.app.pk}/send")
-    page.get_by_role("button", name="Make a token").click()
+    page.get_by_role("button", name="Create a token").click()
     secret = page.locator("#secret").inner_text()
     page.goto(f"/apps/{alpha.app.pk}/send")
     assert secret not in page.content()
@@ -184,7 +184,7 @@ def test_the_picture_of_the_readme_is_made(open_page: Callable[..., Page], fleet
     drawn(page)
     page.locator(".u-over").hover(position={"x": 700, "y": 150})
     expect(page.locator(".tip")).to_be_visible()
-    picture(page, "readme", whole=False)
+    picture(page, "readme", full_page=False)
     if os.environ.get("SPM_PICTURES") == "1" or not README_PICTURE.exists():
         shutil.copy(PICTURES / "readme.png", README_PICTURE)
     assert README_PICTURE.stat().st_size > 20_000

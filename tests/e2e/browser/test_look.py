@@ -24,11 +24,12 @@ PAGES = {
     "send": ("/apps/{app}/send", 0),
     "agents": ("/apps/{app}/agents", 0),
     "heartbeats": ("/apps/{app}/send/heartbeats", 0),
-    "refused": ("/apps/{app}/delivery/refused", 0),
+    "rejected": ("/apps/{app}/delivery/rejected", 0),
+    "dead-letters": ("/apps/{app}/delivery/dead-letters", 0),
     "password": ("/account/password", 0),
     "alerts": ("/alerts/", 0),
     "alerts-new": ("/alerts/new", 0),
-    "mail": ("/alerts/mail", 0),
+    "messages": ("/alerts/mail", 0),
     "missing": ("/apps/999999/", 0),
 }
 LOOKS: dict[str, dict[str, Any]] = {"light": {}, "dark": {"dark": True}, "narrow": {"width": 390, "height": 844}}

@@ -1,4 +1,4 @@
-"""Refusals with their quotas, and heartbeats, in a real browser: light, dark and narrow."""
+"""Rejections with their quotas, and heartbeats, in a real browser: light, dark and narrow."""
 
 from collections.abc import Callable
 
@@ -21,7 +21,7 @@ pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
 
 @pytest.mark.parametrize("look", LOOKS)
-def test_refusals_and_heartbeats_fit_the_screen_and_work(
+def test_rejections_and_heartbeats_fit_the_screen_and_work(
     look: str, open_page: Callable[..., Page], alpha: House, own_store: str
 ) -> None:
     now_ms = SystemClock().now_ms()
@@ -36,14 +36,14 @@ def test_refusals_and_heartbeats_fit_the_screen_and_work(
     rejections.record_rejections(alpha.app.pk, "web-1.example.com", lines, now_ms, "telegraf")
     page = open_page(**LOOKS[look])
     log_in(page, alpha)
-    page.goto(f"/apps/{alpha.app.pk}/delivery/refused")
-    expect(page.get_by_text("new ones are refused")).to_be_visible()
-    fits(page, f"refused-quota-{look}")
+    page.goto(f"/apps/{alpha.app.pk}/delivery/rejected")
+    expect(page.get_by_text("new series are rejected")).to_be_visible()
+    fits(page, f"rejected-quota-{look}")
     page.get_by_role("link", name="a field has no =").click()
     expect(page.get_by_role("link", name="show all")).to_be_visible()
     page.goto(f"/apps/{alpha.app.pk}/send/heartbeats")
     page.get_by_label("Name").fill("nightly backup")
-    page.get_by_role("button", name="Make an address").click()
+    page.get_by_role("button", name="Create an address").click()
     expect(page.get_by_role("heading", name="nightly backup")).to_be_visible()
     pings.create_heartbeat(alpha.app, "weekly report", actor=alpha.owner, now_ms=now_ms)
     page.reload()

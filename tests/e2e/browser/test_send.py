@@ -1,4 +1,4 @@
-"""Sending one's own data, by keyboard alone: a way is unfolded, and its first data appears by itself."""
+"""The page for sending data, by keyboard alone: a method unfolds, and its first data appears by itself."""
 
 from collections.abc import Callable
 
@@ -15,7 +15,7 @@ pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
 
 @pytest.mark.parametrize("width", [1360, 390])
-def test_the_first_data_of_a_way_appears_by_itself(open_page: Callable[..., Page], alpha: House, width: int) -> None:
+def test_the_first_data_of_a_method_appears_by_itself(open_page: Callable[..., Page], alpha: House, width: int) -> None:
     arrivals.forget_written()
     page = open_page(width=width, dark=width < 400)
     page.set_default_timeout(DRAWN_MS)
@@ -34,7 +34,7 @@ def test_the_first_data_of_a_way_appears_by_itself(open_page: Callable[..., Page
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
 
 
-def test_what_a_source_lacks_is_on_the_overview(page: Page, fleet: House) -> None:
+def test_the_missing_messages_of_a_source_are_on_the_overview(page: Page, fleet: House) -> None:
     now = SystemClock().now_ms()
     sources.forget_written()
     sources.seen(fleet.app.pk, "web-1", now, period_ms=10_000)

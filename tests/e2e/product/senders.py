@@ -1,6 +1,6 @@
-"""A client that never gives up: it sends each body under one message id until the server says 204.
+"""A client that never gives up: it sends each body under one message id until the server answers 204.
 
-What it was told is kept: ``acked`` bodies must be in the store, whatever was killed in between.
+All ``acked`` bodies must be in the store, whatever process was killed in between.
 """
 
 import http.client
@@ -23,12 +23,12 @@ class Sender:
     _connection: http.client.HTTPConnection | None = field(default=None, repr=False)
 
     def send_all(self, bodies: Sequence[bytes], name: str = "body") -> None:
-        """Every body, in order; raises when one is refused for good or never taken."""
+        """Send every body, in order; raises if one is refused permanently or never accepted."""
         for number, body in enumerate(bodies):
             self.send(body, f"{name}-{number}")
 
     def send(self, body: bytes, message_id: str) -> None:
-        """One body, again and again until it is acked."""
+        """Send one body until it is acknowledged."""
         for _ in range(_TRIES):
             status = self._try(body, message_id)
             if status == 204:
@@ -37,7 +37,7 @@ class Sender:
             assert status in (0, 429, 500, 502, 503), f"{message_id} was answered {status}"
             self.resent += 1
             time.sleep(0.1)
-        raise AssertionError(f"{message_id} was not taken in {_TRIES} tries")
+        raise AssertionError(f"{message_id} was not accepted in {_TRIES} tries")
 
     def _try(self, body: bytes, message_id: str) -> int:
         try:

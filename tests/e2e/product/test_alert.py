@@ -23,16 +23,16 @@ def mails(served: Served) -> list[str]:
     return [f.read_text() for f in sorted((served.data / "mail").glob("*"))]
 
 
-def wait_for_mail(served: Served, words: str, value: float) -> str:
-    """Keep pushing ``value`` until a mail with these words lies in the folder."""
+def wait_for_mail(served: Served, text: str, value: float) -> str:
+    """Keep pushing ``value`` until a mail with this text is in the folder."""
     until = time.monotonic() + WAIT_S
     while time.monotonic() < until:
         push(served, value)
         for mail in mails(served):
-            if words in mail:
+            if text in mail:
                 return mail
         time.sleep(1)
-    raise AssertionError(f"no mail with {words!r} within {WAIT_S} s; there are {len(mails(served))}")
+    raise AssertionError(f"no mail with {text!r} within {WAIT_S} s; there are {len(mails(served))}")
 
 
 def test_a_crossed_threshold_sends_one_mail_and_its_end_another(served: Served) -> None:
@@ -52,7 +52,7 @@ def test_a_crossed_threshold_sends_one_mail_and_its_end_another(served: Served) 
         enabled="on",
     )
     fired = wait_for_mail(served, "Oven too hot", 120)
-    assert all(word in fired for word in ("cook@example.org", "120", "90"))
+    assert all(text in fired for text in ("cook@example.org", "120", "90"))
     wait_for_mail(served, "esolved", 20)
     time.sleep(12)
     assert len(mails(served)) == 2

@@ -125,11 +125,11 @@ class EmbeddedClaims:
         manage(served, "roll")
         backend = open_backend(f"lmdb://{served.data}/store")
         day = days_of(fleet)[0]
-        [found] = stored_days(backend, served.app, day)
+        [day_rows] = stored_days(backend, served.app, day)
         per_day = fleet.values[(fleet.ts[:, 0] - 1) // (DAY_HOURS * HOUR_MS) == day]
-        assert sorted(found.rows.sum.tolist()) == sorted(per_day[:, :, 0].sum(axis=0).tolist())
-        assert sorted(found.rows.max.tolist()) == sorted(per_day[:, :, 0].max(axis=0).tolist())
-        assert found.rows.count.tolist() == [per_day.shape[0]] * fleet.hosts
+        assert sorted(day_rows.rows.sum.tolist()) == sorted(per_day[:, :, 0].sum(axis=0).tolist())
+        assert sorted(day_rows.rows.max.tolist()) == sorted(per_day[:, :, 0].max(axis=0).tolist())
+        assert day_rows.rows.count.tolist() == [per_day.shape[0]] * fleet.hosts
 
 
 @pytest.mark.serial

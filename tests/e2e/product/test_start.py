@@ -38,8 +38,8 @@ class Started:
         return [top, *top.children(recursive=True)]
 
     def pids(self) -> dict[str, int]:
-        found: dict[str, int] = json.loads((self.data / "processes.json").read_text())
-        return found
+        pids: dict[str, int] = json.loads((self.data / "processes.json").read_text())
+        return pids
 
     def get(self, path: str) -> int:
         with urllib.request.urlopen(f"{self.login['url']}{path}", timeout=30) as answer:
@@ -55,8 +55,8 @@ def start(data: Path, *arguments: str) -> Started:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    kept = {k: v for k, v in os.environ.items() if not k.startswith("SPM_") and k != "DJANGO_SETTINGS_MODULE"}
-    environ = {**kept, "SPM_DATA": str(data), "SPM_DOTENV": os.devnull}
+    inherited = {k: v for k, v in os.environ.items() if not k.startswith("SPM_") and k != "DJANGO_SETTINGS_MODULE"}
+    environ = {**inherited, "SPM_DATA": str(data), "SPM_DOTENV": os.devnull}
     before = _children_s()
     subprocess.run([sys.executable, "-m", "spm.cli.setup"], cwd=ROOT, env=environ, check=True)
     process = subprocess.Popen(

@@ -20,7 +20,7 @@ def secret(alpha: House) -> str:
     return tokens.issue(alpha.app, name="agent", scopes=["ingest"])[1]
 
 
-def words(**changes: Any) -> dict[str, Any]:
+def heartbeat_fields(**changes: Any) -> dict[str, Any]:
     """A heartbeat."""
     now = SystemClock().now_ms()
     return {
@@ -44,13 +44,19 @@ def words(**changes: Any) -> dict[str, Any]:
     }
 
 
-def say(client: Client, secret: str, path: str = "/heartbeat", **changes: Any) -> Any:
+def post_heartbeat(client: Client, secret: str, path: str = "/heartbeat", **changes: Any) -> Any:
     header = f"Bearer {secret}"
-    return client.post(f"/api/v1/agents{path}", words(**changes), "application/json", HTTP_AUTHORIZATION=header)
+    return client.post(
+        f"/api/v1/agents{path}", heartbeat_fields(**changes), "application/json", HTTP_AUTHORIZATION=header
+    )
 
 
 def test_an_agent_registers_once_and_beats_from_then_on(client: Client, secret: str, alpha: House) -> None:
-    first, again, beat = say(client, secret, ""), say(client, secret, ""), say(client, secret, spooled=3)
+    first, again, beat = (
+        post_heartbeat(client, secret, ""),
+        post_heartbeat(client, secret, ""),
+        post_heartbeat(client, secret, spooled=3),
+    )
     assert (first.status_code, again.status_code, beat.status_code) == (201, 200, 200)
     [agent] = Agent.objects.all()
     assert (agent.app, agent.name, agent.spooled, agent.sequence) == (alpha.app, "web-1", 3, 7)
@@ -60,7 +66,7 @@ def test_an_agent_registers_once_and_beats_from_then_on(client: Client, secret: 
 
 def test_a_heartbeat_announces_the_period_of_the_source(client: Client, secret: str, alpha: House) -> None:
     sources.seen(alpha.app.pk, "web-1", SystemClock().now_ms())
-    say(client, secret, period_ms=300_000)
+    post_heartbeat(client, secret, period_ms=300_000)
     assert Source.objects.get().period_ms == 300_000
 
 
@@ -87,7 +93,7 @@ def test_a_heartbeat_announces_the_period_of_the_source(client: Client, secret: 
     ids=str,
 )
 def test_a_heartbeat_that_is_none_is_refused_with_its_reason(client: Client, secret: str, changes: Any) -> None:
-    response = say(client, secret, **changes)
+    response = post_heartbeat(client, secret, **changes)
     assert response.status_code == 400
     assert set(response.json()) & {*changes, "error"}
     assert not Agent.objects.exists()
@@ -97,61 +103,63 @@ def test_a_heartbeat_that_is_none_is_refused_with_its_reason(client: Client, sec
 def test_without_a_token_that_may_send_nobody_is_heard(client: Client, alpha: House, given: str) -> None:
     header = f"Bearer {alpha.token}" if given == "reader" else given
     for path in ("", "/heartbeat"):
-        response = client.post(f"/api/v1/agents{path}", words(), "application/json", HTTP_AUTHORIZATION=header)
+        response = client.post(
+            f"/api/v1/agents{path}", heartbeat_fields(), "application/json", HTTP_AUTHORIZATION=header
+        )
         assert response.status_code == 401
     assert client.get("/api/v1/agents/version", HTTP_AUTHORIZATION=header).status_code == 401
 
 
 def test_a_session_cannot_speak_for_an_agent(desk: Client) -> None:
-    assert desk.post("/api/v1/agents", words(), "application/json").status_code in (401, 403)
+    assert desk.post("/api/v1/agents", heartbeat_fields(), "application/json").status_code in (401, 403)
 
 
 def test_the_doctor_learns_whose_token_it_is_and_what_time_it_is(client: Client, secret: str, alpha: House) -> None:
-    told = client.get("/api/v1/agents/version", HTTP_AUTHORIZATION=f"Bearer {secret}").json()
-    assert (told["app"], told["version"]) == (alpha.app.name, VERSION)
-    assert abs(told["server_ms"] - SystemClock().now_ms()) < 30_000
+    answer = client.get("/api/v1/agents/version", HTTP_AUTHORIZATION=f"Bearer {secret}").json()
+    assert (answer["app"], answer["version"]) == (alpha.app.name, VERSION)
+    assert abs(answer["server_ms"] - SystemClock().now_ms()) < 30_000
 
 
 def test_agents_of_others_are_not_seen(client: Client, secret: str, beta: House) -> None:
-    say(client, secret)
+    post_heartbeat(client, secret)
     assert client.get("/api/v1/agents", HTTP_AUTHORIZATION=f"Bearer {beta.token}").json() == []
 
 
 def test_an_agent_is_seen_with_its_state_by_a_token_that_may_read(client: Client, secret: str, alpha: House) -> None:
-    say(client, secret, dropped_samples=12, collectors={"redis:a": "no answer in time"})
-    [seen] = client.get("/api/v1/agents", HTTP_AUTHORIZATION=f"Bearer {alpha.token}").json()
-    assert (seen["name"], seen["state"], seen["dropped_samples"]) == ("web-1", "late", 12)
-    assert seen["collectors"] == {"redis:a": "no answer in time"}
-    assert "no data comes" in seen["why"]
+    post_heartbeat(client, secret, dropped_samples=12, collectors={"redis:a": "no answer in time"})
+    [row] = client.get("/api/v1/agents", HTTP_AUTHORIZATION=f"Bearer {alpha.token}").json()
+    assert (row["name"], row["state"], row["dropped_samples"]) == ("web-1", "late", 12)
+    assert row["collectors"] == {"redis:a": "no answer in time"}
+    assert "no data comes" in row["why"]
 
 
 def doubled(client: Client, house: House) -> list[bool]:
-    found = client.get("/api/v1/agents", HTTP_AUTHORIZATION=f"Bearer {house.token}").json()
-    return [each["two_of_this_name"] for each in found]
+    rows = client.get("/api/v1/agents", HTTP_AUTHORIZATION=f"Bearer {house.token}").json()
+    return [each["two_of_this_name"] for each in rows]
 
 
-def test_two_agents_of_one_name_are_told(client: Client, secret: str, alpha: House) -> None:
+def test_two_agents_of_one_name_are_reported(client: Client, secret: str, alpha: House) -> None:
     now = SystemClock().now_ms()
-    for begun in (now - 90_000, now - 60_000, now - 90_000):
-        say(client, secret, started_ms=begun)
+    for started_ms in (now - 90_000, now - 60_000, now - 90_000):
+        post_heartbeat(client, secret, started_ms=started_ms)
     assert doubled(client, alpha) == [True]
     Agent.objects.update(twin=None)
-    say(client, secret, started_ms=now - 90_000)  # the other was stopped
+    post_heartbeat(client, secret, started_ms=now - 90_000)  # the other was stopped
     assert doubled(client, alpha) == [False]
 
 
 def test_an_agent_that_was_started_anew_is_no_second_one(client: Client, secret: str, alpha: House) -> None:
     now = SystemClock().now_ms()
-    for begun, its_now in ((now - 90_000, now), (now, now), (now, now + 3_600_000)):  # at last its clock jumps
-        say(client, secret, started_ms=begun, now_ms=its_now)
+    for started_ms, its_now in ((now - 90_000, now), (now, now), (now, now + 3_600_000)):  # at last its clock jumps
+        post_heartbeat(client, secret, started_ms=started_ms, now_ms=its_now)
     assert doubled(client, alpha) == [False]
 
 
 def test_equal_names_in_two_apps_are_two_agents(client: Client, secret: str, alpha: House, beta: House) -> None:
     now = SystemClock().now_ms()
     other = tokens.issue(beta.app, name="agent", scopes=["ingest"])[1]
-    for token, begun in ((secret, now - 90_000), (other, now - 60_000), (secret, now - 90_000)):
-        say(client, token, started_ms=begun)
+    for token, started_ms in ((secret, now - 90_000), (other, now - 60_000), (secret, now - 90_000)):
+        post_heartbeat(client, token, started_ms=started_ms)
     assert doubled(client, alpha) == doubled(client, beta) == [False]
 
 
@@ -161,10 +169,13 @@ def test_pushed_settings_come_with_the_next_heartbeat_until_they_are_applied(
     path = f"/api/v1/apps/{alpha.app.pk}/agents/settings"
     for match, settings in (("*", {"period_s": 30, "tags": {"a": "1"}}), ("role=web", {"tags": {"b": "2"}})):
         assert desk.put(path, {"match": match, "settings": settings}, "application/json").status_code == 200
-    told = say(client, secret).json()
-    assert told["settings"] == {"period_s": 30, "tags": {"a": "1", "b": "2"}}
-    assert "settings" not in say(client, secret, etag=told["etag"]).json()
-    assert say(client, secret, name="db-1", tags={}).json()["settings"] == {"period_s": 30, "tags": {"a": "1"}}
+    reply = post_heartbeat(client, secret).json()
+    assert reply["settings"] == {"period_s": 30, "tags": {"a": "1", "b": "2"}}
+    assert "settings" not in post_heartbeat(client, secret, etag=reply["etag"]).json()
+    assert post_heartbeat(client, secret, name="db-1", tags={}).json()["settings"] == {
+        "period_s": 30,
+        "tags": {"a": "1"},
+    }
     assert AuditEntry.objects.filter(action="agent settings").count() == 2
 
 
@@ -172,20 +183,20 @@ def test_an_agents_own_name_wins_over_its_tags_and_those_over_all(alpha: House) 
     now = SystemClock().now_ms()
     for match, period in (("web-1", 3), ("*", 1), ("role=web", 2)):
         agents.push_settings(alpha.app, match, {"period_s": period}, actor=None, by="t", now_ms=now)
-    found = [
+    periods = [
         agents.settings_of(alpha.app.pk, name, tags)[1]["period_s"]
         for name, tags in (("web-1", {"role": "web"}), ("x", {"role": "web"}), ("x", {}))
     ]
-    assert found == [3, 2, 1]
+    assert periods == [3, 2, 1]
 
 
-def test_settings_taken_back_leave_agents_with_none(client: Client, secret: str, alpha: House) -> None:
+def test_settings_that_are_removed_leave_agents_with_none(client: Client, secret: str, alpha: House) -> None:
     now = SystemClock().now_ms()
     agents.push_settings(alpha.app, "*", {"period_s": 30}, actor=None, by="t", now_ms=now)
-    etag = say(client, secret).json()["etag"]
+    etag = post_heartbeat(client, secret).json()["etag"]
     agents.push_settings(alpha.app, "*", {}, actor=None, by="t", now_ms=now)
-    told = say(client, secret, etag=etag).json()
-    assert (told["etag"], told["settings"]) == ("", {})
+    reply = post_heartbeat(client, secret, etag=etag).json()
+    assert (reply["etag"], reply["settings"]) == ("", {})
     assert not AgentSettings.objects.exists()
 
 
@@ -219,18 +230,18 @@ def test_viewers_push_no_settings(client: Client, alpha: House) -> None:
 def test_a_forgotten_agent_comes_back_with_its_next_heartbeat(
     client: Client, desk: Client, secret: str, alpha: House
 ) -> None:
-    say(client, secret)
+    post_heartbeat(client, secret)
     path = f"/api/v1/apps/{alpha.app.pk}/agents/by-name/web-1"
     assert desk.get(path).json()["name"] == "web-1"
     assert (desk.delete(path).status_code, desk.delete(path).status_code) == (204, 404)
-    assert say(client, secret).status_code == 200
+    assert post_heartbeat(client, secret).status_code == 200
     assert Agent.objects.count() == 1
 
 
 def test_an_app_has_a_bound_of_agents(client: Client, secret: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "AGENTS_PER_APP_MAX", 2)
-    assert [say(client, secret, name=f"h{n}").status_code for n in range(3)] == [200, 200, 422]
-    assert say(client, secret, name="h0").status_code == 200
+    assert [post_heartbeat(client, secret, name=f"h{n}").status_code for n in range(3)] == [200, 200, 422]
+    assert post_heartbeat(client, secret, name="h0").status_code == 200
 
 
 NOW = 1_700_000_000_000
@@ -248,15 +259,17 @@ NOW = 1_700_000_000_000
         (3_600, 300, "late", "neither"),
     ],
 )
-def test_an_agent_stands_by_its_data_and_its_heartbeats(data_age_s: int, beat_age_s: int, state: str, why: str) -> None:
+def test_the_health_of_an_agent_follows_its_data_and_heartbeats(
+    data_age_s: int, beat_age_s: int, state: str, why: str
+) -> None:
     agent = Agent(name="a", period_ms=10_000, spooled=3, last_seen=agents._moment(NOW - beat_age_s * 1000))
-    found = agents.judge_health(agent, NOW - data_age_s * 1000, NOW)
-    assert found.state == state
-    assert why in found.why
+    health = agents.judge_health(agent, NOW - data_age_s * 1000, NOW)
+    assert health.state == state
+    assert why in health.why
 
 
-def test_a_clock_far_off_is_told_and_moves_no_start_out_of_time(client: Client, secret: str) -> None:
-    say(client, secret, now_ms=limits.TIME_MAX_MS, started_ms=limits.TIME_MAX_MS)
+def test_a_clock_far_off_is_reported_and_the_start_stays_in_range(client: Client, secret: str) -> None:
+    post_heartbeat(client, secret, now_ms=limits.TIME_MAX_MS, started_ms=limits.TIME_MAX_MS)
     [agent] = Agent.objects.all()
     assert agents.judge_health(agent, 0, SystemClock().now_ms()).skewed
     assert agent.started.year < 2100

@@ -54,13 +54,17 @@ def test_a_preview_says_in_words_and_numbers_what_would_go(desk: Client, fleet: 
 
 
 def test_a_retraction_is_listed_with_who_why_and_how_much(desk: Client, fleet: House) -> None:
-    made = post(desk, at(fleet, "retractions"), {"source": "db-1", "reason": "clock was wrong"})
-    assert made.status_code == 201
-    [found] = desk.get(at(fleet, "retractions")).json()
-    assert found == made.json()
-    assert (found["state"], found["author"], found["reason"]) == ("in force", "owner@alpha.example", "clock was wrong")
-    assert found["counted"]["series"] == 22
-    assert found["counted"]["samples"] == 22 * 12
+    answer = post(desk, at(fleet, "retractions"), {"source": "db-1", "reason": "clock was wrong"})
+    assert answer.status_code == 201
+    [retraction] = desk.get(at(fleet, "retractions")).json()
+    assert retraction == answer.json()
+    assert (retraction["state"], retraction["author"], retraction["reason"]) == (
+        "in force",
+        "owner@alpha.example",
+        "clock was wrong",
+    )
+    assert retraction["counted"]["series"] == 22
+    assert retraction["counted"]["samples"] == 22 * 12
 
 
 def test_an_undo_brings_the_samples_back_and_is_noted(desk: Client, fleet: House) -> None:
@@ -190,8 +194,8 @@ def test_a_purge_deletes_for_good_and_forbids_the_undo(desk: Client, fleet: Hous
     post(desk, at(fleet, "retractions"), {"source": "db-1", "reason": "x"})
     answer = post(desk, at(fleet, "retractions/1/purge"), {"confirm": "purge 1"})
     assert (answer.status_code, answer.json()["versions"], answer.json()["troubles"]) == (200, 264, [])
-    [found] = desk.get(at(fleet, "retractions")).json()
-    assert (found["state"], found["counted"]["purged_by"]) == ("purged", "owner@alpha.example")
+    [retraction] = desk.get(at(fleet, "retractions")).json()
+    assert (retraction["state"], retraction["counted"]["purged_by"]) == ("purged", "owner@alpha.example")
     assert post(desk, at(fleet, "retractions/1/undo")).status_code == 409
     assert post(desk, at(fleet, "retractions/preview"), {"source": "web-1"}).json()["samples"] == 264
     assert AuditEntry.objects.get(action="purge").detail["versions"] == 264
@@ -288,5 +292,5 @@ def test_corrected_hours_are_listed(desk: Client, fleet: House) -> None:
     Correction.objects.create(
         app=fleet.app, hour=now, run=3, cause=CorrectionCause.LATE, samples=7, sources=["db-1"], at=now
     )
-    [found] = desk.get(at(fleet, "corrections")).json()
-    assert (found["cause"], found["samples"], found["sources"], found["run"]) == ("late", 7, ["db-1"], 3)
+    [row] = desk.get(at(fleet, "corrections")).json()
+    assert (row["cause"], row["samples"], row["sources"], row["run"]) == ("late", 7, ["db-1"], 3)

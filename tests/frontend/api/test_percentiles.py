@@ -25,8 +25,8 @@ def now_ms(alpha: House, settings: Any) -> int:
 def test_percentiles_come_per_group_and_quantile_and_are_close(desk: Client, now_ms: int) -> None:
     end = now_ms // 600_000 * 600_000
     times: dict[str, str | int] = {"start": end - HOUR, "end": end, "step": 600_000}
-    asked: dict[str, str | int] = {"match": "cpu_usage_total", "q": "0.5,0.95", "by": "host", **times}
-    body = desk.get("/api/v1/percentiles", asked).json()
+    parameters: dict[str, str | int] = {"match": "cpu_usage_total", "q": "0.5,0.95", "by": "host", **times}
+    body = desk.get("/api/v1/percentiles", parameters).json()
     assert len(body["times"]) == 7
     assert len(body["series"]) == 2 * len(sample_app.HOSTS)
     assert {each["labels"]["quantile"] for each in body["series"]} == {"0.5", "0.95"}
@@ -48,7 +48,7 @@ def test_all_series_are_one_group_without_labels(desk: Client, now_ms: int) -> N
 
 
 @pytest.mark.parametrize(
-    "asked",
+    "parameters",
     [
         {"q": "0.5"},
         {"match": "cpu_usage_total"},
@@ -62,15 +62,15 @@ def test_all_series_are_one_group_without_labels(desk: Client, now_ms: int) -> N
         {"match": "cpu_usage_total", "q": "0.5", "step": 10**20},
     ],
 )
-def test_what_cannot_be_meant_is_a_400(desk: Client, now_ms: int, asked: dict[str, str]) -> None:
-    assert desk.get("/api/v1/percentiles", asked).status_code == 400
+def test_an_invalid_query_is_a_400(desk: Client, now_ms: int, parameters: dict[str, str]) -> None:
+    assert desk.get("/api/v1/percentiles", parameters).status_code == 400
 
 
 def test_a_chart_as_accepted_by_a_time_shows_nothing_accepted_later(desk: Client, now_ms: int) -> None:
     before = (now_ms - 60_000) / 1000
-    asked = {"expr": "cpu_usage_total", "asof": str(before)}
-    body = desk.get("/api/v1/charts", asked).json()
+    parameters = {"expr": "cpu_usage_total", "asof": str(before)}
+    body = desk.get("/api/v1/charts", parameters).json()
     assert body["series"] == []
     assert any(info.startswith("as accepted by ") for info in body["infos"])
-    now = desk.get("/api/v1/charts", {**asked, "asof": str(SystemClock().now_ms() / 1000)}).json()
+    now = desk.get("/api/v1/charts", {**parameters, "asof": str(SystemClock().now_ms() / 1000)}).json()
     assert len(now["series"]) == len(sample_app.HOSTS)

@@ -1,4 +1,4 @@
-"""``manage.py retract`` and ``undo``: the preview, the question, the act; ``rollback``, ``roll``, ``upgrade``."""
+"""``manage.py retract`` and ``undo``: preview, question, change; also ``rollback``, ``roll`` and ``upgrade``."""
 
 import re
 from collections.abc import Callable
@@ -29,8 +29,8 @@ def app(alpha: House, settings: Any) -> int:
 
 
 @pytest.fixture
-def said(capsys: pytest.CaptureFixture[str]) -> Any:
-    """Runs a command; what it wrote."""
+def run_command(capsys: pytest.CaptureFixture[str]) -> Any:
+    """Run a command and return its output."""
 
     def run(*args: Any, **options: Any) -> str:
         call_command(*args, **options)
@@ -44,49 +44,49 @@ def in_force(app: int) -> list[int]:
     return [r.number for r in retractions.read(services_runs.site().store, app) if r.active()]
 
 
-def test_a_dry_retract_says_what_would_go_and_changes_nothing(app: int, said: Any) -> None:
-    text = said("retract", app, "--source", "db-1", "--dry-run")
+def test_a_dry_retract_says_what_it_would_hide(app: int, run_command: Any) -> None:
+    text = run_command("retract", app, "--source", "db-1", "--dry-run")
     assert re.search(r"264 samples in 22 series, [12] hours?, 0 past alerts", text)
     assert "from db-1; metrics cpu_usage_iowait, " in text
     assert "and 14 more" not in text.split("metrics")[0]
     assert in_force(app) == []
 
 
-@pytest.mark.parametrize(("answer", "made"), [("y", [1]), ("", []), ("no", [])])
+@pytest.mark.parametrize(("answer", "numbers"), [("y", [1]), ("", []), ("no", [])])
 def test_a_retract_asks_first(
-    app: int, said: Any, monkeypatch: pytest.MonkeyPatch, answer: str, made: list[int]
+    app: int, run_command: Any, monkeypatch: pytest.MonkeyPatch, answer: str, numbers: list[int]
 ) -> None:
     monkeypatch.setattr("builtins.input", lambda _: answer)
-    text = said("retract", app, "--series", 'mem_used{host="web-1"}', "--reason", "x")
+    text = run_command("retract", app, "--series", 'mem_used{host="web-1"}', "--reason", "x")
     assert text.startswith("12 samples in 1 series")
-    assert in_force(app) == made
+    assert in_force(app) == numbers
 
 
-def test_a_retraction_is_undone_by_its_number(app: int, said: Any) -> None:
-    said("retract", app, "--source", "db-1", "--reason", "wrong clock", "--yes")
+def test_a_retraction_is_undone_by_its_number(app: int, run_command: Any) -> None:
+    run_command("retract", app, "--source", "db-1", "--reason", "wrong clock", "--yes")
     [number] = in_force(app)
-    assert "in force: db-1, 264 samples; command line: wrong clock" in said("undo", app, number, "--dry-run")
+    assert "in force: db-1, 264 samples; command line: wrong clock" in run_command("undo", app, number, "--dry-run")
     assert in_force(app) == [number]
-    assert f"retraction {number} is undone" in said("undo", app, number)
+    assert f"retraction {number} is undone" in run_command("undo", app, number)
     assert in_force(app) == []
     assert RetractionRecord.objects.get().undone_by == "command line"
     assert {entry.actor_name for entry in AuditEntry.objects.filter(action__in=["retract", "undo"])} == {"command line"}
 
 
-@pytest.mark.parametrize(("answer", "gone"), [("purge 1", True), ("y", False)])
-def test_a_shred_waits_for_its_words(
-    app: int, said: Any, monkeypatch: pytest.MonkeyPatch, answer: str, gone: bool
+@pytest.mark.parametrize(("answer", "is_erased"), [("purge 1", True), ("y", False)])
+def test_a_shred_waits_for_its_phrase(
+    app: int, run_command: Any, monkeypatch: pytest.MonkeyPatch, answer: str, is_erased: bool
 ) -> None:
-    said("retract", app, "--source", "db-1", "--reason", "x", "--yes")
-    assert "264 samples in" in said("shred", app, 1, "--dry-run")
+    run_command("retract", app, "--source", "db-1", "--reason", "x", "--yes")
+    assert "264 samples in" in run_command("shred", app, 1, "--dry-run")
     monkeypatch.setattr("builtins.input", lambda _: answer)
-    text = said("shred", app, 1)
-    assert ("nothing was deleted" not in text) == gone
-    assert [bool(r.erased_ms) for r in retractions.read(services_runs.site().store, app)] == [gone]
+    text = run_command("shred", app, 1)
+    assert ("nothing was deleted" not in text) == is_erased
+    assert [bool(r.erased_ms) for r in retractions.read(services_runs.site().store, app)] == [is_erased]
 
 
 @pytest.mark.parametrize(
-    ("args", "words"),
+    ("args", "text"),
     [
         (["retract", "{app}", "--yes", "--reason", "x"], "everything"),
         (["retract", "{app}", "--yes", "--source", "db-1"], "needs a reason"),
@@ -111,8 +111,8 @@ def test_a_shred_waits_for_its_words(
         (["redistribute", "{app}", "--spread", "0"], "shards"),
     ],
 )
-def test_a_command_that_cannot_be_done_says_why(app: int, args: list[str], words: str) -> None:
-    with pytest.raises(CommandError, match=words):
+def test_an_impossible_command_says_why(app: int, args: list[str], text: str) -> None:
+    with pytest.raises(CommandError, match=text):
         call_command(*[arg.format(app=app) for arg in args])
 
 
@@ -129,31 +129,33 @@ def test_times_are_utc_unless_they_say_otherwise(text: str, ms: int) -> None:
     assert terminal.parse_time(text) == ms
 
 
-def test_a_dry_roll_says_what_waits(app: int, said: Any) -> None:
-    text = said("roll", "--local", "--minor", "--dry-run")
-    assert re.match(r"would compact \d+ units of [12] days, 1,0\d\d pending samples|would compact", text)
+def test_a_dry_roll_says_what_it_would_compact(app: int, run_command: Any) -> None:
+    text = run_command("roll", "--local", "--minor", "--dry-run")
+    assert re.match(r"would compact \d+ hour shards of [12] days, 1,0\d\d pending samples|would compact", text)
     assert not Run.objects.exists()
-    said("roll", "--local", "--minor")
-    assert "nothing to do" in said("roll", "--local", "--minor", "--dry-run")
-    assert "nothing to do" in said("upgrade", "--local", "--dry-run")
+    run_command("roll", "--local", "--minor")
+    assert "nothing to do" in run_command("roll", "--local", "--minor", "--dry-run")
+    assert "nothing to do" in run_command("upgrade", "--local", "--dry-run")
 
 
-def test_a_dry_rollback_says_what_would_return(app: int, said: Any) -> None:
-    said("roll", "--local", "--minor")
+def test_a_dry_rollback_says_what_it_would_restore(app: int, run_command: Any) -> None:
+    run_command("roll", "--local", "--minor")
     run = Run.objects.get()
-    assert re.search(rf"would be rolled back in {run.units} units", said("rollback", run.number, "--dry-run"))
-    assert "was rolled back" in said("rollback", run.number, "--app", str(app))
+    assert re.search(
+        rf"would be rolled back in {run.units} hour shards", run_command("rollback", run.number, "--dry-run")
+    )
+    assert "was rolled back" in run_command("rollback", run.number, "--app", str(app))
     assert Run.objects.get().state == "rolled back"
 
 
-def test_an_upgrade_leaves_a_run_of_its_kind(app: int, said: Any) -> None:
-    said("roll", "--local", "--minor")
-    said("upgrade", "--local")
+def test_an_upgrade_leaves_a_run_of_its_kind(app: int, run_command: Any) -> None:
+    run_command("roll", "--local", "--minor")
+    run_command("upgrade", "--local")
     assert set(Run.objects.values_list("kind", flat=True)) <= {RunKind.MINOR, RunKind.UPGRADE}
 
 
 class Out:
-    """Keeps what is written."""
+    """Records what is written."""
 
     def __init__(self) -> None:
         self.text = ""
@@ -168,7 +170,7 @@ def test_a_terminal_sees_one_line_that_is_written_over() -> None:
     for done in (1, 2, 3):
         line(Progress(done, 3, done * 100, 2.0))
     assert out.text.count("\n") == 1
-    assert out.text.endswith("\r\x1b[K3/3 units, 150 samples/s, 0 s to go\n")
+    assert out.text.endswith("\r\x1b[K3/3 hour shards, 150 samples/s, 0 s to go\n")
 
 
 def test_a_log_file_sees_a_line_now_and_then() -> None:

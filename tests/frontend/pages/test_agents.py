@@ -29,8 +29,8 @@ def nothing_written() -> None:
 
 def agent(house: House, name: str = "web-1", **changes: Any) -> Agent:
     now = agents._moment(SystemClock().now_ms())
-    told = {"version": "0.0.1", "period_ms": 10_000, "started": now, "first_seen": now, "last_seen": now, **changes}
-    return Agent.objects.create(app=house.app, name=name, **told)
+    fields = {"version": "0.0.1", "period_ms": 10_000, "started": now, "first_seen": now, "last_seen": now, **changes}
+    return Agent.objects.create(app=house.app, name=name, **fields)
 
 
 def test_an_app_without_agents_shows_how_to_start_one(desk: Client, alpha: House) -> None:
@@ -49,7 +49,7 @@ def test_agents_are_shown_with_what_is_wrong_with_them(desk: Client, alpha: Hous
         collectors={"redis:a": "<b>refused</b>", "cpu": "ok"},
     )
     page = desk.get(f"/apps/{alpha.app.pk}/agents/table").content.decode()
-    for said in (
+    for text in (
         "web-1",
         "late",
         "123",
@@ -58,11 +58,11 @@ def test_agents_are_shown_with_what_is_wrong_with_them(desk: Client, alpha: Hous
         "redis:a: &lt;b&gt;refused",
         "the pushed setting period_s",
     ):
-        assert said in page
+        assert text in page
     assert "cpu: ok" not in page
 
 
-def test_settings_are_pushed_and_taken_back_by_a_form(desk: Client, alpha: House) -> None:
+def test_settings_are_pushed_and_removed_by_a_form(desk: Client, alpha: House) -> None:
     path = f"/apps/{alpha.app.pk}/agents/settings"
     form = {
         "match": "role=web",
@@ -81,8 +81,8 @@ def test_settings_are_pushed_and_taken_back_by_a_form(desk: Client, alpha: House
     }
     assert "rack=7,site=ber" in desk.get(f"/apps/{alpha.app.pk}/agents").content.decode()
     assert "discover = false" in desk.get(f"/apps/{alpha.app.pk}/agents").content.decode()
-    said = desk.post(path, {"match": "role=web"}, follow=True).content.decode()
-    assert "No settings are pushed to “role=web” any more." in said
+    page = desk.post(path, {"match": "role=web"}, follow=True).content.decode()
+    assert "No settings are pushed to “role=web” any more." in page
     assert not AgentSettings.objects.exists()
 
 
@@ -96,7 +96,7 @@ def test_settings_are_pushed_and_taken_back_by_a_form(desk: Client, alpha: House
         {"match": "*", "tags": "x"},
     ],
 )
-def test_a_form_that_is_wrong_pushes_nothing(desk: Client, alpha: House, form: dict[str, str]) -> None:
+def test_an_invalid_form_pushes_nothing(desk: Client, alpha: House, form: dict[str, str]) -> None:
     answer = desk.post(f"/apps/{alpha.app.pk}/agents/settings", form)
     page = answer.content.decode()
     assert (answer.status_code, page.count("Nothing was changed")) == (400, 1)
@@ -113,58 +113,58 @@ def test_viewers_see_agents_and_push_nothing(client: Client, alpha: House) -> No
 
 def test_every_snippet_names_the_site_and_the_token_or_key(desk: Client, alpha: House) -> None:
     page = html.unescape(desk.get(f"/apps/{alpha.app.pk}/send").content.decode())
-    for way in snippets.SEND_METHODS:
+    for method in snippets.SEND_METHODS:
         texts = [
             snippets.fill_snippet(each.text, base="http://testserver", token="YOUR_TOKEN", key="YOUR_KEY")
-            for each in way.snippets
+            for each in method.snippets
         ]
         assert all(text in page for text in texts)
         assert "YOUR_TOKEN" in "".join(texts) or "YOUR_KEY" in "".join(texts)
         assert all("http://testserver" in text for text in texts)
 
 
-def test_ways_have_arrivals_of_their_own() -> None:
-    words = [word for way in snippets.SEND_METHODS for word in way.arrivals]
-    assert len(words) == len(set(words))
+def test_each_method_has_its_own_arrivals() -> None:
+    names = [name for method in snippets.SEND_METHODS for name in method.arrivals]
+    assert len(names) == len(set(names))
 
 
-def test_names_of_variables_are_no_places_for_a_token() -> None:
-    made = [
+def test_names_of_variables_are_not_replaced() -> None:
+    texts = [
         snippets.fill_snippet(each.text, base="https://BASE.example", token="spm_KEY", key="k")
-        for way in snippets.SEND_METHODS
-        if way.name in ("agent", "statsd")
-        for each in way.snippets
+        for method in snippets.SEND_METHODS
+        if method.name in ("agent", "statsd")
+        for each in method.snippets
     ]
-    assert [text.count("SPM_AGENT_TOKEN=spm_KEY") for text in made] == [1, 0, 1, 1]
-    assert all(text.count("https://BASE.example") for text in made)
+    assert [text.count("SPM_AGENT_TOKEN=spm_KEY") for text in texts] == [1, 0, 1, 1]
+    assert all(text.count("https://BASE.example") for text in texts)
 
 
 @pytest.mark.parametrize("way", snippets.NAMES)
-def test_a_way_can_be_linked_to(desk: Client, alpha: House, way: str) -> None:
+def test_a_method_can_be_linked_to(desk: Client, alpha: House, way: str) -> None:
     page = desk.get(f"/apps/{alpha.app.pk}/send?way={way}").content.decode()
     title = html.escape(next(each.title for each in snippets.SEND_METHODS if each.name == way))
     assert f'<details name="way" open><summary>{title} ' in page
 
 
-def test_the_first_data_of_a_way_appears_once_and_then_nothing_new(desk: Client, alpha: House) -> None:
+def test_the_first_data_of_a_method_appears_once(desk: Client, alpha: House) -> None:
     path = f"/apps/{alpha.app.pk}/send/arrivals"
     empty = desk.get(path).content.decode()
     known = empty.partition("?known=")[2].partition('"')[0]
     assert desk.get(f"{path}?known={known}").status_code == 204
     arrivals.record_arrival(alpha.app.pk, "telegraf", "web-1", SystemClock().now_ms())
-    came = desk.get(f"{path}?known={known}").content.decode()
-    assert "First data received ✓" in came
-    assert '<span id="arrival-telegraf" hx-swap-oob="true" class="badge done">' in came
-    known = came.partition("?known=")[2].partition('"')[0]
+    page = desk.get(f"{path}?known={known}").content.decode()
+    assert "First data received ✓" in page
+    assert '<span id="arrival-telegraf" hx-swap-oob="true" class="badge done">' in page
+    known = page.partition("?known=")[2].partition('"')[0]
     assert desk.get(f"{path}?known={known}").status_code == 204
 
 
-def test_a_way_that_is_spoken_in_two_forms_is_told_once_with_its_first_data(desk: Client, alpha: House) -> None:
+def test_a_method_with_two_protocols_shows_only_its_first_data(desk: Client, alpha: House) -> None:
     now = SystemClock().now_ms()
     arrivals.record_arrival(alpha.app.pk, "influx", "second", now)
     arrivals.record_arrival(alpha.app.pk, "json", "first", now - 1_000)
-    came = desk.get(f"/apps/{alpha.app.pk}/send/arrivals").content.decode()
-    assert (came.count("> curl <small>from first"), came.count("> curl <small>")) == (1, 1)
+    page = desk.get(f"/apps/{alpha.app.pk}/send/arrivals").content.decode()
+    assert (page.count("> curl <small>from first"), page.count("> curl <small>")) == (1, 1)
 
 
 def test_sources_that_lack_messages_are_shown_on_the_overview(desk: Client, alpha: House) -> None:
@@ -173,25 +173,27 @@ def test_sources_that_lack_messages_are_shown_on_the_overview(desk: Client, alph
     part = desk.get(f"/apps/{alpha.app.pk}/completeness").content.decode()
     assert "web-1" in part
     assert "0 %" in part
-    [told] = desk.get(f"/api/v1/apps/{alpha.app.pk}/completeness?hours=24").json()
-    assert (told["source"], told["got"], told["state"]) == ("web-1", 0, "gone")
-    assert 715 <= told["expected"] <= 725
-    assert told["silent"] == told["expected"]
+    [row] = desk.get(f"/api/v1/apps/{alpha.app.pk}/completeness?hours=24").json()
+    assert (row["source"], row["got"], row["state"]) == ("web-1", 0, "gone")
+    assert 715 <= row["expected"] <= 725
+    assert row["silent"] == row["expected"]
 
 
 @pytest.mark.parametrize("hours", ["0", "169", "x"])
-def test_completeness_of_no_sensible_span_is_refused(desk: Client, alpha: House, hours: str) -> None:
+def test_completeness_of_an_invalid_span_is_refused(desk: Client, alpha: House, hours: str) -> None:
     assert desk.get(f"/api/v1/apps/{alpha.app.pk}/completeness?hours={hours}").status_code == 400
 
 
-def test_the_agent_comes_as_one_file_that_runs_alone(client: Client, tmp_path: Path) -> None:
+def test_the_agent_is_one_file_that_runs_alone(client: Client, tmp_path: Path) -> None:
     answer = client.get("/agent.pyz")
     assert answer.status_code == 200
     assert client.get("/agent.pyz", HTTP_IF_NONE_MATCH=answer["ETag"]).status_code == 304
     file = tmp_path / "agent.pyz"
     file.write_bytes(answer.content)
-    done = subprocess.run([sys.executable, file, "version"], cwd=tmp_path, capture_output=True, text=True, timeout=60)
-    assert (done.stdout, done.stderr) == (f"{VERSION}\n", "")
+    process = subprocess.run(
+        [sys.executable, file, "version"], cwd=tmp_path, capture_output=True, text=True, timeout=60
+    )
+    assert (process.stdout, process.stderr) == (f"{VERSION}\n", "")
     env = {"SPM_AGENT_CONFIG": "", "PATH": "/usr/bin"}
     once = subprocess.run(
         [sys.executable, file, "once"], cwd=tmp_path, env=env, capture_output=True, text=True, timeout=60

@@ -68,7 +68,7 @@ def test_a_preview_comes_before_the_act(desk: Client, place: str, fleet: House) 
 
 
 @pytest.mark.parametrize(
-    ("form", "status", "words"),
+    ("form", "status", "text"),
     [
         ({"reason": "x"}, 409, "everything"),
         ({"series": "sum(", "reason": "x"}, 409, "unexpected end of input"),
@@ -82,10 +82,10 @@ def test_a_preview_comes_before_the_act(desk: Client, place: str, fleet: House) 
     ],
 )
 def test_what_cannot_be_taken_out_is_said_beside_the_words(
-    desk: Client, place: str, form: dict[str, str], status: int, words: str
+    desk: Client, place: str, form: dict[str, str], status: int, text: str
 ) -> None:
     answer = desk.post(place, form)
-    assert (answer.status_code, words in answer.content.decode()) == (status, True)
+    assert (answer.status_code, text in answer.content.decode()) == (status, True)
     assert not RetractionRecord.objects.exists()
 
 
@@ -154,7 +154,7 @@ def test_a_purge_that_takes_long_is_left_to_the_command(
 
 
 @pytest.mark.parametrize(
-    ("days", "status", "words"),
+    ("days", "status", "text"),
     [
         (("30", "400", ""), 200, "No data is older than that"),
         (("", "400", ""), 409, "cannot be kept longer"),
@@ -162,11 +162,11 @@ def test_a_purge_that_takes_long_is_left_to_the_command(
     ],
 )
 def test_a_retention_is_previewed_before_it_is_saved(
-    desk: Client, fleet: House, days: tuple[str, str, str], status: int, words: str
+    desk: Client, fleet: House, days: tuple[str, str, str], status: int, text: str
 ) -> None:
     form = dict(zip(("raw_days", "hour_days", "day_days"), days, strict=True))
     answer = desk.post(f"/apps/{fleet.app.pk}/retention", form)
-    assert (answer.status_code, words in answer.content.decode()) == (status, True)
+    assert (answer.status_code, text in answer.content.decode()) == (status, True)
     assert App.objects.get(pk=fleet.app.pk).raw_days == 90
 
 

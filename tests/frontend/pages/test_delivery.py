@@ -69,8 +69,8 @@ def test_the_balance_says_where_all_samples_are(desk: Client, api: str) -> None:
 @pytest.mark.usefixtures("book")
 def test_the_page_explains_each_line_and_links_to_details(desk: Client, place: str) -> None:
     page = text_of(desk, place)
-    for words in ("Dead letters", "Rejected lines", "Queued", "In flight", "adds up", 'role="status"'):
-        assert words in page
+    for text in ("Dead letters", "Rejected lines", "Queued", "In flight", "adds up", 'role="status"'):
+        assert text in page
     assert f'<a href="{place}/dead-letters">24</a>' in page
     assert f'<a href="{place}/rejected">9</a>' in page
 

@@ -12,19 +12,19 @@ NOW = 1_700_000_000_000
 MINUTE = 60_000
 
 
-def reading(*values: float | None, end: int = NOW) -> SeriesPoints:
+def points(*values: float | None, end: int = NOW) -> SeriesPoints:
     """Values one minute apart, the last one at ``end``."""
     return SeriesPoints(list(values), [end - MINUTE * back for back in reversed(range(len(values)))])
 
 
 def test_a_host_that_pushes_and_one_known_by_its_label_are_both_there() -> None:
-    found = host_rows({"pushes": NOW}, {"labelled": reading(1.0)}, {}, NOW)
-    assert [row.name for row in found] == ["labelled", "pushes"]
+    rows = host_rows({"pushes": NOW}, {"labelled": points(1.0)}, {}, NOW)
+    assert [row.name for row in rows] == ["labelled", "pushes"]
 
 
 def test_hosts_in_trouble_stand_first() -> None:
-    seen = {"a": NOW, "b": NOW - 2 * MINUTE, "c": NOW - 30 * MINUTE, "d": NOW}
-    assert [(row.name, row.state) for row in host_rows(seen, {}, {}, NOW)] == [
+    last_seen = {"a": NOW, "b": NOW - 2 * MINUTE, "c": NOW - 30 * MINUTE, "d": NOW}
+    assert [(row.name, row.state) for row in host_rows(last_seen, {}, {}, NOW)] == [
         ("b", "late"),
         ("c", "gone"),
         ("a", "up"),
@@ -33,12 +33,12 @@ def test_hosts_in_trouble_stand_first() -> None:
 
 
 def test_the_newest_sign_of_life_counts() -> None:
-    [row] = host_rows({"a": NOW - 30 * MINUTE}, {"a": reading(5.0, end=NOW - 30_000)}, {}, NOW)
+    [row] = host_rows({"a": NOW - 30 * MINUTE}, {"a": points(5.0, end=NOW - 30_000)}, {}, NOW)
     assert (row.state, row.age_ms) == ("up", 30_000)
 
 
 def test_a_step_that_lies_ahead_is_no_negative_age() -> None:
-    [row] = host_rows({}, {"a": reading(5.0, end=NOW + 20_000)}, {}, NOW)
+    [row] = host_rows({}, {"a": points(5.0, end=NOW + 20_000)}, {}, NOW)
     assert row.age_ms == 0
 
 
@@ -48,11 +48,11 @@ def test_a_step_that_lies_ahead_is_no_negative_age() -> None:
     ids=["newest", "one step late", "silent", "nothing", "zero is a value"],
 )
 def test_the_current_value_is_never_an_old_one(values: tuple[float | None, ...], now: float | None) -> None:
-    assert reading(*values).latest == now
+    assert points(*values).latest == now
 
 
 def test_the_sums_count_by_state_and_name_the_busiest() -> None:
-    hosts = Hosts(host_rows({"a": NOW, "b": NOW, "c": 1}, {"a": reading(3.0), "b": reading(40.0)}, {}, NOW))
+    hosts = Hosts(host_rows({"a": NOW, "b": NOW, "c": 1}, {"a": points(3.0), "b": points(40.0)}, {}, NOW))
     assert (hosts.up, hosts.late, hosts.gone) == (2, 0, 1)
     assert hosts.busiest is not None
     assert hosts.busiest.name == "b"
@@ -63,10 +63,10 @@ def test_without_any_value_there_is_no_busiest() -> None:
 
 
 def test_a_sparkline_reaches_from_edge_to_edge_and_is_cut_by_a_gap() -> None:
-    whole, cut = draw_sparkline([0.0, 50.0, 100.0], 100), draw_sparkline([1.0, 2.0, None, 3.0, 4.0], 100)
-    assert whole.line.startswith("M0.0,")
-    assert f"L{WIDTH:.1f}," in whole.line
-    assert whole.line.count("M") == 1
+    unbroken, cut = draw_sparkline([0.0, 50.0, 100.0], 100), draw_sparkline([1.0, 2.0, None, 3.0, 4.0], 100)
+    assert unbroken.line.startswith("M0.0,")
+    assert f"L{WIDTH:.1f}," in unbroken.line
+    assert unbroken.line.count("M") == 1
     assert cut.line.count("M") == 2
 
 

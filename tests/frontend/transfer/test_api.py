@@ -1,4 +1,4 @@
-"""Export and import over HTTP: what leaves one app enters another as the same numbers, and nobody else's."""
+"""Export and import over HTTP: samples keep their bits from one app to another, and apps stay separate."""
 
 import gzip
 import json
@@ -24,8 +24,8 @@ LINES = (
 
 
 @pytest.fixture(autouse=True)
-def door(own_store: None) -> Iterator[None]:
-    """The process' front door opens on this test's store and closes before it."""
+def fresh_acceptor(own_store: None) -> Iterator[None]:
+    """Open the process' acceptor on this test's store, and close it before the store."""
     own_acceptor.close_process_acceptor()
     own_acceptor.process_acceptor()
     yield
@@ -36,43 +36,58 @@ def token(app: App, *scopes: str) -> dict[str, str]:
     return {"Authorization": f"Bearer {tokens.issue(app, name='t', scopes=scopes)[1]}"}
 
 
-def put(client: Client, app: App, body: bytes, form: str = "jsonl", **headers: str) -> Any:
+def import_samples(client: Client, app: App, body: bytes, form: str = "jsonl", **headers: str) -> Any:
     sent = {**token(app, "ingest"), **headers}
     return client.post(f"/api/v1/import?format={form}", body, content_type="application/octet-stream", headers=sent)
 
 
-def got(client: Client, app: App, form: str = "jsonl", match: str = '{__name__!=""}', **asked: str) -> bytes:
-    response = client.get("/api/v1/export", {"match[]": match, "format": form, **asked}, headers=token(app, "read"))
+def export_samples(
+    client: Client, app: App, form: str = "jsonl", match: str = '{__name__!=""}', **parameters: str
+) -> bytes:
+    response = client.get(
+        "/api/v1/export", {"match[]": match, "format": form, **parameters}, headers=token(app, "read")
+    )
     assert response.status_code == 200, response.content
     return b"".join(response)
 
 
-def told(body: bytes) -> dict[tuple[str, int], str]:
-    """Samples by series and time, however lines are cut."""
-    found: dict[tuple[str, int], str] = {}
+def samples_of(body: bytes) -> dict[tuple[str, int], str]:
+    """Return samples by series and time, however lines are cut."""
+    samples: dict[tuple[str, int], str] = {}
     for one in map(json.loads, body.splitlines()):
         pairs = zip(one["timestamps"], one["values"], strict=True)
-        found |= {(json.dumps(one["metric"]), time): str(value) for time, value in pairs}
-    return found
+        samples |= {(json.dumps(one["metric"]), time): str(value) for time, value in pairs}
+    return samples
 
 
 @pytest.mark.parametrize("form", ["jsonl", "csv", "parquet"])
 def test_what_one_app_exports_another_imports_to_the_same_bits(
     client: Client, alpha: House, beta: House, form: str
 ) -> None:
-    assert put(client, alpha.app, LINES).json() == {"accepted": 4, "rejected": 0, "messages": 1, "errors": []}
-    assert put(client, beta.app, got(client, alpha.app, form), form).json()["accepted"] == 4
-    assert told(got(client, beta.app)) == told(got(client, alpha.app)) == told(LINES)
+    assert import_samples(client, alpha.app, LINES).json() == {
+        "accepted": 4,
+        "rejected": 0,
+        "messages": 1,
+        "errors": [],
+    }
+    assert import_samples(client, beta.app, export_samples(client, alpha.app, form), form).json()["accepted"] == 4
+    assert (
+        samples_of(export_samples(client, beta.app))
+        == samples_of(export_samples(client, alpha.app))
+        == samples_of(LINES)
+    )
 
 
 def test_a_file_that_is_sent_twice_counts_once(client: Client, alpha: House) -> None:
     for _ in range(2):
-        assert put(client, alpha.app, LINES).status_code == 200
-    assert told(got(client, alpha.app)) == told(LINES)
+        assert import_samples(client, alpha.app, LINES).status_code == 200
+    assert samples_of(export_samples(client, alpha.app)) == samples_of(LINES)
 
 
-def test_packed_bodies_are_read_and_packed_answers_given(client: Client, alpha: House) -> None:
-    assert put(client, alpha.app, gzip.compress(LINES), **{"Content-Encoding": "gzip"}).json()["accepted"] == 4
+def test_bodies_and_answers_may_be_compressed(client: Client, alpha: House) -> None:
+    assert (
+        import_samples(client, alpha.app, gzip.compress(LINES), **{"Content-Encoding": "gzip"}).json()["accepted"] == 4
+    )
     headers = {**token(alpha.app, "read"), "Accept-Encoding": "gzip"}
     response = client.get("/api/v1/export", {"match[]": "load"}, headers=headers)
     assert response["Content-Encoding"] == "gzip"
@@ -80,22 +95,22 @@ def test_packed_bodies_are_read_and_packed_answers_given(client: Client, alpha: 
 
 
 def test_each_series_is_exported_once_however_many_selectors_match(client: Client, alpha: House) -> None:
-    put(client, alpha.app, LINES)
-    asked = {"match[]": ["up", '{job="a"}', "load"], "start": "1600000000", "end": "1700000000"}
-    response = client.get("/api/v1/export", asked, headers=token(alpha.app, "read"))
+    import_samples(client, alpha.app, LINES)
+    parameters = {"match[]": ["up", '{job="a"}', "load"], "start": "1600000000", "end": "1700000000"}
+    response = client.get("/api/v1/export", parameters, headers=token(alpha.app, "read"))
     body = b"".join(response)
     up, load = '{"__name__": "up", "job": "a"}', '{"__name__": "load"}'
-    assert told(body) == {(up, 1700000000000): "1", (load, 1600000000000): "0.1"}
+    assert samples_of(body) == {(up, 1700000000000): "1", (load, 1600000000000): "0.1"}
 
 
 def test_nothing_of_another_app_is_exported(client: Client, alpha: House, beta: House) -> None:
-    put(client, beta.app, LINES)
-    assert got(client, alpha.app) == b""
-    assert b"up" not in got(client, alpha.app, "csv")
+    import_samples(client, beta.app, LINES)
+    assert export_samples(client, alpha.app) == b""
+    assert b"up" not in export_samples(client, alpha.app, "csv")
 
 
 @pytest.mark.parametrize(
-    ("asked", "status"),
+    ("parameters", "status"),
     [
         ({}, 400),
         ({"match[]": "up", "format": "xml"}, 400),
@@ -104,9 +119,9 @@ def test_nothing_of_another_app_is_exported(client: Client, alpha: House, beta: 
     ],
 )
 def test_export_that_cannot_be_is_refused_with_its_status(
-    client: Client, alpha: House, asked: dict[str, str], status: int
+    client: Client, alpha: House, parameters: dict[str, str], status: int
 ) -> None:
-    response = client.get("/api/v1/export", asked, headers=token(alpha.app, "read"))
+    response = client.get("/api/v1/export", parameters, headers=token(alpha.app, "read"))
     assert (response.status_code, json.loads(response.content)["errorType"]) == (status, "bad_data")
 
 
@@ -116,36 +131,38 @@ def test_import_needs_the_right_to_send_and_export_the_right_to_read(client: Cli
     assert (reads.status_code, sends.status_code) == (401, 401)
 
 
-def test_turn_of_an_export_ends_also_when_nobody_reads_it(client: Client, alpha: House) -> None:
-    put(client, alpha.app, LINES)
-    for _ in range(20):  # more than the turns and waiting places of an organisation
+def test_the_admission_of_an_unread_export_ends(client: Client, alpha: House) -> None:
+    import_samples(client, alpha.app, LINES)
+    for _ in range(20):  # more than the running and waiting queries of an organisation
         response = client.get("/api/v1/export", {"match[]": "up"}, headers=token(alpha.app, "read"))
         assert response.status_code == 200
         response.close()
 
 
-def test_an_export_that_nobody_reads_on_has_no_turn_and_still_tells_all(
+def test_a_stalled_export_holds_no_admission_and_still_ends_complete(
     client: Client, alpha: House, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     admission = QueryAdmission(running_max=1, waiting_max=2, wait_s=0.1, streams_max=2)
     monkeypatch.setattr(endpoint, "admission", admission)
-    put(client, alpha.app, LINES)
+    import_samples(client, alpha.app, LINES)
 
-    def asked(path: str = "/api/v1/export", **said: str) -> Any:
-        return client.get(path, {"match[]": '{__name__!=""}', **said}, headers=token(alpha.app, "read"))
+    def get(path: str = "/api/v1/export", **parameters: str) -> Any:
+        return client.get(path, {"match[]": '{__name__!=""}', **parameters}, headers=token(alpha.app, "read"))
 
-    stalled = [iter(asked()) for _ in range(2)]
-    begun = [next(each) for each in stalled]
-    query = asked("/prometheus/api/v1/query", query="1")
-    assert (query.status_code, asked().status_code) == (200, 429)
-    assert [told(first + b"".join(rest)) for first, rest in zip(begun, stalled, strict=True)] == [told(LINES)] * 2
+    stalled = [iter(get()) for _ in range(2)]
+    first_pieces = [next(each) for each in stalled]
+    query = get("/prometheus/api/v1/query", query="1")
+    assert (query.status_code, get().status_code) == (200, 429)
+    assert [samples_of(first + b"".join(rest)) for first, rest in zip(first_pieces, stalled, strict=True)] == [
+        samples_of(LINES)
+    ] * 2
 
 
-def test_bad_file_says_what_was_wanted_and_what_was_taken(client: Client, alpha: House) -> None:
-    answer = put(client, alpha.app, b"a,b\n1,2\n", "csv")
+def test_bad_file_says_what_is_wrong_and_what_was_accepted(client: Client, alpha: House) -> None:
+    answer = import_samples(client, alpha.app, b"a,b\n1,2\n", "csv")
     assert answer.status_code == 400
     assert "columns" in answer.json()["error"]
-    half = put(client, alpha.app, LINES + b"nonsense\n").json()
+    half = import_samples(client, alpha.app, LINES + b"nonsense\n").json()
     assert (half["accepted"], half["rejected"], half["errors"][0]["line"]) == (4, 1, 3)
 
 
@@ -173,7 +190,7 @@ TABLE = b"metric,time_ms,value\nm,1700000000000,1\n"
 def test_every_refusal_says_what_to_do(
     client: Client, alpha: House, form: str, body: bytes, headers: dict[str, str]
 ) -> None:
-    response = put(client, alpha.app, body, form, **headers)
+    response = import_samples(client, alpha.app, body, form, **headers)
     answer = response.json()
     assert answer["remedy"], answer
     assert response.status_code in ((200,) if answer["accepted"] and "error" not in answer else (400, 413))
@@ -181,7 +198,7 @@ def test_every_refusal_says_what_to_do(
 
 
 def test_good_line_before_one_that_is_too_long_is_stored(client: Client, alpha: House) -> None:
-    answer = put(client, alpha.app, LINES + b"x" * 21_000_000)
+    answer = import_samples(client, alpha.app, LINES + b"x" * 21_000_000)
     assert (answer.status_code, answer.json()["accepted"]) == (413, 4)
     assert "from line 3 on" in answer.json()["remedy"]
-    assert told(got(client, alpha.app)) == told(LINES)
+    assert samples_of(export_samples(client, alpha.app)) == samples_of(LINES)

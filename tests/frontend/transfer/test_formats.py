@@ -1,4 +1,4 @@
-"""What is written in any form reads back to the same series, times and bits: properties of forms alone."""
+"""Every format reads back the series, times and bits that it wrote: properties of the formats alone."""
 
 import struct
 import weakref
@@ -45,24 +45,24 @@ def batch_of(series: list[tuple[dict[str, str], dict[int, int]]]) -> SeriesBatch
 
 
 def samples_of(parts: Iterator[Parsed]) -> Samples:
-    """What was read."""
-    found: Samples = {}
+    """Return the samples that were read."""
+    samples: Samples = {}
     for parsed in parts:
         assert not parsed.rejected, parsed.rejections
         bits = parsed.values.view(np.uint64).tolist()
         for index, time, value in zip(parsed.series_index.tolist(), parsed.ts.tolist(), bits, strict=True):
             metric, tags = parse_canonical(parsed.series.canonical(index))
-            found[tuple(sorted({**tags, METRIC_NAME: metric}.items())), time] = value
-    return found
+            samples[tuple(sorted({**tags, METRIC_NAME: metric}.items())), time] = value
+    return samples
 
 
-def wanted_of(series: list[tuple[dict[str, str], dict[int, int]]]) -> Samples:
-    """What there was."""
+def expected_of(series: list[tuple[dict[str, str], dict[int, int]]]) -> Samples:
+    """Return the samples of the series."""
     return {(tuple(sorted(labels.items())), time): bits for labels, points in series for time, bits in points.items()}
 
 
-def there_and_back(form: str, series: list[tuple[dict[str, str], dict[int, int]]]) -> Samples:
-    """Written and read again."""
+def write_and_read(form: str, series: list[tuple[dict[str, str], dict[int, int]]]) -> Samples:
+    """Write the series and read them again."""
     names = sorted({name for labels, _ in series for name in labels} - {METRIC_NAME})
     written = b"".join(transfer_writers.FORMS[form][0]([batch_of(series)], names))
     pieces = (written[at : at + 7_000] for at in range(0, len(written), 7_000))
@@ -80,7 +80,7 @@ SERIES = st.lists(
 def test_a_form_that_holds_bits_reads_back_to_the_same_bits(
     form: str, series: list[tuple[dict[str, str], dict[int, int]]]
 ) -> None:
-    assert there_and_back(form, series) == wanted_of(series)
+    assert write_and_read(form, series) == expected_of(series)
 
 
 @pytest.mark.parametrize("form", ["prometheus", "openmetrics"])
@@ -91,11 +91,11 @@ def test_text_reads_back_to_the_same_bits_but_for_payloads_and_markers(
 ) -> None:
     plain = struct.unpack("<Q", struct.pack("<d", float("nan")))[0]
 
-    def told(bits: int) -> int:
+    def plain_bits(bits: int) -> int:
         return plain if np.isnan(np.array([bits], np.uint64).view(np.float64)[0]) else bits
 
-    wanted = {key: told(bits) for key, bits in wanted_of(series).items() if bits != STALE_BITS}
-    assert there_and_back(form, series) == wanted
+    expected = {key: plain_bits(bits) for key, bits in expected_of(series).items() if bits != STALE_BITS}
+    assert write_and_read(form, series) == expected
 
 
 @given(LABELS)
@@ -171,27 +171,27 @@ def test_messages_of_a_file_are_bounded_in_samples_and_hours() -> None:
 
 @pytest.mark.parametrize("form", transfer_writers.FORMS)
 def test_an_export_holds_one_batch_at_a_time_however_many_there_are(form: str) -> None:
-    made: list[weakref.ref[Any]] = []
+    batch_values: list[weakref.ref[Any]] = []
 
     def batches() -> Iterator[SeriesBatch]:
         for number in range(20):
             batch = batch_of([({METRIC_NAME: "m", "n": str(number)}, dict.fromkeys(range(1, 50), number))])
-            made.append(weakref.ref(batch.values))
+            batch_values.append(weakref.ref(batch.values))
             yield batch
 
     most = 0
     for _ in transfer_writers.FORMS[form][0](batches(), ["n"]):
-        most = max(most, sum(each() is not None for each in made))
-    assert len(made) == 20
-    assert most <= 2  # the one that is written, and its successor while it is made
+        most = max(most, sum(each() is not None for each in batch_values))
+    assert len(batch_values) == 20
+    assert most <= 2  # the one that is written, and the next one while it is built
 
 
 def test_samples_of_a_file_are_found_at_their_lines() -> None:
-    gathered = MessageBuilder(NOW)
+    builder = MessageBuilder(NOW)
     for line in (2, 5, 7):
         ts = np.array([NOW - 5_000_000 * line, 9 - line])
-        gathered.add(line, {METRIC_NAME: "m", "odd": str(line % 2)}, ts, np.full(2, line, np.float64))
-    messages = list(gathered.rest())
+        builder.add(line, {METRIC_NAME: "m", "odd": str(line % 2)}, ts, np.full(2, line, np.float64))
+    messages = list(builder.rest())
     assert [one.places and one.places(range(len(one.ts))) for one in messages] == [
         one.values.tolist() for one in messages
     ]

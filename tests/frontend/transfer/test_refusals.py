@@ -26,21 +26,21 @@ def read(form: str, *pieces: bytes) -> list[Parsed]:
     return list(transfer_readers.FORMS[form](pieces, NOW))
 
 
-def taken(parts: Sequence[Parsed]) -> list[tuple[dict[str, str], int, float]]:
+def samples_of(parts: Sequence[Parsed]) -> list[tuple[dict[str, str], int, float]]:
     """Labels, time and value of each sample."""
-    found = []
+    samples = []
     for parsed in parts:
         for index, time, value in zip(parsed.series_index.tolist(), parsed.ts.tolist(), parsed.values, strict=True):
             metric, tags = parse_canonical(parsed.series.canonical(index))
-            found.append(({"__name__": metric, **tags}, time, float(value)))
-    return found
+            samples.append(({"__name__": metric, **tags}, time, float(value)))
+    return samples
 
 
 def lines_refused(parts: Sequence[Parsed]) -> list[int]:
     return [each.line for parsed in parts for each in parsed.rejections]
 
 
-def packed(names: Sequence[str], *columns: Any) -> bytes:
+def parquet_file(names: Sequence[str], *columns: Any) -> bytes:
     """A file of Parquet with these columns."""
     library: Any = pytest.importorskip("pyarrow.parquet")
     sink = io.BytesIO()
@@ -59,7 +59,7 @@ TIMES = pa.array([5], pa.timestamp("ms", tz="UTC"))
 def test_texts_of_a_table_stay_texts_whatever_stands_before_its_head(head: str, before: bytes) -> None:
     cells = {"metric": "true", "label.host": "01", "time_ms": "5", "value": "1"}
     row = ",".join(cells[name] for name in head.split(","))
-    [(labels, time, value)] = taken(read("csv", before + f"{head}\n{row}\n".encode()))
+    [(labels, time, value)] = samples_of(read("csv", before + f"{head}\n{row}\n".encode()))
     assert (labels["__name__"], time, value) == ("true", 5, 1.0)
     assert labels.get("host") in (None, "01")
 
@@ -68,7 +68,7 @@ def test_texts_of_a_table_stay_texts_whatever_stands_before_its_head(head: str, 
 def test_mark_at_the_beginning_of_a_text_is_no_part_of_it(form: str) -> None:
     body = {"csv": GOOD, "jsonl": b'{"metric":{"__name__":"m"},"values":[1],"timestamps":[5]}'}.get(form, b"m 1 5")
     for cut in (1, 4, len(body)):
-        assert taken(read(form, (MARK + body)[:cut], (MARK + body)[cut:]))[0][0]["__name__"] == "m"
+        assert samples_of(read(form, (MARK + body)[:cut], (MARK + body)[cut:]))[0][0]["__name__"] == "m"
 
 
 @pytest.mark.parametrize(
@@ -121,7 +121,7 @@ def test_columns_with_the_same_meaning_are_refused_and_named(names: str) -> None
         read("csv", f"{names}\n{row}\n".encode())
     columns = [TIMES if name == "time_ms" else [1.0] if name == "value" else ["x"] for name in names.split(",")]
     with pytest.raises(BadMessage, match="several columns have the same meaning"):
-        read("parquet", packed(names.replace("time_ms", "time").split(","), *columns))
+        read("parquet", parquet_file(names.replace("time_ms", "time").split(","), *columns))
 
 
 @pytest.mark.parametrize(
@@ -134,18 +134,18 @@ def test_columns_with_the_same_meaning_are_refused_and_named(names: str) -> None
 )
 def test_line_of_json_that_says_something_twice_is_refused(line: str) -> None:
     parts = read("jsonl", line.encode())
-    assert (taken(parts), lines_refused(parts)) == ([], [1])
+    assert (samples_of(parts), lines_refused(parts)) == ([], [1])
     assert "twice" in parts[0].rejections[0].reason
 
 
 def test_labels_with_quotes_are_not_taken_for_labels_named_twice() -> None:
     metric = {"__name__": "m", "a": '"x" "metric" \\', "metric": "values"}
     line = json.dumps({"metric": metric, "values": [1], "timestamps": [5]}).encode()
-    assert taken(read("jsonl", line)) == [(metric, 5, 1.0)]
+    assert samples_of(read("jsonl", line)) == [(metric, 5, 1.0)]
 
 
 def test_damaged_name_of_a_column_of_parquet_is_refused() -> None:
-    body = packed(["metric", "label.abcd", "time", "value"], ["m"], ["x"], TIMES, [1.0])
+    body = parquet_file(["metric", "label.abcd", "time", "value"], ["m"], ["x"], TIMES, [1.0])
     with pytest.raises(BadMessage):
         read("parquet", body.replace(b"label.abcd", b"label.\xff\xfe\xfd\xfc"))
 
@@ -172,8 +172,8 @@ def test_body_that_is_badly_cut_into_chunks_is_refused(wrong: Exception) -> None
     ],
 )
 def test_sample_with_an_exemplar_is_taken_with_its_own_labels(line: str, labels: dict[str, str]) -> None:
-    [(found, time, value)] = taken(read("openmetrics", line.encode()))
-    assert {name: text for name, text in found.items() if name != "__name__"} == labels
+    [(sample_labels, time, value)] = samples_of(read("openmetrics", line.encode()))
+    assert {name: text for name, text in sample_labels.items() if name != "__name__"} == labels
     assert (time, value) == (1_000, 5.0)
 
 
@@ -226,12 +226,12 @@ def test_bad_line_refuses_itself_alone_and_is_named(form: str, bad: bytes, count
 @pytest.mark.parametrize("word", ["Inf", "+Inf", "-Infinity", "NaN", "1e308", "1e-400", "-0"])
 def test_words_of_values_stay_what_they_mean(word: str) -> None:
     parts = read("csv", f"metric,time_ms,value\nm,5,{word}\n".encode())
-    assert str(taken(parts)[0][2]) == str(float(word))
+    assert str(samples_of(parts)[0][2]) == str(float(word))
 
 
 def test_bad_rows_are_all_counted_and_the_first_are_listed() -> None:
     parts = read("csv", b"metric,time_ms,value\n" + b"m,5,x\nm,5\n" * 300 + b"m,5,1\n")
-    assert (len(taken(parts)), sum(parsed.rejected for parsed in parts)) == (1, 600)
+    assert (len(samples_of(parts)), sum(parsed.rejected for parsed in parts)) == (1, 600)
     assert 0 < len(lines_refused(parts)) <= REJECTIONS_MAX
 
 
@@ -245,8 +245,8 @@ def test_bad_rows_are_all_counted_and_the_first_are_listed() -> None:
 )
 def test_bad_row_of_parquet_refuses_itself_alone_and_is_named(kind: str, values: list[Any]) -> None:
     times = pa.array([5, 6, 7, 8, 9], pa.timestamp("ms", tz="UTC"))
-    parts = read("parquet", packed(["metric", "time", "value"], ["m"] * 5, times, pa.array(values, kind)))
-    assert [(time, value) for _, time, value in taken(parts)] == [(5, float(values[0])), (8, float(values[3]))]
+    parts = read("parquet", parquet_file(["metric", "time", "value"], ["m"] * 5, times, pa.array(values, kind)))
+    assert [(time, value) for _, time, value in samples_of(parts)] == [(5, float(values[0])), (8, float(values[3]))]
     assert lines_refused(parts) == [2, 3, 5]
 
 
@@ -254,8 +254,10 @@ def test_text_of_parquet_that_is_not_utf8_and_a_missing_time_refuse_their_rows()
     raw = pa.array([b"x", b"\xed\xa0\x80", b"z", None], pa.binary()).view(pa.string())
     times = pa.array([5, 6, None, 8], pa.timestamp("ms", tz="UTC"))
     for labels in (raw, raw.dictionary_encode()):
-        parts = read("parquet", packed(["metric", "label.a", "time", "value"], ["m"] * 4, labels, times, [1.0] * 4))
-        assert ([time for _, time, _ in taken(parts)], lines_refused(parts)) == ([5, 8], [2, 3])
+        parts = read(
+            "parquet", parquet_file(["metric", "label.a", "time", "value"], ["m"] * 4, labels, times, [1.0] * 4)
+        )
+        assert ([time for _, time, _ in samples_of(parts)], lines_refused(parts)) == ([5, 8], [2, 3])
 
 
 @pytest.mark.parametrize(
@@ -264,7 +266,7 @@ def test_text_of_parquet_that_is_not_utf8_and_a_missing_time_refuse_their_rows()
 def test_column_of_parquet_of_a_strange_type_is_refused_by_its_name(name: str, column: pa.Array) -> None:
     columns = {"metric": ["m"], "label.a": ["x"], "time": TIMES, "value": [1.0], name: column}
     with pytest.raises(BadMessage, match=f"the column {name} ") as caught:
-        read("parquet", packed(list(columns), *columns.values()))
+        read("parquet", parquet_file(list(columns), *columns.values()))
     assert caught.value.remedy
 
 
@@ -300,5 +302,5 @@ def test_line_over_the_limit_ends_the_file_behind_what_was_good(form: str) -> No
     body = (head + b"\n" if head else b"") + line % (1, 5) + b"\nm," + b"x" * (IMPORT_LINE_BYTES_MAX + 4_000_000)
     pieces = (body[at : at + (1 << 18)] for at in range(0, len(body), 1 << 18))
     parts, fault = until_fault(transfer_readers.FORMS[form](pieces, NOW))
-    assert (len(taken(parts)), fault.what[-8:]) == (1, "too long")
+    assert (len(samples_of(parts)), fault.what[-8:]) == (1, "too long")
     assert f"from line {3 if head else 2} on" in fault.remedy

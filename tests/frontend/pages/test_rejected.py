@@ -85,7 +85,7 @@ def test_editors_create_see_and_delete_heartbeats(desk: Client, alpha: House) ->
 
 
 @pytest.mark.parametrize(
-    ("act", "said", "badge"),
+    ("act", "text", "badge"),
     [
         ("success", "succeeded", "up"),
         ("0", "succeeded", "up"),
@@ -94,12 +94,12 @@ def test_editors_create_see_and_delete_heartbeats(desk: Client, alpha: House) ->
         ("137", "failed: exit code 137", "gone"),
     ],
 )
-def test_a_heartbeat_shows_its_last_result(desk: Client, alpha: House, act: str, said: str, badge: str) -> None:
+def test_a_heartbeat_shows_its_last_result(desk: Client, alpha: House, act: str, text: str, badge: str) -> None:
     heartbeat = pings.create_heartbeat(alpha.app, "nightly", actor=alpha.owner, now_ms=NOW_MS)
     place = f"/apps/{alpha.app.pk}/send/heartbeats"
     assert "no call yet" in desk.get(place).content.decode()
     Heartbeat.objects.filter(pk=heartbeat.pk).update(last_ms=NOW_MS, last_act=act)
-    assert f'<span class="badge {badge}">{said}</span>' in desk.get(place).content.decode()
+    assert f'<span class="badge {badge}">{text}</span>' in desk.get(place).content.decode()
 
 
 def test_alerts_for_a_heartbeat_are_expressions_whatever_its_name_is(desk: Client, alpha: House) -> None:
