@@ -278,8 +278,8 @@ QUERY_APPS_MAX = 256  # apps whose index and tail one process keeps
 QUERY_PLANS_KEPT = 512  # parsed texts one process remembers
 
 # --- agent ------------------------------------------------------------------------------------------------------------
-AGENT_MESSAGE_BYTES_MAX = 1_000_000  # of one look, compressed; a large host makes some 10 kB
-AGENT_MEMORY_MESSAGES_MAX = 60  # that wait in memory while the disk refuses the spool: ten minutes of messages
+AGENT_MESSAGE_BYTES_MAX = 1_000_000  # of one collection, compressed; a large host makes some 10 kB
+AGENT_MEMORY_MESSAGES_MAX = 60  # that wait in memory while the disk fails: ten minutes of messages
 AGENT_DEVICES_MAX = 200  # disks or interfaces reported; container hosts have thousands that come and go
 AGENT_TIMEOUT_S = 20  # of one push; above the server's own worst case for a durable answer under load
 AGENT_STOP_S = 5  # what a running push gets at the end; its message is in the spool anyway
@@ -288,14 +288,16 @@ AGENT_BACKOFF_BASE_S = 1  # doubled after each further failure
 AGENT_BACKOFF_MAX_S = 60  # a server that is back is noticed within a minute, and asked for no longer pause than this
 AGENT_BACKOFF_JITTER = 0.3  # so that a fleet does not come back as one
 AGENT_TOKEN_CHARS_MAX = 512  # ours have some 60
-AGENT_BODY_BYTES_MAX = 900_000  # of lines in one message; a look that says more becomes several messages
-AGENT_LOOK_S = 4.0  # a look waits this long for its collectors, or half a period; what is later goes with the next look
-AGENT_POINTS_MAX = 5_000  # of one collector and look: a larger exporter is somebody's mistake, and costs the host
+AGENT_BODY_BYTES_MAX = 900_000  # of lines in one message; a larger collection becomes several messages
+AGENT_COLLECT_S = (
+    4.0  # a collection waits this long for its collectors, or half a period; later points go with the next
+)
+AGENT_POINTS_MAX = 5_000  # of one collector per collection: a larger exporter is a mistake, and costs the host
 AGENT_TARGETS_MAX = 50  # collectors of services on one host: each has a thread
 AGENT_FETCH_S = 4.0  # for the whole answer of a service: a slow one is late, not absent
 AGENT_FETCH_BYTES_MAX = 4_000_000  # of it: more would not fit into the agent's 40 MB once it is parsed
-AGENT_REST_AFTER = 3  # failures in a row, after which a collector is tried more and more seldom
-AGENT_REST_LOOKS_MAX = 30  # looks a failing collector is left alone: five minutes
+AGENT_REST_AFTER = 3  # failures in a row, after which a collector runs less and less often
+AGENT_REST_MAX = 30  # collections that a failing collector skips: five minutes
 AGENT_PROGRAMS_MAX = 10  # programs reported, by processor time and by memory: the others are in the sums
 AGENT_CONTAINERS_MAX = 200  # containers reported: more are a node with a monitoring of its own
 AGENT_ROWS_MAX = 200  # queues, databases or cores reported of one service
@@ -303,10 +305,10 @@ AGENT_COMMAND_S = 10.0  # of one custom command, unless it says otherwise
 AGENT_COMMAND_S_MAX = 300.0  # what it may say at most
 AGENT_COMMAND_BYTES_MAX = 1_000_000  # of its output
 AGENT_CONFIG_BYTES_MAX = 100_000  # of the configuration file
-AGENT_DISCOVER_S = 600  # between two looks at what listens on this host: each opens every process
+AGENT_DISCOVER_S = 600  # between two searches for services on this host: each opens every process
 AGENT_PROBE_S = 1.5  # for a probe's answer
 AGENT_HEARTBEAT_S = 30  # between two heartbeats; a host is overdue after 60
-AGENT_TAGS_MAX = 20  # of an agent: each is a label of every series it has
+AGENT_LABELS_MAX = 20  # of an agent: each is a label of every series it has
 AGENT_SETTINGS_BYTES_MAX = 10_000  # of pushed settings: a period, some tags, some names
 AGENT_MATCHES_MAX = 200  # entries of pushed settings per app
 AGENTS_PER_APP_MAX = 20_000  # that may register
@@ -318,13 +320,15 @@ COMPLETENESS_SOURCES_MAX = 2_000  # of one app that have system series about the
 
 # --- side-car ---------------------------------------------------------------------------------------------------------
 SIDECAR_LINE_CHARS_MAX = 8_192  # of one line of Graphite or StatsD; longer has lost its line ends
-SIDECAR_POINTS_MAX = 100_000  # of Graphite that wait for the next look: 50 MB; what comes above is counted and dropped
+SIDECAR_POINTS_MAX = (
+    100_000  # of Graphite that wait for the next collection: 50 MB; points beyond are counted and dropped
+)
 SIDECAR_CONNECTIONS_MAX = 256  # TCP connections at once, a thread each
 SIDECAR_IDLE_S = 300  # until a silent connection is closed
 SIDECAR_UDP_BUFFER_BYTES = 4_000_000  # of the system, asked for: some seconds of a busy application
 STATSD_SERIES_MAX = 50_000  # of one side-car: some 400 bytes each
-STATSD_VALUES_MAX = 200_000  # of timers, and members of sets, kept between two looks, of all series together
-STATSD_IDLE_S = 3_600  # after which a series that is not heard of is forgotten
+STATSD_VALUES_MAX = 200_000  # of timers, and members of sets, stored between two collections, of all series together
+STATSD_IDLE_S = 3_600  # without a line, after which a series is removed
 
 # --- starting ---------------------------------------------------------------------------------------------------------
 START_FREE_BYTES_MIN = 200_000_000  # of the data folder's disk: less is gone within hours of use

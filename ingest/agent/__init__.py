@@ -1,7 +1,6 @@
-"""The agent: a program of its own that watches one machine and pushes what it sees.
+"""The agent: a separate program that collects metrics of one machine and pushes them to the server.
 
-``python -m ingest.agent`` is the door. It speaks line protocol over HTTP or AMQP and needs psutil alone (pika only for
-amqp:// addresses). It imports neither Django nor numpy, so that it stays small on the machines it watches.
-Way of a message: ``collect`` → ``lines`` → ``spool`` → ``push``; ``agent`` ties them together, ``run`` gives them
-threads.
+Enter by ``python -m ingest.agent``. It sends line protocol over HTTP or AMQP. It needs only psutil, and pika for
+amqp:// addresses. A message passes ``collect``, ``lines``, ``spool`` and ``server.push``; ``agent`` connects these, and
+``threads`` runs them. Never: it imports neither Django nor numpy, so that it stays small on the machines it watches.
 """

@@ -1,7 +1,7 @@
-"""The agent's two verbs, free of threads: ``look`` puts a message into the spool, ``push`` gets one out of it.
+"""The agent's two operations, without threads: ``collect`` puts a message into the spool, ``push`` sends the oldest.
 
-What the server refuses for good is dropped, counted and logged with the server's reason; everything else waits and is
-sent again with the same id, in order. ``adopt`` takes other tags or another patience, as pushed settings may ask.
+A message that the server rejects permanently is dropped, counted and logged with the server's reason. Every other
+message waits and is sent again with the same id, in order. ``apply`` changes labels and timeout, for pushed settings.
 """
 
 import gzip
@@ -9,8 +9,8 @@ import logging
 from collections.abc import Mapping
 
 from ingest.agent import schedule
-from ingest.agent.collect.host.itself import Counters
-from ingest.agent.collect.threads import Crew
+from ingest.agent.collect.host.own_metrics import Counters
+from ingest.agent.collect.threads import CollectorThreads
 from ingest.agent.lines import bodies
 from ingest.agent.server.push.base import Outcome, Push, Verdict
 from ingest.agent.spool.spool import Spool
@@ -21,62 +21,62 @@ log = logging.getLogger("spm.agent")
 
 
 class Agent:
-    """Collectors on one side, a push on the other, the spool between them."""
+    """Moves points from the collectors into the spool, and messages from the spool to the server."""
 
     def __init__(
         self,
         *,
-        crew: Crew,
+        collectors: CollectorThreads,
         spool: Spool,
         push: Push,
         clock: Clock,
-        tags: Mapping[str, str],
+        labels: Mapping[str, str],
         counters: Counters,
-        patience_s: float = limits.AGENT_LOOK_S,
+        collect_timeout_s: float = limits.AGENT_COLLECT_S,
     ) -> None:
-        self.crew, self._spool, self._push, self._patience_s = crew, spool, push, patience_s
-        self._clock, self._tags, self._counters = clock, tags, counters
+        self.collectors, self._spool, self._push, self._collect_timeout_s = collectors, spool, push, collect_timeout_s
+        self._clock, self._labels, self._counters = clock, labels, counters
         self._failures = 0
         self._failing_since_ms = 0
-        self._refused = 0
+        self._rejected = 0
         self._damaged = counters.errors = spool.damaged
 
-    def adopt(self, *, tags: Mapping[str, str], patience_s: float) -> None:
-        """From now on with these tags, waiting so long for collectors."""
-        self._tags, self._patience_s = tags, patience_s
+    def apply(self, *, labels: Mapping[str, str], collect_timeout_s: float) -> None:
+        """Use these labels and this timeout of collectors from now on."""
+        self._labels, self._collect_timeout_s = labels, collect_timeout_s
 
-    def look(self) -> None:
-        """Collect once and spool it, as a rule as one message."""
-        began, at_ms = self._clock.monotonic(), self._clock.now_ms()
-        batches = self.crew.look(at_ms, self._patience_s)
-        for body, samples in bodies(batches, tags=self._tags):
+    def collect(self) -> None:
+        """Collect once and put the points into the spool, usually as one message."""
+        started, at_ms = self._clock.monotonic(), self._clock.now_ms()
+        batches = self.collectors.collect(at_ms, self._collect_timeout_s)
+        for body, samples in bodies(batches, labels=self._labels):
             self._counters.sequence = self._spool.append(gzip.compress(body, 6, mtime=0), samples)
-        self._counters.collect_ms = round((self._clock.monotonic() - began) * 1_000, 3)
-        self._recount()
+        self._counters.collect_ms = round((self._clock.monotonic() - started) * 1_000, 3)
+        self._update_counters()
 
-    def waiting_ms(self, now_ms: int) -> int:
-        """How long pushes have failed; 0 while the server takes them."""
+    def failing_ms(self, now_ms: int) -> int:
+        """Returns for how long pushes have failed; 0 while the server accepts them."""
         return max(0, now_ms - self._failing_since_ms) if self._failures else 0
 
     def push(self) -> float | None:
-        """Send the oldest message. Returns the seconds to wait before the next, or None if none waits."""
+        """Send the oldest message. Returns the seconds to wait before the next one, or None if the spool is empty."""
         message = self._spool.head()
         if message is None:
             return None
         outcome = self._push.send(message)
-        if outcome.verdict is Verdict.LATER:
+        if outcome.verdict is Verdict.RETRY:
             return self._wait(outcome)
-        if outcome.verdict is Verdict.REFUSED:
-            self._refused += 1
-            log.error("message %d dropped, the server refuses it: %s", message.sequence, outcome.reason)
-            self._spool.drop(message)
+        if outcome.verdict is Verdict.REJECTED:
+            self._rejected += 1
+            log.error("message %d dropped, the server rejects it: %s", message.sequence, outcome.reason)
+            self._spool.discard(message)
         else:
             self._counters.sent += 1
-            self._spool.settle(message.sequence)
+            self._spool.acknowledge(message.sequence)
         if self._failures:
             log.info("the server answers again after %d failed pushes", self._failures)
         self._failures = 0
-        self._recount()
+        self._update_counters()
         return 0.0
 
     def _wait(self, outcome: Outcome) -> float:
@@ -85,18 +85,18 @@ class Agent:
         self._failures += 1
         self._counters.push_failures += 1
         if self._failures == 1:
-            log.warning("the server does not take messages, they wait in the spool: %s", outcome.reason)
+            log.warning("the server does not accept messages, they wait in the spool: %s", outcome.reason)
         self._spool.sync()
         wait_s = schedule.backoff_s(
             self._failures,
             base_s=limits.AGENT_BACKOFF_BASE_S,
             most_s=limits.AGENT_BACKOFF_MAX_S,
-            asked_s=outcome.retry_after_s,
+            requested_s=outcome.retry_after_s,
         )
         return jitter(wait_s, limits.AGENT_BACKOFF_JITTER)
 
-    def _recount(self) -> None:
-        self._counters.refused = self._refused
-        self._counters.errors = self._damaged + self.crew.failures
+    def _update_counters(self) -> None:
+        self._counters.refused = self._rejected
+        self._counters.errors = self._damaged + self.collectors.failures
         self._counters.dropped_messages_total, self._counters.dropped_samples_total = self._spool.dropped
         self._counters.spooled = self._spool.depth()

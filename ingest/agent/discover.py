@@ -1,11 +1,12 @@
-"""What listens on this host that the agent could watch: by the names of programs and their usual ports, then by asking.
+"""Discovers services on this host that the agent can watch: by program names and usual ports, then by a request.
 
-1. ``listeners`` lists the listening TCP sockets and the programs behind them (those of others only as root).
-2. ``HINTS`` says what such a program or port may be; whatever no hint names is never spoken to.
-3. Each guess is asked what it is, briefly: only a right answer makes it a target.
+1. ``listeners`` lists the listening TCP sockets and their programs (programs of other users only as root).
+2. ``HINTS`` maps programs and ports to kinds of service. The agent never connects to a socket without a hint.
+3. Each candidate gets a short request; only an expected answer makes it a target.
 
-What needs a password (PostgreSQL, RabbitMQ) is named with the lines for the configuration file instead. ``discover =
-false`` looks at nothing; ``off = ["redis"]`` leaves a kind out; what is configured already is not found again.
+A service that needs a password (PostgreSQL, RabbitMQ) is listed with the lines for the configuration file.
+``discover = false`` turns discovery off; ``off = ["redis"]`` excludes a kind; configured services are not listed again.
+Enter by ``discover_services``.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -24,7 +25,7 @@ _ANY = {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}
 
 @dataclass(frozen=True, slots=True)
 class Listener:
-    """A listening socket, and the name of its program, empty if that is nobody's business."""
+    """A listening socket, and the name of its program; empty if this user may not see it."""
 
     address: str
     port: int
@@ -32,25 +33,25 @@ class Listener:
 
     @property
     def place(self) -> str:
-        """``host:port`` to reach it from here."""
+        """The address ``host:port`` to reach it from this host."""
         host = _ANY.get(self.address, self.address)
         return f"[{host}]:{self.port}" if ":" in host else f"{host}:{self.port}"
 
 
 @dataclass(frozen=True, slots=True)
 class Hint:
-    """What a program of one of these names, or on one of these ports, may be; ``options`` of it; how it is asked."""
+    """The kind of service that programs of these names, or on these ports, probably are, and how to verify it."""
 
     kind: str
     programs: tuple[str, ...]
     ports: tuple[int, ...]
-    option: str
-    forms: tuple[str, ...]
+    option: str  # of the configuration, for the address
+    forms: tuple[str, ...]  # of the address
     make: Callable[[dict[str, object]], Collector] | None = None
     advice: str = ""
 
     def fits(self, listener: Listener) -> bool:
-        """By the program's name where it is known; else by the port."""
+        """Whether the hint matches: by the program's name if it is known, else by the port."""
         program = listener.program
         if program and self.programs:
             exporter = self.kind == "prometheus" and program.endswith("_exporter")
@@ -59,25 +60,34 @@ class Hint:
 
 
 HINTS = (
-    Hint("redis", ("redis-server", "valkey-server", "keydb-server"), (6379,), "address", ("{place}",), redis.Redis),
+    Hint(
+        "redis",
+        ("redis-server", "valkey-server", "keydb-server"),
+        (6379,),
+        "address",
+        ("{place}",),
+        redis.RedisCollector,
+    ),
     Hint(
         "nginx",
         ("nginx", "openresty"),
         (80, 8080),
         "url",
         tuple(f"http://{{place}}/{page}" for page in ("nginx_status", "stub_status", "basic_status")),
-        nginx.Nginx,
+        nginx.NginxCollector,
     ),
-    Hint("jmx", ("java",), (16010, 16030, 9870, 9864, 8088, 8042, 8480), "url", ("http://{place}/jmx",), jmx.Jmx),
-    Hint("elasticsearch", ("java",), (9200,), "url", ("http://{place}",), elasticsearch.Elasticsearch),
-    Hint("solr", ("java",), (8983,), "url", ("http://{place}/solr",), solr.Solr),
+    Hint(
+        "jmx", ("java",), (16010, 16030, 9870, 9864, 8088, 8042, 8480), "url", ("http://{place}/jmx",), jmx.JmxCollector
+    ),
+    Hint("elasticsearch", ("java",), (9200,), "url", ("http://{place}",), elasticsearch.ElasticsearchCollector),
+    Hint("solr", ("java",), (8983,), "url", ("http://{place}/solr",), solr.SolrCollector),
     Hint(
         "prometheus",
         ("node_exporter", "prometheus", "victoria-metric", "grafana", "etcd", "caddy", "traefik"),
         (9090, 9100, 9104, 9113, 9115, 9121, 9187, 9216, 9256),
         "url",
         ("http://{place}/metrics",),
-        prometheus.Exporter,
+        prometheus.ExporterCollector,
     ),
     Hint(
         "postgres",
@@ -94,8 +104,8 @@ _JAVA_PORTS = {"jmx": (16010, 16030, 9870, 9864, 8088, 8042, 8480), "elasticsear
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
-    """Something that listens: a target that answered, or advice what it needs."""
+class DiscoveredService:
+    """A service on this host: a target that answered, or advice about what it needs."""
 
     target: Target
     program: str
@@ -103,64 +113,64 @@ class Found:
 
 
 def listeners() -> Sequence[Listener]:
-    """Every listening TCP socket once, those on loopback first."""
+    """Returns every listening TCP port once; of several sockets on one port, that which loopback reaches."""
     names: dict[int, str] = {}
-    found = []
+    sockets = []
     for each in psutil.net_connections(kind="tcp"):
         if each.status == psutil.CONN_LISTEN and each.laddr:
             if each.pid and each.pid not in names:
                 names[each.pid] = _program(each.pid)
-            found.append(Listener(each.laddr.ip, each.laddr.port, names.get(each.pid or 0, "")))
-    found.sort(key=lambda one: one.address in ("127.0.0.1", "0.0.0.0"))
-    first = {each.port: each for each in found}
-    return sorted(first.values(), key=lambda one: one.port)
+            sockets.append(Listener(each.laddr.ip, each.laddr.port, names.get(each.pid or 0, "")))
+    sockets.sort(key=lambda one: one.address in ("127.0.0.1", "0.0.0.0"))
+    by_port = {each.port: each for each in sockets}
+    return sorted(by_port.values(), key=lambda one: one.port)
 
 
-def guesses(
+def candidates(
     listening: Iterable[Listener], *, off: frozenset[str], known: Iterable[Target]
 ) -> list[tuple[Hint, Listener]]:
-    """What to ask. Pure. ``known``: what is watched already, and not to be found again."""
+    """Returns the sockets to verify, with their hints. Pure. ``known``: targets that are already watched."""
     places = {str(value) for target in known for value in target.options.values() if isinstance(value, str)}
-    found = []
+    matches = []
     for listener in listening:
         if any(f":{listener.port}" in place or f"port={listener.port}" in place for place in places):
             continue
         for hint in HINTS:
             ports = _JAVA_PORTS.get(hint.kind)
             if hint.kind not in off and hint.fits(listener) and (ports is None or listener.port in ports):
-                found.append((hint, listener))
-    return found[: limits.AGENT_TARGETS_MAX]
+                matches.append((hint, listener))
+    return matches[: limits.AGENT_TARGETS_MAX]
 
 
-def look(*, off: frozenset[str] = frozenset(), known: Sequence[Target] = ()) -> list[Found]:
-    """What is there: guesses that answered as they should, and those that need something first."""
-    found = []
-    for hint, listener in guesses(listeners(), off=off, known=known):
-        target = ask(hint, listener)
+def discover_services(*, off: frozenset[str] = frozenset(), known: Sequence[Target] = ()) -> list[DiscoveredService]:
+    """Returns the services that answered as expected, and those that need a login first."""
+    services = []
+    for hint, listener in candidates(listeners(), off=off, known=known):
+        target = probe(hint, listener)
         if target is not None and target.name not in off:
-            found.append(Found(target, listener.program, hint.advice))
-    return found
+            services.append(DiscoveredService(target, listener.program, hint.advice))
+    return services
 
 
-def ask(hint: Hint, listener: Listener) -> Target | None:
-    """The target, if what listens answers as the hint says."""
+def probe(hint: Hint, listener: Listener) -> Target | None:
+    """Returns the target if the service answers as the hint expects, else None."""
     for form in hint.forms:
         options: dict[str, object] = {hint.option: form.format(place=listener.place, port=listener.port)}
         if hint.make is None:
             return Target(hint.kind, options)
         try:
             points = hint.make({**options, "timeout_s": limits.AGENT_PROBE_S})()
-        except (Unreachable, ValueError, KeyError, TypeError, AttributeError):  # it is something else
+        except (Unreachable, ValueError, KeyError, TypeError, AttributeError):  # it is another service
             continue
         if points:
             return Target(hint.kind, options)
     return None
 
 
-def toml(found: Found) -> str:
-    """The lines of the configuration file for it."""
-    options = "".join(f'{name} = "{value}"\n' for name, value in found.target.options.items())
-    return f"[[{found.target.kind}]]\n{options}"
+def toml_lines(service: DiscoveredService) -> str:
+    """Returns the lines of the configuration file for a service."""
+    options = "".join(f'{name} = "{value}"\n' for name, value in service.target.options.items())
+    return f"[[{service.target.kind}]]\n{options}"
 
 
 def _program(pid: int) -> str:

@@ -1,9 +1,9 @@
-"""``spm-agent install --print``: a unit for systemd that runs the agent as a user without rights of its own.
+"""``spm-agent install --print``: prints a unit for systemd that runs the agent as a user without privileges.
 
-Only printed: who installs says where it goes. The unit bounds memory and processor time, makes everything but the
-spool's folder read-only, and starts the agent again when it ends. Its user may read no secrets of root's, so systemd
-hands it the token and the configuration, which may hold passwords. What a service of the host's own must not do for
-want of rights (names of other users' programs, PIDs of listeners) is said in docs/agent.md.
+It only prints; the administrator decides where the unit goes. The unit limits memory and processor time, makes
+everything read-only except the spool's folder, and restarts the agent when it ends. Its user cannot read the secrets of
+root, so systemd passes it the token and the configuration, which may hold passwords. docs/agent.md lists what such a
+user cannot see (names of other users' programs, PIDs of listeners).
 """
 
 import json
@@ -45,12 +45,12 @@ LockPersonality=yes
 WantedBy=multi-user.target
 
 # /etc/spm-agent/token: the token alone, mode 0600.
-# {file}, likewise, with passwords of services in it if need be:
+# {file}, mode 0600, with passwords of services if they need any:
 {settings}"""
 
 
 def unit(own: Config) -> str:
-    """The unit, and below it, as comments, the configuration file it reads."""
+    """Returns the unit and, below it as comments, the configuration file that it reads."""
     program = Path(sys.argv[0]).resolve()
     words = [str(program)] if program.suffix == ".pyz" else ["-m", "ingest.agent"]
     command = shlex.join([sys.executable, *words])
@@ -59,13 +59,13 @@ def unit(own: Config) -> str:
 
 def _settings(own: Config) -> list[str]:
     lines = [f"url = {_quoted(own.url)}", f"host = {_quoted(own.host)}", f"period_s = {own.period_ms / 1_000:g}"]
-    tags = {name: value for name, value in own.tags.items() if name != "host"}
-    if tags:
-        pairs = ", ".join(f"{_quoted(name)} = {_quoted(value)}" for name, value in tags.items())
+    labels = {name: value for name, value in own.labels.items() if name != "host"}
+    if labels:
+        pairs = ", ".join(f"{_quoted(name)} = {_quoted(value)}" for name, value in labels.items())
         lines.append(f"tags = {{ {pairs} }}")
     return lines
 
 
 def _quoted(text: str) -> str:
-    """As TOML wants it, which reads JSON's texts."""
+    """Returns a TOML string; TOML reads JSON's strings."""
     return json.dumps(text, ensure_ascii=False)

@@ -1,8 +1,8 @@
-"""Points, and their form in Influx line protocol.
+"""Points, and their text in Influx line protocol.
 
-A ``Point`` is one measurement with its tags and fields; ``render`` writes it as one line with a time in milliseconds.
-Whole numbers carry the suffix ``i``; floats are written so that reading them back gives the same bits. Values that line
-protocol cannot carry (NaN, infinities) are left out, and so is a point without fields.
+A ``Point`` is one measurement with its labels and fields; ``render`` writes it as one line with a time in milliseconds.
+Integers have the suffix ``i``; floats are written with all digits that their bits need. Values that line protocol
+cannot express (NaN, infinities) are left out, and so is a point without fields.
 """
 
 import math
@@ -18,21 +18,21 @@ _TAG = str.maketrans({",": r"\,", " ": r"\ ", "=": r"\="})
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """What one measurement is at one time: that of the look, unless it has its own."""
+    """The values of one measurement at one time: that of the collection, unless ``at_ms`` is set."""
 
     measurement: str
     fields: Mapping[str, float]
-    tags: Mapping[str, str] = field(default_factory=dict)
+    labels: Mapping[str, str] = field(default_factory=dict)
     at_ms: int | None = None
 
 
-def render(points: Iterable[Point], *, tags: Mapping[str, str], at_ms: int) -> bytes:
-    """All points as lines, each with the common ``tags`` and the same time."""
-    lines = (_line(point, tags, at_ms) for point in points)
+def render(points: Iterable[Point], *, labels: Mapping[str, str], at_ms: int) -> bytes:
+    """Returns all points as lines with these common labels; ``at_ms`` is the time of points without one."""
+    lines = (_line(point, labels, at_ms) for point in points)
     return "\n".join(line for line in lines if line).encode()
 
 
-def bodies(batches: Iterable[tuple[int, Iterable[Point]]], *, tags: Mapping[str, str]) -> Iterator[tuple[bytes, int]]:
+def bodies(batches: Iterable[tuple[int, Iterable[Point]]], *, labels: Mapping[str, str]) -> Iterator[tuple[bytes, int]]:
     """Points with the times of their looks as bodies of ``AGENT_BODY_BYTES_MAX`` at most, and what each holds.
 
     A single line that is longer is left out: no server takes it.
@@ -41,7 +41,7 @@ def bodies(batches: Iterable[tuple[int, Iterable[Point]]], *, tags: Mapping[str,
     size = samples = 0
     for at_ms, points in batches:
         for point in points:
-            line = _line(point, tags, at_ms)
+            line = _line(point, labels, at_ms)
             room = len(line.encode()) + 1
             if not line or room > limits.LINE_BYTES_MAX:
                 continue
@@ -56,17 +56,19 @@ def bodies(batches: Iterable[tuple[int, Iterable[Point]]], *, tags: Mapping[str,
 
 
 def samples_in(points: Iterable[Point]) -> int:
-    """How many values ``render`` writes for these points."""
+    """Returns how many values ``render`` writes for these points."""
     return sum(math.isfinite(value) for point in points for value in point.fields.values())
 
 
 def _line(point: Point, common: Mapping[str, str], at_ms: int) -> str:
-    fields = ",".join(f"{_tag(name)}={_value(value)}" for name, value in point.fields.items() if math.isfinite(value))
+    fields = ",".join(
+        f"{_escape(name)}={_value(value)}" for name, value in point.fields.items() if math.isfinite(value)
+    )
     if not fields:
         return ""
-    tags = {**common, **point.tags}
+    labels = {**common, **point.labels}
     head = [_clean(point.measurement).translate(_NAME)]
-    head += [f"{_tag(name)}={_tag(value)}" for name, value in sorted(tags.items()) if value]
+    head += [f"{_escape(name)}={_escape(value)}" for name, value in sorted(labels.items()) if value]
     return f"{','.join(head)} {fields} {at_ms if point.at_ms is None else point.at_ms}"
 
 
@@ -75,11 +77,11 @@ def _value(value: float) -> str:
     return f"{int(value)}i" if whole else repr(float(value))
 
 
-def _tag(text: str) -> str:
+def _escape(text: str) -> str:
     return _clean(text).translate(_TAG)
 
 
 def _clean(text: str) -> str:
-    """Without line ends and control signs, and without a last backslash, which would escape what follows it."""
+    """Returns the text without line ends, control characters and a final backslash, which would escape the next one."""
     printable = "".join(sign if sign.isprintable() else "_" for sign in text)
     return printable[:-1] + "_" if printable.endswith("\\") else printable

@@ -1,4 +1,4 @@
-"""Which version of the agent this is: that of the installed package, else of the tree it is started from."""
+"""The version of the agent: that of the source tree it runs from, else that of the installed package."""
 
 import re
 from importlib import metadata
@@ -8,11 +8,11 @@ _HEADING = re.compile(r"^## (\d+\.\d+\.\d+)", re.MULTILINE)
 
 
 def _version() -> str:
-    """The tree's own first: a package of an older version may be installed beside it."""
+    """Reads the version of the tree first: a package of an older version may be installed as well."""
     changes = Path(__file__).resolve().parents[2] / "CHANGELOG.md"
     try:
-        found = _HEADING.search(changes.read_text())
-        return found[1] if found else metadata.version("spm")
+        heading = _HEADING.search(changes.read_text())
+        return heading[1] if heading else metadata.version("spm")
     except OSError:
         pass
     try:

@@ -1,7 +1,7 @@
-"""Listeners for the user's side: Graphite's plain text and StatsD in, our line protocol with a token out.
+"""The sidecar: it listens to Graphite's plain text or StatsD on a user's machine, and pushes with a token.
 
-``python -m ingest.sidecar graphite|statsd`` is the door. Neither protocol knows who speaks, so it is spoken on the
-user's own machine only, and what comes is sent on by the agent's spool and push: nothing is lost while the server is
-away, and what is sent again counts once. Like the agent it imports neither Django nor numpy.
-Way of a line: ``listen`` → ``graphite`` or ``statsd`` → the spool.
+Enter by ``python -m ingest.sidecar graphite|statsd``. Neither protocol authenticates its senders, so it is used on the
+user's own machine only. The agent's spool and push forward the points: nothing is lost while the server is away, and a
+message that is sent twice counts once. A line passes ``listen``, ``intake``, ``graphite`` or ``statsd``, and the spool.
+Never: like the agent it imports neither Django nor numpy.
 """

@@ -1,6 +1,6 @@
-"""``spm-sidecar graphite|statsd``: listen on this machine, and push what comes with a token.
+"""``spm-sidecar graphite|statsd``: listen on this machine, and push the metrics with a token.
 
---bind ADDRESS      where to listen, 127.0.0.1 by default: neither protocol asks who speaks
+--bind ADDRESS      address to listen on, 127.0.0.1 by default: neither protocol authenticates its senders
 --port NUMBER       2003 for graphite, 8125 for statsd; UDP and TCP
 All other flags and SPM_AGENT_… variables are the agent's: --url, --token-file, --tags, --period-s, --spool …
 """
@@ -14,8 +14,8 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 
 from ingest.agent.agent import Agent
-from ingest.agent.collect.host.itself import Counters
-from ingest.agent.collect.threads import Batch, Crew
+from ingest.agent.collect.host.own_metrics import Counters
+from ingest.agent.collect.threads import Batch, CollectorThreads
 from ingest.agent.server.push import open_push
 from ingest.agent.server.push.http import HttpPush
 from ingest.agent.settings import config
@@ -23,36 +23,36 @@ from ingest.agent.settings.config import Config
 from ingest.agent.spool.spool import Spool
 from ingest.agent.threads import run
 from ingest.sidecar.graphite import Graphite
-from ingest.sidecar.intake import Intake, Speech
+from ingest.sidecar.intake import Intake, LineHandler
 from ingest.sidecar.listen import Listener
 from ingest.sidecar.statsd import Statsd
 from spm.clock import Clock, SystemClock
 from spm.errors import SpmError
 
 PORTS = {"graphite": 2003, "statsd": 8125}
-SPEECHES: Mapping[str, Callable[[], Speech]] = {"graphite": Graphite, "statsd": Statsd}
+HANDLERS: Mapping[str, Callable[[], LineHandler]] = {"graphite": Graphite, "statsd": Statsd}
 
 
-class _Ear(Crew):
-    """A crew whose only collector is what was heard: it answers at once, however much there is."""
+class _IntakeThreads(CollectorThreads):
+    """Collector threads whose only collector is the intake; it answers immediately."""
 
     def __init__(self, intake: Intake, clock: Clock) -> None:
         super().__init__({}, clock)
         self._intake = intake
-        self._told = ""
+        self._logged_example = ""
 
-    def look(self, at_ms: int, patience_s: float) -> list[Batch]:
-        """What came since the last look; a line that could not be read is logged once a look."""
-        if self._intake.example != self._told:
-            self._told = self._intake.example
+    def collect(self, at_ms: int, collect_timeout_s: float) -> list[Batch]:
+        """Returns the points since the last collection; logs one unreadable line per collection."""
+        if self._intake.example != self._logged_example:
+            self._logged_example = self._intake.example
             logging.getLogger("spm.sidecar").warning(
-                "%d lines unreadable; the last: %s", self._intake.unreadable, self._told
+                "%d lines unreadable; the last: %s", self._intake.unreadable, self._logged_example
             )
-        return [(at_ms, self._intake.look(at_ms))]
+        return [(at_ms, self._intake.collect(at_ms))]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """0 when it was told to stop, 2 if the settings are wrong, or the port or the spool cannot be used."""
+    """Listen until a signal. Returns 0 after the signal, 2 if the settings, the port or the spool cannot be used."""
     parser = argparse.ArgumentParser(prog="spm-sidecar", usage=__doc__, add_help=False)
     parser.add_argument("protocol", choices=sorted(PORTS))
     parser.add_argument("--bind", default="127.0.0.1")
@@ -72,26 +72,30 @@ def _serve(own: Config, protocol: str, host: str, port: int) -> None:
     clock, stop, counters = SystemClock(), threading.Event(), Counters()
     for name in (signal.SIGTERM, signal.SIGINT):
         signal.signal(name, lambda *_: stop.set())
-    intake = Intake(protocol, SPEECHES[protocol]())
+    intake = Intake(protocol, HANDLERS[protocol]())
     spool = Spool(own.spool, bytes_max=own.spool_bytes)
     push = open_push(own.url, token=own.token, source=own.host, period_ms=own.period_ms, tls=own.tls, proxy=own.proxy)
     if isinstance(push, HttpPush):
-        push.call_itself(f"spm-{protocol}")
+        push.set_sender(f"spm-{protocol}")
     listener = Listener(host, port, intake, clock)
-    tags = {name: value for name, value in own.tags.items() if name != "host"}  # senders name their hosts themselves
-    agent = Agent(crew=_Ear(intake, clock), spool=spool, push=push, clock=clock, tags=tags, counters=counters)
+    labels = {
+        name: value for name, value in own.labels.items() if name != "host"
+    }  # senders name their hosts themselves
+    agent = Agent(
+        collectors=_IntakeThreads(intake, clock), spool=spool, push=push, clock=clock, labels=labels, counters=counters
+    )
     logging.getLogger("spm.sidecar").info("%s on %s port %d, to %s", protocol, host, listener.port, own.url)
     try:
         run(agent, clock=clock, stop=stop, period_ms=lambda: own.period_ms, host=own.host)
         listener.close()
-        agent.look()
+        agent.collect()
     finally:
         push.close()
         spool.close()
 
 
 def _spool(rest: Sequence[str], protocol: str) -> str:
-    """A folder of its own beside the agent's: one spool has one owner."""
+    """Returns a folder beside the agent's spool, because a spool has one owner."""
     return f"{config.read(list(rest), os.environ, need_token=False).spool}-{protocol}"
 
 

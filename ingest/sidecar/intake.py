@@ -1,4 +1,7 @@
-"""What both listeners share: lines in from many threads, counted; points out at every look, in bounded memory."""
+"""The intake of both listeners: it takes and counts lines of many threads, and returns points at every collection.
+
+Enter by ``Intake``. Memory is bounded by the handler of the protocol.
+"""
 
 import threading
 from collections.abc import Sequence
@@ -8,44 +11,44 @@ from ingest.agent.lines import Point
 from spm import limits
 
 
-class Unreadable(Exception):
-    """A line that is none of the protocol, and why."""
+class UnreadableLine(Exception):
+    """A line that does not follow the protocol, and why."""
 
 
-class Speech(Protocol):
-    """One protocol: takes lines, gives points. Called by one thread at a time."""
+class LineHandler(Protocol):
+    """Turns lines of one protocol into points. One thread calls it at a time."""
 
-    def take(self, line: str, now_ms: int) -> bool:
-        """Keep what a line says; False when there is no room. Raises ``Unreadable``."""
+    def add(self, line: str, now_ms: int) -> bool:
+        """Store a line; returns False if there is no space. Raises ``UnreadableLine``."""
 
     def points(self, now_ms: int) -> Sequence[Point]:
-        """What came since the last call."""
+        """Return the points since the last call."""
 
 
 class Intake:
-    """Lines of a protocol on their way to a look. Thread-safe."""
+    """Collects the lines of one protocol until the next collection. Thread-safe."""
 
-    def __init__(self, name: str, protocol: Speech) -> None:
+    def __init__(self, name: str, protocol: LineHandler) -> None:
         self.name, self._protocol = name, protocol
         self._lock = threading.Lock()
         self.lines = self.unreadable = self.dropped = 0
         self.example = ""  # the last unreadable line, and why: for the log
 
-    def take(self, block: bytes, now_ms: int) -> None:
-        """All lines of a block."""
+    def add(self, block: bytes, now_ms: int) -> None:
+        """Handle all lines of a block."""
         with self._lock:
             for raw in block.splitlines():
                 line = raw.decode("utf-8", "replace").strip()
                 if line:
-                    self._take(line, now_ms)
+                    self._add_line(line, now_ms)
 
     def count_dropped(self) -> None:
-        """Something came that was not even looked at."""
+        """Count a connection or a line that was dropped unread."""
         with self._lock:
             self.dropped += 1
 
-    def look(self, now_ms: int) -> list[Point]:
-        """The points of the time since the last look, and the listener's own numbers."""
+    def collect(self, now_ms: int) -> list[Point]:
+        """Return the points since the last collection, and the listener's own metrics."""
         with self._lock:
             points = list(self._protocol.points(now_ms))
             fields = {
@@ -56,13 +59,13 @@ class Intake:
             }
         return [*points, Point("spm_sidecar", fields, {"protocol": self.name})]
 
-    def _take(self, line: str, now_ms: int) -> None:
+    def _add_line(self, line: str, now_ms: int) -> None:
         self.lines += 1
         try:
             if len(line) > limits.SIDECAR_LINE_CHARS_MAX:
-                raise Unreadable("the line is too long")
-            if not self._protocol.take(line, now_ms):
+                raise UnreadableLine("the line is too long")
+            if not self._protocol.add(line, now_ms):
                 self.dropped += 1
-        except Unreadable as error:
+        except UnreadableLine as error:
             self.unreadable += 1
             self.example = f"{error}: {line[:120]}"

@@ -1,8 +1,8 @@
-"""The sockets of a listener: UDP in one thread, TCP in one thread for each connection, both bounded.
+"""The sockets of a listener: UDP in one thread, TCP in one thread per connection, both with limits.
 
-A datagram holds whole lines. A TCP connection is read line by line; one whose line does not end, or that says nothing
-for ``SIDECAR_IDLE_S``, is closed, and so is the newest when there are too many. What has come before the end is still
-read. Enter by ``Listener``.
+A datagram holds complete lines. A TCP connection is read line by line. A connection is closed if its line is too long,
+if it is idle for ``SIDECAR_IDLE_S``, or if there are already too many. Data that arrived before the end is still read.
+Enter by ``Listener``.
 """
 
 import logging
@@ -16,11 +16,11 @@ from spm.clock import Clock
 
 log = logging.getLogger("spm.sidecar")
 _DATAGRAM_BYTES = 65_535
-_LAST_S = 2.0  # for what has come before the end
+_CLOSE_S = 2.0  # for reading the data that arrived before the end
 
 
 class Listener:
-    """Listens on one port by TCP and UDP. Port 0: any that is free for both, see ``port``."""
+    """Listens on one port with TCP and UDP. With port 0 it takes a free port; ``port`` has its number."""
 
     def __init__(self, host: str, port: int, intake: Intake, clock: Clock) -> None:
         self._intake, self._clock = intake, clock
@@ -30,54 +30,54 @@ class Listener:
         self._udp = socket.socket(family, socket.SOCK_DGRAM)
         self._udp.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, limits.SIDECAR_UDP_BUFFER_BYTES)
         self._udp.bind((host, self.port))
-        self._room = threading.BoundedSemaphore(limits.SIDECAR_CONNECTIONS_MAX)
-        self._served: dict[socket.socket, threading.Thread] = {}
+        self._free_connections = threading.BoundedSemaphore(limits.SIDECAR_CONNECTIONS_MAX)
+        self._connections: dict[socket.socket, threading.Thread] = {}
         self._closed = False
-        self._works = [
-            threading.Thread(target=work, name=f"listen{work.__name__}", daemon=True)
-            for work in (self._datagrams, self._connections)
+        self._threads = [
+            threading.Thread(target=target, name=f"listen{target.__name__}", daemon=True)
+            for target in (self._read_datagrams, self._accept_connections)
         ]
-        for work in self._works:
-            work.start()
+        for thread in self._threads:
+            thread.start()
 
     def close(self) -> None:
-        """Listen no more, and take what the system holds already, for two seconds at most."""
+        """Stop listening, and read the data that the system has already received, for at most two seconds."""
         self._closed = True
-        until = self._clock.monotonic() + _LAST_S
-        served = dict(self._served)
-        for one in (self._tcp, self._udp, *served):
-            with suppress(OSError):  # a datagram socket says it has no other side, and wakes its reader
+        until = self._clock.monotonic() + _CLOSE_S
+        connections = dict(self._connections)
+        for one in (self._tcp, self._udp, *connections):
+            with suppress(OSError):  # a datagram socket fails as not connected, but its reader wakes up
                 one.shutdown(socket.SHUT_RD)
-        for work in (*self._works, *served.values()):
-            work.join(max(0.0, until - self._clock.monotonic()))
+        for thread in (*self._threads, *connections.values()):
+            thread.join(max(0.0, until - self._clock.monotonic()))
         self._tcp.close()
         self._udp.close()
 
-    def _datagrams(self) -> None:
+    def _read_datagrams(self) -> None:
         while True:
             try:
                 block = self._udp.recv(_DATAGRAM_BYTES)
-            except OSError:  # closed, or the system's passing trouble
+            except OSError:  # closed, or a temporary error of the system
                 block = b""
                 self._clock.sleep(0.01)
             if not block and self._closed:
                 return
-            self._intake.take(block, self._clock.now_ms())
+            self._intake.add(block, self._clock.now_ms())
 
-    def _connections(self) -> None:
+    def _accept_connections(self) -> None:
         while not self._closed:
             try:
                 connection, _ = self._tcp.accept()
             except OSError:
                 self._clock.sleep(0.01)
                 continue
-            if not self._room.acquire(blocking=False):
+            if not self._free_connections.acquire(blocking=False):
                 connection.close()
                 self._intake.count_dropped()
                 continue
-            work = threading.Thread(target=self._serve, args=(connection,), name="connection", daemon=True)
-            self._served[connection] = work
-            work.start()
+            thread = threading.Thread(target=self._serve, args=(connection,), name="connection", daemon=True)
+            self._connections[connection] = thread
+            thread.start()
 
     def _serve(self, connection: socket.socket) -> None:
         try:
@@ -87,17 +87,17 @@ class Listener:
         except OSError as error:
             log.debug("a connection ended: %s", error)
         finally:
-            del self._served[connection]
-            self._room.release()
+            del self._connections[connection]
+            self._free_connections.release()
 
     def _read(self, connection: socket.socket) -> None:
-        """Whole lines as they come; what stands behind the last line end waits for more, or for the end."""
+        """Read complete lines; the part after the last line end waits for more data, or for the end."""
         rest = b""
         while piece := connection.recv(_DATAGRAM_BYTES):
             block, end, rest = (rest + piece).rpartition(b"\n")
             if end:
-                self._intake.take(block, self._clock.now_ms())
+                self._intake.add(block, self._clock.now_ms())
             if len(rest) > 4 * limits.SIDECAR_LINE_CHARS_MAX:
                 self._intake.count_dropped()
                 return
-        self._intake.take(rest, self._clock.now_ms())
+        self._intake.add(rest, self._clock.now_ms())

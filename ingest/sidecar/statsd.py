@@ -1,15 +1,15 @@
-"""StatsD with DogStatsD's tags: ``name:1|c|@0.1|#env:prod,host:a``. Pure.
+"""Reads StatsD with DogStatsD's tags: ``name:1|c|@0.1|#env:prod,host:a``. Pure.
 
-What comes between two looks is added up (``points``), and sent as what Prometheus calls it:
+It aggregates the metrics between two collections, and returns them as Prometheus' types (``points``):
 
-    c          a counter that grows from the start of this program on; a sample rate counts what was left out
+    c          a counter that grows from the start of this program on, scaled by the sample rate
     g          the last value; ``+1`` and ``-1`` change it
-    ms h d     name_count and name_sum, which grow; of this look name_min, name_max, and name with a label quantile
-    s          how many different members this look has seen
+    ms h d     name_count and name_sum, which grow; per collection name_min, name_max, and name with a label quantile
+    s          the number of distinct members per collection
 
-Tags are ``|#name:value,name:value``, and ``name,tag=value`` or ``name;tag=value`` before the colon. Several values
-(``name:1:2:3|ms``) are several. Events and service checks of DogStatsD are no metrics: they are counted as unreadable.
-What is not heard of for ``STATSD_IDLE_S`` is forgotten. Enter by ``Statsd``.
+Tags are ``|#name:value,name:value``, and ``name,tag=value`` or ``name;tag=value`` before the colon. A line may have
+several values (``name:1:2:3|ms``). Events and service checks of DogStatsD are no metrics; they count as unreadable. A
+series without a line for ``STATSD_IDLE_S`` is removed. Enter by ``Statsd``.
 """
 
 import math
@@ -17,31 +17,31 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from ingest.agent.lines import Point
-from ingest.sidecar.intake import Unreadable
+from ingest.sidecar.intake import UnreadableLine
 from spm import limits
 
 KINDS = ("c", "m", "g", "ms", "h", "d", "s")
 QUANTILES = (0.5, 0.9, 0.99)
 _TIMES = ("ms", "h", "d")
-Key = tuple[str, str, tuple[tuple[str, str], ...]]  # kind, name, tags
+Key = tuple[str, str, tuple[tuple[str, str], ...]]  # kind, name, labels
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
-    """What one line says: its kind, its series, its values as written, how many events each stands for."""
+class StatsdMetric:
+    """The metric of one line: its kind, its series, its values as written, and the number of events per value."""
 
     kind: str
     name: str
-    tags: tuple[tuple[str, str], ...]
+    labels: tuple[tuple[str, str], ...]
     values: tuple[str, ...]
     weight: float
 
 
 @dataclass(slots=True)
-class _Tally:
-    """One series since it was first heard of (total, count, level) and since the last look (the rest)."""
+class _Aggregate:
+    """One series: totals since its first line (total, count, level), the rest since the last collection."""
 
-    heard_ms: int = 0
+    last_line_ms: int = 0
     total: float = 0.0
     count: float = 0.0
     level: float = 0.0
@@ -49,110 +49,110 @@ class _Tally:
     most: float = -math.inf
     values: list[float] = field(default_factory=list)
     members: set[str] = field(default_factory=set)
-    fresh: bool = False
+    is_new: bool = False  # there was a line since the last collection
 
 
 class Statsd:
-    """All series of this program; ``take`` and ``points`` as ``Speech`` wants them."""
+    """Aggregates all series; a ``LineHandler``."""
 
     def __init__(self) -> None:
-        self._tallies: dict[Key, _Tally] = {}
-        self._kept = 0  # values and members since the last look, of all series
+        self._aggregates: dict[Key, _Aggregate] = {}
+        self._value_count = 0  # values and members of all series since the last collection
 
-    def take(self, line: str, now_ms: int) -> bool:
-        """See ``Speech``."""
-        reading = read(line)
-        key = (reading.kind, reading.name, reading.tags)
-        numbers = [] if reading.kind == "s" else [_number(value) for value in reading.values]
-        tally = self._tallies.get(key)
-        if tally is None:
-            if len(self._tallies) >= limits.STATSD_SERIES_MAX:
+    def add(self, line: str, now_ms: int) -> bool:
+        """Add the values of a line to its series; see ``LineHandler``."""
+        metric = read(line)
+        key = (metric.kind, metric.name, metric.labels)
+        numbers = [] if metric.kind == "s" else [_number(value) for value in metric.values]
+        aggregate = self._aggregates.get(key)
+        if aggregate is None:
+            if len(self._aggregates) >= limits.STATSD_SERIES_MAX:
                 return False
-            tally = self._tallies[key] = _Tally()
-        tally.heard_ms, tally.fresh = now_ms, True
-        if reading.kind == "s":
-            self._members(tally, reading.values)
-        elif reading.kind == "g":
-            _level(tally, reading.values, numbers)
+            aggregate = self._aggregates[key] = _Aggregate()
+        aggregate.last_line_ms, aggregate.is_new = now_ms, True
+        if metric.kind == "s":
+            self._add_members(aggregate, metric.values)
+        elif metric.kind == "g":
+            _change_level(aggregate, metric.values, numbers)
         else:
-            self._add(tally, numbers, reading)
+            self._add_numbers(aggregate, numbers, metric)
         return True
 
     def points(self, now_ms: int) -> Sequence[Point]:
-        """See ``Speech``."""
+        """Return the points of all series, and start the next collection; see ``LineHandler``."""
         idle_ms = limits.STATSD_IDLE_S * 1_000
-        gone = [key for key, tally in self._tallies.items() if now_ms - tally.heard_ms > idle_ms]
-        for key in gone:
-            del self._tallies[key]
-        found = [point for key, tally in self._tallies.items() for point in _points(key, tally)]
-        for tally in self._tallies.values():
-            tally.least, tally.most, tally.values, tally.fresh = math.inf, -math.inf, [], False
-            tally.members = set()
-        self._kept = 0
-        return found
+        idle = [key for key, aggregate in self._aggregates.items() if now_ms - aggregate.last_line_ms > idle_ms]
+        for key in idle:
+            del self._aggregates[key]
+        points = [point for key, aggregate in self._aggregates.items() for point in _points(key, aggregate)]
+        for aggregate in self._aggregates.values():
+            aggregate.least, aggregate.most, aggregate.values, aggregate.is_new = math.inf, -math.inf, [], False
+            aggregate.members = set()
+        self._value_count = 0
+        return points
 
-    def _add(self, tally: _Tally, numbers: Sequence[float], reading: Reading) -> None:
+    def _add_numbers(self, aggregate: _Aggregate, numbers: Sequence[float], metric: StatsdMetric) -> None:
         for number in numbers:
-            tally.total += number * reading.weight
-            tally.count += reading.weight
-            tally.least, tally.most = min(tally.least, number), max(tally.most, number)
-            if reading.kind in _TIMES and self._kept < limits.STATSD_VALUES_MAX:
-                tally.values.append(number)
-                self._kept += 1
+            aggregate.total += number * metric.weight
+            aggregate.count += metric.weight
+            aggregate.least, aggregate.most = min(aggregate.least, number), max(aggregate.most, number)
+            if metric.kind in _TIMES and self._value_count < limits.STATSD_VALUES_MAX:
+                aggregate.values.append(number)
+                self._value_count += 1
 
-    def _members(self, tally: _Tally, values: Sequence[str]) -> None:
+    def _add_members(self, aggregate: _Aggregate, values: Sequence[str]) -> None:
         for value in values:
-            if value not in tally.members and self._kept < limits.STATSD_VALUES_MAX:
-                tally.members.add(value)
-                self._kept += 1
+            if value not in aggregate.members and self._value_count < limits.STATSD_VALUES_MAX:
+                aggregate.members.add(value)
+                self._value_count += 1
 
 
-def read(line: str) -> Reading:
-    """What a line says; raises ``Unreadable``."""
+def read(line: str) -> StatsdMetric:
+    """Returns the metric of a line; raises ``UnreadableLine``."""
     if line.startswith(("_e{", "_sc|")):
-        raise Unreadable("an event or a service check is no metric")
+        raise UnreadableLine("an event or a service check is no metric")
     head, bar, rest = line.partition("|")
     name, colon, values = head.partition(":")
     if not (bar and colon and name and values):
-        raise Unreadable("not name:value|kind")
+        raise UnreadableLine("not name:value|kind")
     kind, *sections = rest.split("|")
     if kind not in KINDS:
-        raise Unreadable("the kind is none of c, g, ms, h, d and s")
-    name, tags = _named(name)
+        raise UnreadableLine("the kind is none of c, g, ms, h, d and s")
+    name, labels = _split_name(name)
     weight = 1.0
     for section in sections:
         if section.startswith("@"):
             weight = 1 / _rate(section[1:])
         elif section.startswith("#"):
-            tags |= _tags(section[1:].split(","), ":")
+            labels |= _labels(section[1:].split(","), ":")
     several = tuple(values.split(":")) if kind != "s" else (values,)
-    return Reading("c" if kind == "m" else kind, name, tuple(sorted(tags.items())), several, weight)
+    return StatsdMetric("c" if kind == "m" else kind, name, tuple(sorted(labels.items())), several, weight)
 
 
-def _named(text: str) -> tuple[str, dict[str, str]]:
-    """The name and the tags that stand with it, after a comma or a semicolon."""
-    for mark in (";", ","):
-        name, found, rest = text.partition(mark)
-        if found:
+def _split_name(text: str) -> tuple[str, dict[str, str]]:
+    """Returns the name, and the tags after it, which follow a comma or a semicolon, as labels."""
+    for separator in (";", ","):
+        name, separated, rest = text.partition(separator)
+        if separated:
             if not name:
-                raise Unreadable("the name is empty")
-            return name, _tags(rest.split(mark), "=")
+                raise UnreadableLine("the name is empty")
+            return name, _labels(rest.split(separator), "=")
     return text, {}
 
 
-def _tags(pairs: Sequence[str], mark: str) -> dict[str, str]:
-    """Tags by name; one without a value is true, as DogStatsD has them."""
-    found = (pair.partition(mark) for pair in pairs if pair)
-    tags = {name: value or "true" for name, _, value in found}
-    if "" in tags:
-        raise Unreadable("a tag has no name")
-    return tags
+def _labels(pairs: Sequence[str], separator: str) -> dict[str, str]:
+    """Returns tags as labels; a tag without a value has the value true, as in DogStatsD."""
+    parts = (pair.partition(separator) for pair in pairs if pair)
+    labels = {name: value or "true" for name, _, value in parts}
+    if "" in labels:
+        raise UnreadableLine("a tag has no name")
+    return labels
 
 
 def _rate(text: str) -> float:
     rate = _number(text)
     if not 0 < rate <= 1:
-        raise Unreadable("the sample rate is not above 0 and at most 1")
+        raise UnreadableLine("the sample rate is not above 0 and at most 1")
     return rate
 
 
@@ -162,36 +162,36 @@ def _number(text: str) -> float:
     except ValueError:
         number = math.nan
     if not math.isfinite(number):
-        raise Unreadable("a value is not a number")
+        raise UnreadableLine("a value is not a number")
     return number
 
 
-def _level(tally: _Tally, texts: Sequence[str], numbers: Sequence[float]) -> None:
+def _change_level(aggregate: _Aggregate, texts: Sequence[str], numbers: Sequence[float]) -> None:
     for text, number in zip(texts, numbers, strict=True):
-        tally.level = tally.level + number if text[0] in "+-" else number
+        aggregate.level = aggregate.level + number if text[0] in "+-" else number
 
 
-def _points(key: Key, tally: _Tally) -> Iterator[Point]:
-    """What to send of one series."""
+def _points(key: Key, aggregate: _Aggregate) -> Iterator[Point]:
+    """Yields the points of one series."""
     kind, name, pairs = key
-    tags = dict(pairs)
+    labels = dict(pairs)
     if kind == "c":
-        yield Point(name, {"value": tally.total}, tags)
+        yield Point(name, {"value": aggregate.total}, labels)
     elif kind == "g":
-        yield Point(name, {"value": tally.level}, tags)
+        yield Point(name, {"value": aggregate.level}, labels)
     elif kind == "s":
-        if tally.fresh:
-            yield Point(name, {"value": float(len(tally.members))}, tags)
+        if aggregate.is_new:
+            yield Point(name, {"value": float(len(aggregate.members))}, labels)
     else:
-        yield Point(name, {"count": tally.count, "sum": tally.total}, tags)
-        if tally.fresh:
-            yield Point(name, {"min": tally.least, "max": tally.most}, tags)
-            yield from _quantiles(name, tally.values, tags)
+        yield Point(name, {"count": aggregate.count, "sum": aggregate.total}, labels)
+        if aggregate.is_new:
+            yield Point(name, {"min": aggregate.least, "max": aggregate.most}, labels)
+            yield from _quantiles(name, aggregate.values, labels)
 
 
-def _quantiles(name: str, values: list[float], tags: dict[str, str]) -> Iterator[Point]:
-    """Of the values of this look, by nearest rank."""
+def _quantiles(name: str, values: list[float], labels: dict[str, str]) -> Iterator[Point]:
+    """Yields the quantiles of the values since the last collection, by nearest rank."""
     values.sort()
     for quantile in QUANTILES if values else ():
         rank = max(0, math.ceil(quantile * len(values)) - 1)
-        yield Point(name, {"value": values[rank]}, {**tags, "quantile": str(quantile)})
+        yield Point(name, {"value": values[rank]}, {**labels, "quantile": str(quantile)})

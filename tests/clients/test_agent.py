@@ -39,12 +39,12 @@ echo "{metric} value=$(wc -l <said)"
 """
 
 
-def told(served: Served, path: str) -> list[dict[str, object]]:
+def api_rows(served: Served, path: str) -> list[dict[str, object]]:
     """What the site's interface answers."""
     request = urllib.request.Request(f"http://127.0.0.1:{served.port}{path}", headers=dict(served.headers))
     with urllib.request.urlopen(request, timeout=60) as answer:
-        found: list[dict[str, object]] = json.load(answer)
-        return found
+        result: list[dict[str, object]] = json.load(answer)
+        return result
 
 
 def prepared(brokered: Brokered, folder: Path, *, host: str, metric: str) -> list[str | Path]:
@@ -85,16 +85,16 @@ def test_the_agent_delivers_every_sample_once_through_a_broker_that_is_killed(
     brokered.broker.start()
     waiting = said()
     assert wait_until(lambda: len(stored()) >= waiting, WITHIN_S), agent.said()
-    found = stored()
-    assert found == [float(n + 1) for n in range(len(found))]
+    result = stored()
+    assert result == [float(n + 1) for n in range(len(result))]
 
     def settled() -> bool:
         """Whether it says that nothing waits any more, and how it stands."""
-        own = [each for each in told(served, "/api/v1/agents") if each["name"] == host]
+        own = [each for each in api_rows(served, "/api/v1/agents") if each["name"] == host]
         return [(each["state"], each["dropped_samples"]) for each in own] == [("up", 0)]
 
-    assert wait_until(settled, WITHIN_S), told(served, "/api/v1/agents")
+    assert wait_until(settled, WITHIN_S), api_rows(served, "/api/v1/agents")
     [complete] = [
-        each for each in told(served, f"/api/v1/apps/{served.app}/completeness?hours=1") if each["source"] == host
+        each for each in api_rows(served, f"/api/v1/apps/{served.app}/completeness?hours=1") if each["source"] == host
     ]
     assert (complete["period_ms"], complete["missing"]) == (1_000, 0)

@@ -28,8 +28,8 @@ def test_collectd_delivers_every_sample_over_http(served: Served, run: Callable[
         return sum(map(len, read_back(served, known.name).values())) >= SAMPLES
 
     wait_until(all_there, 180)
-    found = wait_for(served, known.name, SAMPLES, 0)
-    assert assert_same(found, known.samples(by_plugin)) == SAMPLES, sender.running.said()
+    stored = wait_for(served, known.name, SAMPLES, 0)
+    assert assert_same(stored, known.samples(by_plugin)) == SAMPLES, sender.running.said()
 
 
 def test_collectd_delivers_every_sample_through_the_broker(
@@ -38,5 +38,5 @@ def test_collectd_delivers_every_sample_through_the_broker(
     known = Known.make("collectdamqp", digits=True)
     sender = Collectd.start(run, tmp_path, collectd.amqp(brokered.port, brokered.user, brokered.served.token))
     sender.put(known)
-    found = wait_for(brokered.served, known.name, SAMPLES)
-    assert assert_same(found, known.samples(by_plugin)) == SAMPLES, sender.running.said()
+    stored = wait_for(brokered.served, known.name, SAMPLES)
+    assert assert_same(stored, known.samples(by_plugin)) == SAMPLES, sender.running.said()

@@ -36,10 +36,10 @@ def command(name: str) -> tuple[str, ...]:
     if tool is None or (name == "Send.java" and find("javac") is None):
         pytest.skip(f"nothing here runs {name}")
     if name == "send.go":
-        made = Path(tempfile.mkdtemp(prefix="spm-example-")) / "send"
-        atexit.register(shutil.rmtree, made.parent, ignore_errors=True)
-        golang.build(FOLDER, made, name)
-        return (str(made),)
+        sender = Path(tempfile.mkdtemp(prefix="spm-example-")) / "send"
+        atexit.register(shutil.rmtree, sender.parent, ignore_errors=True)
+        golang.build(FOLDER, sender, name)
+        return (str(sender),)
     return tool, str(FOLDER / name)
 
 
@@ -90,9 +90,9 @@ class Busy:
 
 @pytest.fixture
 def busy(request: pytest.FixtureRequest) -> Iterator[Busy]:
-    made = Busy(request.param)
-    yield made
-    made.close()
+    sender = Busy(request.param)
+    yield sender
+    sender.close()
 
 
 @pytest.mark.parametrize("name", EXAMPLES)
@@ -119,7 +119,7 @@ def test_example_says_the_same_again_to_a_server_that_is_busy_or_gone(busy: Busy
 
 @pytest.mark.parametrize("name", EXAMPLES)
 @pytest.mark.parametrize("busy", [(400,)], indirect=True)
-def test_example_shows_why_it_is_refused_and_does_not_try_again(busy: Busy, name: str) -> None:
+def test_example_shows_why_it_is_rejected_and_does_not_try_again(busy: Busy, name: str) -> None:
     done = start(name, busy.url, "t", "no line\n")
     assert (done.returncode, len(busy.got)) == (1, 1)
     assert "reason" in done.stderr

@@ -34,8 +34,8 @@ def test_telegraf_delivers_every_sample_by_each_of_its_outputs(
     (tmp_path / "telegraf.conf").write_text(config)
     running = run("telegraf", telegraf.binary(), "--config", tmp_path / "telegraf.conf")
     for output, each in known.items():
-        found = wait_for(served, each.name, SAMPLES)
-        assert assert_same(found, each.samples()) == SAMPLES, (output, running.said())
+        stored = wait_for(served, each.name, SAMPLES)
+        assert assert_same(stored, each.samples()) == SAMPLES, (output, running.said())
 
 
 @pytest.mark.parametrize("options", ["synchronous", "batching"])

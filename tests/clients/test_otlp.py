@@ -17,8 +17,8 @@ def test_the_opentelemetry_sdk_delivers_every_point(served: Served) -> None:
     for number in range(known.steps):
         step[0] = number
         assert meters.force_flush(60_000)
-    found = {without_resource(labels): column for labels, column in wait_for(served, "otlp", SAMPLES).items()}
-    assert assert_same(found, exporter.points()) == SAMPLES
+    stored = {without_resource(labels): column for labels, column in wait_for(served, "otlp", SAMPLES).items()}
+    assert assert_same(stored, exporter.points()) == SAMPLES
     values = [v for column in exporter.points().values() for v in column.values()]
     assert sorted(values) == sorted(known.values.ravel().tolist())
     meters.shutdown()

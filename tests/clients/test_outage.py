@@ -241,9 +241,9 @@ def through(broken: tuple[str, Served, Outage], run: Callable[..., Running], fol
         for one in sent:
             metric, wanted = one.result()
             count = sum(map(len, wanted.values()))
-            found = wait_for(served, metric, count, senders.patience_s)
-            assert found == wanted, f"{metric}: {sum(map(len, found.values()))} of {count}; {senders.said()}"
-            assert assert_same(found, wanted) == count
+            stored = wait_for(served, metric, count, senders.patience_s)
+            assert stored == wanted, f"{metric}: {sum(map(len, stored.values()))} of {count}; {senders.said()}"
+            assert assert_same(stored, wanted) == count
         _assert_exported(served, *exported.result(), senders.patience_s)
         _assert_counted_once(served, [one.result() for one in sent])
 
@@ -252,9 +252,9 @@ def _assert_exported(served: Served, exporter: Noting, metric: str, patience_s: 
     """acknowledged ⊆ stored ⊆ given to the exporter."""
     acked, given = exporter.points(), exporter.points(exporter.given)
     read = wait_for(served, metric, sum(map(len, acked.values())), patience_s)
-    found = {without_resource(labels): column for labels, column in read.items()}
-    assert_same({k: {t: v for t, v in c.items() if t in acked.get(k, {})} for k, c in found.items()}, acked)
-    assert all(given[k].get(t) == v for k, c in found.items() for t, v in c.items())
+    stored = {without_resource(labels): column for labels, column in read.items()}
+    assert_same({k: {t: v for t, v in c.items() if t in acked.get(k, {})} for k, c in stored.items()}, acked)
+    assert all(given[k].get(t) == v for k, c in stored.items() for t, v in c.items())
 
 
 def _assert_counted_once(served: Served, sent: list[tuple[str, Samples]]) -> None:

@@ -74,7 +74,7 @@ def test_prometheus_delivers_every_sample_it_scrapes(
     assert target.all_fetched(180), running.said()
     assert assert_same(wait_for(served, known.name, SAMPLES), known.samples(scraped)) == SAMPLES, running.said()
     own = f'{{job="{known.name}",__name__!~"{known.name}_.*"}}[2h]'
-    theirs = _asked(port, own)
+    theirs = _query(port, own)
     last_ms = _newest(theirs)
 
     def all_later() -> bool:
@@ -133,11 +133,11 @@ def test_prometheus_client_pushes_every_sample(served: Served) -> None:
     prometheus_client.push_to_gateway(
         f"127.0.0.1:{served.port}", "night", registry, {"zone": "a/b"}, timeout=120, handler=handler
     )
-    found = wait_for(served, "pushed", SAMPLES)
+    stored = wait_for(served, "pushed", SAMPLES)
     after_ms = time.time() * 1000
-    assert all(before_ms - 1 <= ms <= after_ms for column in found.values() for ms in column)
+    assert all(before_ms - 1 <= ms <= after_ms for column in stored.values() for ms in column)
     wanted = known.samples(lambda *names: {**by_field(*names), "job": "night", "zone": "a/b"})
-    assert assert_same(_timeless(found), _timeless(wanted)) == SAMPLES
+    assert assert_same(_timeless(stored), _timeless(wanted)) == SAMPLES
 
 
 def _timeless(samples: Samples) -> Samples:
@@ -149,7 +149,7 @@ def _newest(samples: Samples) -> int:
     return max((ms for column in samples.values() for ms in column), default=0)
 
 
-def _asked(port: int, selector: str) -> Samples:
+def _query(port: int, selector: str) -> Samples:
     """What Prometheus itself holds."""
     query = urllib.parse.urlencode({"query": selector})
     with urllib.request.urlopen(f"http://127.0.0.1:{port}/api/v1/query?{query}", timeout=30) as answer:

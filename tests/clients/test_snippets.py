@@ -91,8 +91,8 @@ def test_lines_for_a_shell_send_what_they_say(desk: Desk, tmp_path: Path, place:
 
 def test_lines_for_our_agent_watch_this_host(desk: Desk, run: RunProgram) -> None:
     host = "by-the-snippet"
-    told = f"export SPM_AGENT_HOST={host} SPM_AGENT_SPOOL=$PWD/spool SPM_AGENT_PERIOD_S=1 SPM_AGENT_DISCOVER=no\n"
-    running = run("agent", "sh", "-c", told + desk.command("agent"))
+    exports = f"export SPM_AGENT_HOST={host} SPM_AGENT_SPOOL=$PWD/spool SPM_AGENT_PERIOD_S=1 SPM_AGENT_DISCOVER=no\n"
+    running = run("agent", "sh", "-c", exports + desk.command("agent"))
     assert wait_until(lambda: len(desk.there(f'load_load1{{host="{host}"}}')) == 1, WITHIN_S), running.said()
     assert "✓ token" in running.said()  # by the doctor, who is asked first
     assert desk.says("agent")
@@ -174,8 +174,8 @@ def test_a_configuration_for_the_collector_sends_on_what_it_receives(
     for number in range(known.steps):
         step[0] = number
         assert meters.force_flush(60_000)
-    found = wait_for(desk.app, known.name, len(known))
-    by_sdk = {without_resource(labels): column for labels, column in found.items()}
+    stored = wait_for(desk.app, known.name, len(known))
+    by_sdk = {without_resource(labels): column for labels, column in stored.items()}
     assert assert_same(by_sdk, exporter.points()) == len(known), running.said()
     meters.shutdown()
     assert "\terror\t" not in running.said()
@@ -202,9 +202,9 @@ def test_a_line_of_a_crontab_tells_how_its_job_ended(desk: Desk) -> None:
     subprocess.run(["sh", "-c", command], capture_output=True, check=True, timeout=120)
     wanted = {"heartbeat_start": 1.0, "heartbeat_success": 0.0, "heartbeat_exit_code": 127.0}  # there is no such job
     assert wait_until(lambda: len(desk.there('{monitor="nightly"}')) == 4, WITHIN_S)
-    found = {dict(of)["__name__"]: set(column.values()) for of, column in desk.there('{monitor="nightly"}').items()}
-    assert found.pop("heartbeat_duration_seconds")
-    assert found == {name: {value} for name, value in wanted.items()}
+    stored = {dict(of)["__name__"]: set(column.values()) for of, column in desk.there('{monitor="nightly"}').items()}
+    assert stored.pop("heartbeat_duration_seconds")
+    assert stored == {name: {value} for name, value in wanted.items()}
     assert desk.says("ping")
 
 
@@ -219,8 +219,8 @@ def test_a_side_car_sends_on_what_it_hears(
     desk: Desk, run: RunProgram, tmp_path: Path, place: str, line: bytes, selector: str
 ) -> None:
     port = free_port()
-    told = "export SPM_AGENT_SPOOL=$PWD/spool SPM_AGENT_PERIOD_S=1\n"
-    running = run(f"car-{place}", "sh", "-c", f"{told}{desk.command(place)} --port {port}")
+    exports = "export SPM_AGENT_SPOOL=$PWD/spool SPM_AGENT_PERIOD_S=1\n"
+    running = run(f"car-{place}", "sh", "-c", f"{exports}{desk.command(place)} --port {port}")
 
     def heard() -> bool:
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as to:

@@ -1,8 +1,7 @@
-"""What a collector of a service is: a name, the options it takes, and how it is made.
+"""The types of collectors: ``Collector``, a callable that returns points, and ``ServiceKind``, its configuration.
 
-Every such module offers one ``KIND``. Options are checked when the configuration is read (``Kind.read``), so that a
-typing error is a sentence at the start and not a gap in a chart. ``Names`` turns what services call things into parts
-of metric names.
+Options are checked when the configuration is read (``ServiceKind.read``), so that a typing error stops the start
+instead of leaving a gap in a chart. ``snake`` and ``numbers`` turn a service's own names into parts of metric names.
 """
 
 import re
@@ -27,25 +26,25 @@ _UNFIT = re.compile(r"[^A-Za-z0-9_]+")
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
-    """One kind of service. ``options``: name → type (str, bool, float, list); ``needed``: those without a default."""
+class ServiceKind:
+    """One kind of service. ``options``: name → type (str, bool, float, list); ``needed``: the required ones."""
 
     name: str
     make: Callable[[Options], Collector]
     options: Mapping[str, type] = field(default_factory=dict)
     needed: tuple[str, ...] = ()
-    place: str = "url"  # the option that says where the service is, and tells two of a kind apart
+    place: str = "url"  # the option with the address, which distinguishes two services of a kind
     check: Callable[[Options], None] = lambda options: None
 
     def read(self, table: Any) -> dict[str, Any]:
-        """A table of the configuration as options; ``Refused`` says what is wrong with which."""
+        """Returns the options of a table in the configuration; ``Refused``: one is unknown, missing or wrong."""
         known = {**_COMMON, **_ACCESS, **self.options}
         if not isinstance(table, dict):
             raise Refused(f"[[{self.name}]] is no table", got=repr(table)[:60])
         for option, value in table.items():
             if option not in known:
                 raise _unknown(self.name, option, known)
-            table[option] = _checked(self.name, option, value, known[option])
+            table[option] = _check_option(self.name, option, value, known[option])
         if missing := [option for option in self.needed if not table.get(option)]:
             raise Refused(f"[[{self.name}]] lacks {', '.join(missing)}", wanted=", ".join(self.needed))
         if table.get("password_file"):
@@ -54,33 +53,33 @@ class Kind:
         return table
 
     def label(self, options: Options) -> str:
-        """The collector's name: its kind and where it looks."""
+        """Returns the name of the collector: its kind and its name or address."""
         return f"{self.name}:{options.get('name') or options.get(self.place) or ''}".rstrip(":")
 
 
 def access_of(options: Options) -> Access:
-    """How the service of these options is asked."""
+    """Returns the access data in these options."""
     timeout_s = float(options.get("timeout_s", limits.AGENT_FETCH_S))
     return Access(options.get("user", ""), options.get("password", ""), options.get("ca_file", ""), timeout_s)
 
 
 def snake(text: str) -> str:
-    """``HeapMemoryUsage`` → ``heap_memory_usage``; what no metric name may hold becomes ``_``."""
+    """Converts ``HeapMemoryUsage`` to ``heap_memory_usage``; characters not allowed in metric names become ``_``."""
     return _UNFIT.sub("_", _CAMEL.sub("_", text)).strip("_").lower()
 
 
 def numbers(values: Mapping[str, Any], *, under: str = "") -> dict[str, float]:
-    """The numbers in a JSON object, nested objects joined by ``_``; truths count as 1 and 0, all else is left out."""
-    found: dict[str, float] = {}
+    """Returns the numbers in a JSON object: nested names are joined by ``_``, booleans are 1 and 0, texts left out."""
+    fields: dict[str, float] = {}
     for key, value in values.items():
         name = f"{under}_{snake(key)}" if under else snake(key)
         if isinstance(value, bool):
-            found[name] = int(value)
+            fields[name] = int(value)
         elif isinstance(value, int | float):
-            found[name] = value
+            fields[name] = value
         elif isinstance(value, dict) and name.count("_") < 24:
-            found |= numbers(value, under=name)
-    return found
+            fields |= numbers(value, under=name)
+    return fields
 
 
 def _unknown(kind: str, option: str, known: Mapping[str, type]) -> Refused:
@@ -89,23 +88,23 @@ def _unknown(kind: str, option: str, known: Mapping[str, type]) -> Refused:
     return Refused(f"[[{kind}]] has an unknown option", got=option, wanted=", ".join(sorted(known)), remedy=remedy)
 
 
-def _checked(kind: str, option: str, value: Any, wanted: type) -> Any:
-    if wanted is float and isinstance(value, int) and not isinstance(value, bool):
+def _check_option(kind: str, option: str, value: Any, expected: type) -> Any:
+    if expected is float and isinstance(value, int) and not isinstance(value, bool):
         value = float(value)
     most = _SECONDS_MAX.get(option, limits.AGENT_COMMAND_S_MAX)
     bad = isinstance(value, float) and not 0 < value <= most
-    if bad or not isinstance(value, wanted):
-        words = {
+    if bad or not isinstance(value, expected):
+        types = {
             str: "a text",
             bool: "true or false",
             list: "a list of texts",
             dict: "a table of texts",
             float: f"a number above 0, up to {most:g}",
         }
-        raise Refused(f"[[{kind}]] {option} is wrong", got=repr(value)[:60], wanted=words[wanted])
+        raise Refused(f"[[{kind}]] {option} is wrong", got=repr(value)[:60], wanted=types[expected])
     inner = value if isinstance(value, list) else value.values() if isinstance(value, dict) else ()
     if not all(isinstance(each, str) for each in inner):
-        raise Refused(f"[[{kind}]] {option} holds something that is no text", got=repr(value)[:60])
+        raise Refused(f"[[{kind}]] {option} holds a value that is no text", got=repr(value)[:60])
     return value
 
 

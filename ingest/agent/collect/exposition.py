@@ -1,7 +1,7 @@
-"""Prometheus' and OpenMetrics' text form, as far as an agent needs it: names, labels, values, times.
+"""Reads Prometheus' and OpenMetrics' text form, as far as an agent needs it: names, labels, values, times.
 
-``read`` yields a sample per line, passes over comments, and counts what is no sample instead of raising: one bad line
-of an exporter must not cost the others. Exemplars (after ``#``) are dropped, and so are times of the wrong unit.
+Enter by ``Page.samples``, which yields one sample per line and skips comments. A bad line is counted, not raised, so
+that one bad line of an exporter does not cost the others. Exemplars (after ``#``) are dropped.
 """
 
 import re
@@ -16,7 +16,7 @@ _ESCAPED = re.compile(r'\\[n"\\]')
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """One value; ``at_ms`` where the exporter gives it a time of its own."""
+    """One value; ``at_ms`` is set if the exporter sends a time."""
 
     name: str
     labels: dict[str, str]
@@ -26,14 +26,14 @@ class Sample:
 
 @dataclass(slots=True)
 class Page:
-    """One document; ``bad`` counts its lines that are no samples, ``example`` is the first."""
+    """One document; ``bad`` counts its bad lines, ``example`` is the first of them."""
 
     text: str
     bad: int = 0
     example: str = ""
 
     def samples(self, *, seconds: bool = False) -> Iterator[Sample]:
-        """Every sample; ``seconds``: times are those of OpenMetrics."""
+        """Yields every sample. ``seconds``: times are in seconds, as in OpenMetrics."""
         for line in self.text.splitlines():
             if not line.strip() or line.lstrip().startswith("#"):
                 continue
@@ -46,7 +46,7 @@ class Page:
 
 
 def read_line(line: str, *, seconds: bool = False) -> Sample | None:
-    """``name{label="value"} 1.5 1700000000000``; None if it is none."""
+    """Reads ``name{label="value"} 1.5 1700000000000``; None if the line is no sample."""
     name = _NAME.match(line)
     if name is None:
         return None
@@ -54,7 +54,7 @@ def read_line(line: str, *, seconds: bool = False) -> Sample | None:
     if line[at : at + 1] == "{":
         at += 1
         while (label := _LABEL.match(line, at)) is not None:
-            labels[label[1]] = _ESCAPED.sub(lambda found: _ESCAPES[found[0]], label[2])
+            labels[label[1]] = _ESCAPED.sub(lambda escape: _ESCAPES[escape[0]], label[2])
             at = label.end()
         rest = line[at:].lstrip()
         if not rest.startswith("}"):
@@ -66,7 +66,7 @@ def read_line(line: str, *, seconds: bool = False) -> Sample | None:
     if not 1 <= len(words) <= 2:
         return None
     try:
-        value = float(words[0].replace("_", "x"))  # Python's own underscores are not in the form
+        value = float(words[0].replace("_", "x"))  # the form has no underscores, but Python's float accepts them
         at_ms = None if len(words) == 1 else round(float(words[1]) * (1_000 if seconds else 1))
     except (ValueError, OverflowError):
         return None

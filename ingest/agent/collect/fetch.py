@@ -1,7 +1,7 @@
-"""Asking a service on this host (or near it) over HTTP or a plain socket, within a time and a size.
+"""Requests to a service on this host (or near it) over HTTP or a plain socket, with limits of time and size.
 
-``get`` fetches one document; ``talk`` opens a socket. Both raise ``Unreachable`` with a sentence for people: what was
-asked, what came. Redirects are not followed: a service that moves is configured anew. Passwords never are in a message.
+``get`` fetches one document; ``open_socket`` opens a socket. Both raise ``Unreachable`` with the address and the
+problem. Redirects are not followed: a service that moves needs a new configuration. Never: no message holds a password.
 """
 
 import base64
@@ -22,12 +22,12 @@ _CHUNK = 65_536
 
 
 class Unreachable(SpmError):
-    """A service did not answer, or not with what it should."""
+    """A service did not answer, or not as expected."""
 
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """How a service is asked: who we are, whom we trust, how long we wait."""
+    """Access to a service: login, trusted authority, timeout, size limit."""
 
     user: str = ""
     password: str = ""
@@ -36,15 +36,15 @@ class Access:
     bytes_max: int = limits.AGENT_FETCH_BYTES_MAX
 
     def headers(self) -> dict[str, str]:
-        """Of a request."""
-        found = {"User-Agent": "spm-agent", "Accept-Encoding": "identity"}
+        """Returns the headers of a request."""
+        headers = {"User-Agent": "spm-agent", "Accept-Encoding": "identity"}
         if self.user or self.password:
-            found["Authorization"] = "Basic " + base64.b64encode(f"{self.user}:{self.password}".encode()).decode()
-        return found
+            headers["Authorization"] = "Basic " + base64.b64encode(f"{self.user}:{self.password}".encode()).decode()
+        return headers
 
 
 def get(url: str, access: Access = Access(), *, accept: str = "*/*") -> bytes:  # a frozen value
-    """The body of a 200 answer."""
+    """Returns the body of a 200 answer; ``Unreachable``: there was none."""
     parts = urlsplit(url)
     where = f"{parts.scheme}://{parts.hostname}{f':{parts.port}' if parts.port else ''}{parts.path}"
     try:
@@ -60,11 +60,11 @@ def get(url: str, access: Access = Access(), *, accept: str = "*/*") -> bytes:  
         finally:
             link.close()
     except (OSError, HTTPException, ValueError) as error:
-        raise Unreachable(f"{where}: {_worded(error)}") from None
+        raise Unreachable(f"{where}: {_describe(error)}") from None
 
 
 def get_json(url: str, access: Access = Access()) -> Any:
-    """The same as a JSON value."""
+    """Returns the body of a 200 answer as a JSON value."""
     raw = get(url, access, accept="application/json")
     try:
         return json.loads(raw)
@@ -73,8 +73,8 @@ def get_json(url: str, access: Access = Access()) -> Any:
         raise Unreachable(f"{urlsplit(url).path}: the answer is no JSON; it begins with {start!r}") from None
 
 
-def talk(address: str, port: int, access: Access, *, tls: bool = False) -> socket.socket:
-    """A connected socket to ``host[:port]`` or ``/path/of/a/socket``."""
+def open_socket(address: str, port: int, access: Access, *, tls: bool = False) -> socket.socket:
+    """Returns a socket connected to ``host[:port]`` or ``/path/of/a/socket``."""
     try:
         if address.startswith("/"):
             link = socket.socket(socket.AF_UNIX)
@@ -87,11 +87,11 @@ def talk(address: str, port: int, access: Access, *, tls: bool = False) -> socke
             return link
         return ssl.create_default_context(cafile=access.ca_file or None).wrap_socket(link, server_hostname=host)
     except (OSError, ValueError) as error:
-        raise Unreachable(f"{address}: {_worded(error)}") from None
+        raise Unreachable(f"{address}: {_describe(error)}") from None
 
 
 def split_address(address: str, port: int) -> tuple[str, int]:
-    """(host, port) of ``host``, ``host:port``, ``[::1]:port``; ``ValueError`` for none."""
+    """Returns (host, port) of ``host``, ``host:port`` or ``[::1]:port``; ``ValueError``: it is not valid."""
     parts = urlsplit(f"//{address}")
     return parts.hostname or "", parts.port or port
 
@@ -113,7 +113,7 @@ def _exchange(link: HTTPConnection, target: str, access: Access, accept: str) ->
     return b"".join(parts)
 
 
-def _worded(error: Exception) -> str:
+def _describe(error: Exception) -> str:
     if isinstance(error, TimeoutError):
         return "no answer in time"
     return str(error) or type(error).__name__

@@ -1,1 +1,1 @@
-"""The way to the server: HTTP with TLS and proxy, and the pushes over HTTP and AMQP."""
+"""Connections to the server: HTTP with TLS and proxy, and pushes over HTTP and AMQP."""

@@ -1,1 +1,1 @@
-"""Settings of the agent: read from flags, environment and file, and pushed by the server."""
+"""Settings of the agent: from flags, environment and file, and pushed by the server."""

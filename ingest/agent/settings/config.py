@@ -1,10 +1,10 @@
-"""What the agent is told, each setting by one of five ways; the first that says something wins:
+"""Reads the agent's settings. Each setting has five origins; the first one that has a value wins:
 
     1. a flag    2. the environment, SPM_AGENT_…    3. the configuration file    4. the server    5. the default
 
-So the machine has the last word over the server. The file is TOML: the same names, and tables of services
-(``[[redis]]``). A token comes from the environment or a file, not from a flag, where every user of the machine could
-read it. Whatever is wrong or unknown is ``Refused`` with its place. Enter by ``read``; ``SETTINGS`` lists them all.
+So the machine overrides the server. The file is TOML with the names of the settings, and tables of services
+(``[[redis]]``). A token comes from the environment or a file, not from a flag, which every user of the machine could
+read. A wrong or unknown setting is ``Refused``. Enter by ``read``; ``SETTINGS`` lists all settings.
 """
 
 import argparse
@@ -17,31 +17,31 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
-from ingest.agent.collect import KINDS, SYSTEM
-from ingest.agent.server.web import Tls
+from ingest.agent.collect.registry import KINDS, SYSTEM
+from ingest.agent.server.connector import Tls
 from spm import limits
 from spm.errors import Refused
 
 FILE = "/etc/spm-agent/agent.toml"
-_TRUTHS = {"true": True, "yes": True, "on": True, "1": True, "false": False, "no": False, "off": False, "0": False}
+_BOOLEANS = {"true": True, "yes": True, "on": True, "1": True, "false": False, "no": False, "off": False, "0": False}
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A service to be watched: its kind, and its checked options."""
+    """A service to watch: its kind, and its validated options."""
 
     kind: str
     options: Mapping[str, Any]
 
     @property
     def name(self) -> str:
-        """Of its collector."""
+        """The name of its collector."""
         return KINDS[self.kind].label(self.options)
 
 
 @dataclass(frozen=True, slots=True)
 class Config:
-    """All settings of one agent; ``origins``: which way each of them came, ``file``: the one that was read."""
+    """All settings of one agent. ``origins``: where each setting comes from; ``file``: the configuration file."""
 
     url: str
     token: str
@@ -49,7 +49,7 @@ class Config:
     spool_bytes: int
     period_ms: int
     host: str
-    tags: Mapping[str, str]
+    labels: Mapping[str, str]
     tls: Tls = Tls()  # noqa: RUF009  # frozen
     proxy: str = ""
     api_url: str = ""
@@ -60,14 +60,14 @@ class Config:
     file: str = ""
 
     @property
-    def patience_s(self) -> float:
-        """How long a look waits for its collectors."""
-        return min(limits.AGENT_LOOK_S, self.period_ms / 2_000)
+    def collect_timeout_s(self) -> float:
+        """How long a collection waits for its collectors."""
+        return min(limits.AGENT_COLLECT_S, self.period_ms / 2_000)
 
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """One of them. ``read`` takes a text or what TOML gives, and says what is wrong."""
+    """One setting. ``read`` converts a text or a value of TOML; ``Refused``: the value is wrong."""
 
     name: str
     read: Callable[[str, Any], Any]
@@ -78,7 +78,7 @@ class Setting:
 
 
 def number(least: float, most: float) -> Callable[[str, Any], float]:
-    """Reads a number between two bounds."""
+    """Returns a reader of numbers between two bounds."""
 
     def read_number(name: str, given: Any) -> float:
         try:
@@ -92,9 +92,9 @@ def number(least: float, most: float) -> Callable[[str, Any], float]:
     return read_number
 
 
-def truth(name: str, given: Any) -> bool:
+def boolean(name: str, given: Any) -> bool:
     """Reads true or false."""
-    known = given if isinstance(given, bool) else _TRUTHS.get(str(given).lower())
+    known = given if isinstance(given, bool) else _BOOLEANS.get(str(given).lower())
     if known is None:
         raise Refused(f"{name} is neither true nor false", got=repr(given)[:60], wanted="true or false")
     return bool(known)
@@ -108,7 +108,7 @@ def text(name: str, given: Any) -> str:
 
 
 def host_name(name: str, given: Any) -> str:
-    """Reads what a source may be called."""
+    """Reads a name that a source may have."""
     if not isinstance(given, str) or not given.isascii() or not given.isprintable() or not given:
         raise Refused("not a host name", got=repr(given)[:80], wanted=f"at most {limits.SOURCE_BYTES_MAX} plain signs")
     if len(given) > limits.SOURCE_BYTES_MAX:
@@ -116,7 +116,7 @@ def host_name(name: str, given: Any) -> str:
     return given
 
 
-def tags_of(name: str, given: Any) -> dict[str, str]:
+def read_labels(name: str, given: Any) -> dict[str, str]:
     """Reads ``name=value,name=value`` or a table."""
     if isinstance(given, str):
         parts = [part.partition("=") for part in given.split(",") if part.strip()]
@@ -127,13 +127,13 @@ def tags_of(name: str, given: Any) -> dict[str, str]:
         pairs = [(repr(given)[:60], "", False)]
     if wrong := [str(key) for key, value, good in pairs if not (good and key and value)]:
         raise Refused(f"{name} need a name and a value", got=", ".join(wrong)[:80], wanted="name=value,name=value")
-    if len(pairs) > limits.AGENT_TAGS_MAX:
-        raise Refused(f"too many {name}", got=len(pairs), wanted=f"at most {limits.AGENT_TAGS_MAX}")
+    if len(pairs) > limits.AGENT_LABELS_MAX:
+        raise Refused(f"too many {name}", got=len(pairs), wanted=f"at most {limits.AGENT_LABELS_MAX}")
     return {key: text(f"{name}.{key}"[:60], value) for key, value, _ in pairs}
 
 
-def names_of(name: str, given: Any) -> frozenset[str]:
-    """Reads names of collectors: of the machine's, of kinds, or ``kind:place``."""
+def read_collector_names(name: str, given: Any) -> frozenset[str]:
+    """Reads names of collectors: of the machine's collectors, of kinds, or ``kind:place``."""
     parts = [part.strip() for part in given.split(",")] if isinstance(given, str) else given
     if not isinstance(parts, list) or not all(isinstance(part, str) for part in parts):
         raise Refused(f"{name} is no list of names", got=repr(given)[:60], wanted='["processes", "redis"]')
@@ -145,33 +145,39 @@ def names_of(name: str, given: Any) -> frozenset[str]:
 
 
 SETTINGS = (
-    Setting("url", text, "where to push: http[s]:// or amqp[s]://", "http://127.0.0.1:8000"),
+    Setting("url", text, "address to push to: http[s]:// or amqp[s]://", "http://127.0.0.1:8000"),
     Setting("token_file", text, "file that holds the token (otherwise SPM_AGENT_TOKEN)"),
     Setting("host", host_name, "the name of this machine"),
-    Setting("tags", tags_of, "more tags for everything: name=value,name=value", {}, pushable=True),
-    Setting("period_s", number(1, 3_600), "seconds between two looks, 10 by default", 10.0, pushable=True),
+    Setting("tags", read_labels, "labels for all samples: name=value,name=value", {}, pushable=True),
+    Setting("period_s", number(1, 3_600), "seconds between two collections, 10 by default", 10.0, pushable=True),
     Setting("spool", text, "folder for messages that wait for the server"),
-    Setting("spool_mb", number(1, 65_536), "its bound in megabytes, 64 by default", 64.0),
-    Setting("discover", truth, "watch the services that listen on this host: true (default) or false", True, True),
-    Setting("off", names_of, "collectors not wanted: cpu, processes, redis, redis:127.0.0.1:6379…", frozenset(), True),
+    Setting("spool_mb", number(1, 65_536), "size limit of the spool in megabytes, 64 by default", 64.0),
+    Setting("discover", boolean, "watch the services that listen on this host: true (default) or false", True, True),
+    Setting(
+        "off",
+        read_collector_names,
+        "disabled collectors: cpu, processes, redis, redis:127.0.0.1:6379…",
+        frozenset(),
+        True,
+    ),
     Setting("ca_file", text, "PEM file of the authority that signed the server's certificate"),
     Setting("cert_file", text, "PEM file of a client certificate"),
-    Setting("key_file", text, "PEM file of its key, if that is not in it"),
-    Setting("proxy", text, "http://[user:password@]host:port, or none; otherwise HTTPS_PROXY and the like count"),
-    Setting("api_url", text, "where heartbeats go if the url is amqp://: the address of the site"),
+    Setting("key_file", text, "PEM file of its key, if cert_file does not hold the key"),
+    Setting("proxy", text, "http://[user:password@]host:port, or none; HTTPS_PROXY and NO_PROXY count if not set"),
+    Setting("api_url", text, "address of the site, for heartbeats if the url is amqp://"),
 )
 _BY_NAME = {setting.name: setting for setting in SETTINGS}
 _FILE_ONLY = ("token",)
 
 
 def parser(prog: str = "spm-agent") -> argparse.ArgumentParser:
-    """Flags of every command."""
-    made = argparse.ArgumentParser(prog=prog, add_help=False)
-    made.add_argument("--config", help=f"configuration file, {FILE} by default (SPM_AGENT_CONFIG)")
+    """Returns the parser of the flags that all commands have."""
+    flags = argparse.ArgumentParser(prog=prog, add_help=False)
+    flags.add_argument("--config", help=f"configuration file, {FILE} by default (SPM_AGENT_CONFIG)")
     for setting in SETTINGS:
         flag = f"--{setting.name.replace('_', '-')}"
-        made.add_argument(flag, help=f"{setting.help} (SPM_AGENT_{setting.name.upper()})")
-    return made
+        flags.add_argument(flag, help=f"{setting.help} (SPM_AGENT_{setting.name.upper()})")
+    return flags
 
 
 def read(
@@ -181,7 +187,7 @@ def read(
     pushed: Mapping[str, Any] | None = None,
     need_token: bool = True,
 ) -> Config:
-    """The settings, or ``Refused`` with what is missing or wrong."""
+    """Returns the settings; ``Refused``: one is missing or wrong."""
     flags = vars(parser().parse_args(arguments))
     path, table = _file(flags["config"], environment)
     tables = {kind: table.pop(kind) for kind in list(table) if kind in KINDS}
@@ -190,55 +196,55 @@ def read(
             raise _unknown(f"{path}: unknown setting", name, {*_BY_NAME, *KINDS})
     env = {name: environment.get(f"SPM_AGENT_{name.upper()}") or None for name in _BY_NAME}
     layers = (("flag", flags), ("environment", env), ("file", table), ("server", pushed or {}))
-    chosen, origins = {}, {}
+    values, origins = {}, {}
     for setting in SETTINGS:
-        found = ((way, layer[setting.name]) for way, layer in layers if layer.get(setting.name) is not None)
-        way, given = next(found, ("default", None))
-        chosen[setting.name] = setting.default if way == "default" else _at(path, way, setting, given)
-        origins[setting.name] = way
+        present = ((origin, layer[setting.name]) for origin, layer in layers if layer.get(setting.name) is not None)
+        origin, given = next(present, ("default", None))
+        values[setting.name] = setting.default if origin == "default" else _read_value(path, origin, setting, given)
+        origins[setting.name] = origin
     token = _token(flags["token_file"], environment, table) if need_token else ""
-    return _config(chosen, origins, environment, token, _targets(tables), path)
+    return _config(values, origins, environment, token, _targets(tables), path)
 
 
 def _config(
-    chosen: Mapping[str, Any],
+    values: Mapping[str, Any],
     origins: Mapping[str, str],
     environment: Mapping[str, str],
     token: str,
     targets: tuple[Target, ...],
     path: str,
 ) -> Config:
-    host = chosen["host"] or host_name("host", socket.gethostname() or "localhost")
+    host = values["host"] or host_name("host", socket.gethostname() or "localhost")
     return Config(
-        url=chosen["url"],
+        url=values["url"],
         token=token,
-        spool=Path(chosen["spool"] or _default_spool(environment)),
-        spool_bytes=round(chosen["spool_mb"] * 1_000_000),
-        period_ms=round(chosen["period_s"] * 1_000),
+        spool=Path(values["spool"] or _default_spool(environment)),
+        spool_bytes=round(values["spool_mb"] * 1_000_000),
+        period_ms=round(values["period_s"] * 1_000),
         host=host,
-        tags={"host": host, **chosen["tags"]},
-        tls=Tls(chosen["ca_file"], chosen["cert_file"], chosen["key_file"]),
-        proxy=chosen["proxy"],
-        api_url=chosen["api_url"],
-        discover=chosen["discover"],
-        off=chosen["off"],
+        labels={"host": host, **values["tags"]},
+        tls=Tls(values["ca_file"], values["cert_file"], values["key_file"]),
+        proxy=values["proxy"],
+        api_url=values["api_url"],
+        discover=values["discover"],
+        off=values["off"],
         targets=targets,
         origins=origins,
         file=path,
     )
 
 
-def _at(path: str, way: str, setting: Setting, given: Any) -> Any:
+def _read_value(path: str, origin: str, setting: Setting, given: Any) -> Any:
     try:
         return setting.read(setting.name, given)
     except Refused as error:
-        if way != "file":
+        if origin != "file":
             raise
         raise Refused(f"{path}: {error.what}", got=error.got, wanted=error.wanted, remedy=error.remedy) from None
 
 
 def _file(flag: str | None, environment: Mapping[str, str]) -> tuple[str, dict[str, Any]]:
-    """The configuration file's path and content; none if nobody named one and the usual one is not there."""
+    """Returns path and content of the configuration file; empty if none is named and the default one is missing."""
     named = flag or environment.get("SPM_AGENT_CONFIG")
     path = Path(named or FILE)
     if not named and ("SPM_AGENT_CONFIG" in environment or not path.exists()):
@@ -263,9 +269,9 @@ def _token(flag: str | None, environment: Mapping[str, str], table: Mapping[str,
             _token_in(env("SPM_AGENT_TOKEN_FILE", "")) if env("SPM_AGENT_TOKEN_FILE") else str(table.get("token", ""))
         )
     if not token:
-        raise Refused("no token", wanted="SPM_AGENT_TOKEN or --token-file", remedy="Make one on the page of the app.")
+        raise Refused("no token", wanted="SPM_AGENT_TOKEN or --token-file", remedy="Create one on the page of the app.")
     if not token.isascii() or not token.isprintable() or len(token) > limits.AGENT_TOKEN_CHARS_MAX:
-        raise Refused("not a token", wanted="the text as shown when it was made")
+        raise Refused("not a token", wanted="the text as shown when it was created")
     return token
 
 
@@ -277,16 +283,16 @@ def _token_in(path: str) -> str:
 
 
 def _targets(tables: Mapping[str, Any]) -> tuple[Target, ...]:
-    found = []
+    targets = []
     for kind, listed in tables.items():
         for table in listed if isinstance(listed, list) else [listed]:
-            found.append(Target(kind, KINDS[kind].read(table)))
-    names = [target.name for target in found]
+            targets.append(Target(kind, KINDS[kind].read(table)))
+    names = [target.name for target in targets]
     if twice := [name for name in dict.fromkeys(names) if names.count(name) > 1]:
         raise Refused("two services have the same name", got=", ".join(twice)[:120], remedy="Give each a name = …")
-    if len(found) > limits.AGENT_TARGETS_MAX:
-        raise Refused("too many services", got=len(found), wanted=f"at most {limits.AGENT_TARGETS_MAX}")
-    return tuple(found)
+    if len(targets) > limits.AGENT_TARGETS_MAX:
+        raise Refused("too many services", got=len(targets), wanted=f"at most {limits.AGENT_TARGETS_MAX}")
+    return tuple(targets)
 
 
 def _unknown(what: str, name: str, known: set[str]) -> Refused:

@@ -1,9 +1,10 @@
-"""Settings that the server pushes: which of them an agent applies, and what it says about the others.
+"""Settings that the server pushes: which of them an agent applies, and why it refuses the others.
 
-Safe are those that can only make it send more or less of what its host already shows: ``period_s``, ``tags``, ``off``,
-``discover``. Whatever would name a place to send to or to ask, a file, or a program to run is refused, whoever pushes
-it; and so is what the machine itself has set (flag, environment, file): its owner has the last word. ``judge`` is pure.
-What was applied is kept beside the spool (``load``, ``keep``), so that a restart without the server goes on with it.
+A setting is safe if it can only make the agent send more or less of what its host already sends: ``period_s``,
+``tags``, ``off``, ``discover``. A setting that names an address, a file or a program is always refused. A setting that
+the machine itself has set (flag, environment, file) is refused, too: the owner of the machine decides.
+``check_settings`` is pure. Applied settings are stored beside the spool (``load``, ``save``), so that they survive a
+restart while the server is away.
 """
 
 import json
@@ -22,49 +23,49 @@ _FILE = "pushed.json"
 
 
 @dataclass(frozen=True, slots=True)
-class Pushed:
-    """What is applied, what is refused and why, and the server's mark of both."""
+class PushedSettings:
+    """The settings that are applied, the refused ones with their reasons, and the server's etag."""
 
     etag: str = ""
     settings: Mapping[str, Any] = field(default_factory=dict)
     refused: Mapping[str, str] = field(default_factory=dict)
 
 
-def judge(etag: str, given: Any, origins: Mapping[str, str]) -> Pushed:
-    """Take what is safe and not set on the machine. ``origins``: by which way the machine's own settings came."""
+def check_settings(etag: str, given: Any, origins: Mapping[str, str]) -> PushedSettings:
+    """Returns the settings that are safe and not set on the machine. ``origins``: the origin of each own setting."""
     if not isinstance(given, dict) or len(json.dumps(given)) > limits.AGENT_SETTINGS_BYTES_MAX:
-        return Pushed(etag, {}, {"*": "not a table of settings of a sensible size"})
+        return PushedSettings(etag, {}, {"*": "not a table of settings, or too large"})
     settings: dict[str, Any] = {}
     refused: dict[str, str] = {}
     for name, value in given.items():
         if name not in _SAFE:
             refused[name] = f"only {', '.join(sorted(_SAFE))} may be set from outside"
-        elif (way := origins.get(name, "default")) not in ("default", "server"):
-            refused[name] = f"set on the host ({way})"
+        elif (origin := origins.get(name, "default")) not in ("default", "server"):
+            refused[name] = f"set on the host ({origin})"
         else:
             try:
                 if name == "tags" and isinstance(value, dict) and "host" in value:
-                    raise Refused("the tag host is the host's own")
+                    raise Refused("only the host itself sets the tag host")
                 _SAFE[name].read(name, value)
                 settings[name] = value
             except Refused as error:
                 refused[name] = str(error)
-    return Pushed(etag, settings, refused)
+    return PushedSettings(etag, settings, refused)
 
 
-def load(folder: Path) -> Pushed:
-    """What was applied last; nothing if that cannot be read."""
+def load(folder: Path) -> PushedSettings:
+    """Returns the settings that were applied last; none if they cannot be read."""
     try:
-        found = json.loads((folder / _FILE).read_bytes())
-        return Pushed(str(found["etag"]), dict(found["settings"]), dict(found["refused"]))
+        stored = json.loads((folder / _FILE).read_bytes())
+        return PushedSettings(str(stored["etag"]), dict(stored["settings"]), dict(stored["refused"]))
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
-        return Pushed()
+        return PushedSettings()
 
 
-def keep(folder: Path, pushed: Pushed) -> None:
-    """Make it what ``load`` finds; a disk that refuses costs nothing but that."""
+def save(folder: Path, pushed: PushedSettings) -> None:
+    """Store settings for ``load``. If the disk fails, only the settings after a restart are affected."""
     text = json.dumps({"etag": pushed.etag, "settings": dict(pushed.settings), "refused": dict(pushed.refused)})
-    half = folder / f"{_FILE}.new"
+    temporary = folder / f"{_FILE}.new"
     with suppress(OSError):
-        half.write_text(text)
-        half.replace(folder / _FILE)
+        temporary.write_text(text)
+        temporary.replace(folder / _FILE)

@@ -1,1 +1,1 @@
-"""The spool on disk: segments, records, and the identity that numbers messages."""
+"""The spool on disk: segments, records, and the identity under which messages are numbered."""

@@ -1,11 +1,11 @@
-"""Who counts: the name of a spool in the ids of its messages, and how much it has dropped since there is a spool.
+"""The identity of a spool: its name in the ids of its messages, and how much it has dropped since it exists.
 
     name:6 ‖ dropped messages:8 ‖ dropped samples:8 ‖ boot:16 ‖ next:8 ‖ crc32:4        the file ``identity``
 
-A number must never stand for two messages. A killed agent keeps its count, as what it wrote is with the operating
-system; after a power cut the newest numbers may be forgotten although the server has seen them. So a count goes on only
-where it was closed in order, with the number that it would give next, or where the machine has not started anew since;
-else the spool takes a new name. Counts of drops stay.
+One sequence number must never stand for two messages. A killed agent loses no number, because the operating system has
+what it wrote. After a power cut the newest numbers may be lost although the server has received them. So the numbers
+continue only if the spool was closed properly (then the file has the next number), or if the machine has not started
+again since. Otherwise the spool takes a new name. The counts of drops stay.
 """
 
 import hashlib
@@ -23,7 +23,7 @@ _BODY_BYTES = SPOOL_BYTES + 8 + 8 + 16 + 8
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """A spool's name and its drops; the machine's start it is in use since; the next number, 0 until it is closed."""
+    """The name and the drops of a spool; the boot id of the machine; the next number, 0 while the spool is open."""
 
     name: bytes
     messages: int = 0
@@ -32,20 +32,20 @@ class Identity:
     next: int = 0
 
     def with_drops(self, messages: int, samples: int) -> "Identity":
-        """After so many more were dropped."""
+        """Returns the identity with this many more drops."""
         return replace(self, messages=self.messages + messages, samples=self.samples + samples)
 
 
-def take_up(found: Identity | None, *, boot: bytes, number: int, certain: bool) -> Identity:
-    """The identity under which a spool goes on with a number; ``certain``: nothing in its folder is damaged."""
-    if found is not None and certain and (found.next == number if found.next else any(boot) and found.boot == boot):
-        return replace(found, boot=boot, next=0)
+def resume(stored: Identity | None, *, boot: bytes, number: int, certain: bool) -> Identity:
+    """Returns the identity of a spool that continues at ``number``. ``certain``: nothing in its folder is damaged."""
+    if stored is not None and certain and (stored.next == number if stored.next else any(boot) and stored.boot == boot):
+        return replace(stored, boot=boot, next=0)
     fresh = Identity(random_bytes(SPOOL_BYTES), boot=boot)
-    return fresh if found is None else fresh.with_drops(found.messages, found.samples)
+    return fresh if stored is None else fresh.with_drops(stored.messages, stored.samples)
 
 
 def this_boot() -> bytes:
-    """What tells this start of the machine from every other; zeros where the system does not say."""
+    """Returns an id of the machine's current boot; zeros where the system has none."""
     try:
         text = Path("/proc/sys/kernel/random/boot_id").read_bytes()
     except OSError:
@@ -54,7 +54,7 @@ def this_boot() -> bytes:
 
 
 def read(folder: Path) -> Identity | None:
-    """The identity in a spool's folder; None if there is none that is whole."""
+    """Returns the identity in a spool's folder; None if it is missing or damaged."""
     try:
         raw = (folder / _FILE).read_bytes()
     except FileNotFoundError:
@@ -68,17 +68,17 @@ def read(folder: Path) -> Identity | None:
 
 
 def remove(folder: Path) -> None:
-    """Leave nothing to go on with, where nothing can be written."""
+    """Remove the file, for a disk that cannot be written: the next start then takes a new name."""
     (folder / _FILE).unlink(missing_ok=True)
 
 
 def write(folder: Path, identity: Identity) -> None:
-    """Make it what ``read`` finds, also after a power cut: a crash leaves the old one or the new one."""
+    """Store the identity so that it survives a power cut. A crash leaves the old one or the new one."""
     counts = identity.messages.to_bytes(8, "big") + identity.samples.to_bytes(8, "big")
     body = identity.name + counts + identity.boot + identity.next.to_bytes(8, "big")
-    half = folder / f"{_FILE}.new"
-    with half.open("wb") as file:
+    temporary = folder / f"{_FILE}.new"
+    with temporary.open("wb") as file:
         file.write(body + zlib.crc32(body).to_bytes(4, "big"))
         file.flush()
         os.fsync(file.fileno())
-    half.replace(folder / _FILE)
+    temporary.replace(folder / _FILE)

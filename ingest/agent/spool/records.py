@@ -1,10 +1,10 @@
-"""A message, and its form in a segment file of the spool.
+"""A message, and its record in a segment file of the spool.
 
     length:4 ‖ crc32:4 ‖ samples:2 ‖ sequence:6 ‖ message id:16 ‖ body:length        all big-endian
 
-``samples`` stops at 65,535, and is 0 in records of earlier versions, which did not count. The checksum covers all but
-itself. ``read`` returns the messages up to the first record that is cut short, damaged or impossible: a crash while
-appending leaves such a tail, and everything before it is whole.
+``samples`` is at most 65,535, and 0 in records of earlier versions, which did not count. The checksum covers everything
+except itself. ``read`` returns the messages before the first record that is cut off, damaged or not valid: a crash
+while appending leaves such a tail, and everything before it is complete.
 """
 
 import zlib
@@ -20,7 +20,7 @@ _SAMPLES_MAX = 0xFFFF
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """One push: its place in the order, its id for ever, its body as it goes over the wire (gzip), what that holds."""
+    """One push: its sequence number, its permanent id, its compressed body (gzip), and its number of samples."""
 
     sequence: int
     message_id: bytes
@@ -29,20 +29,20 @@ class Message:
 
 
 def encode(message: Message) -> bytes:
-    """The record of a message."""
+    """Returns the record of a message."""
     length = len(message.body).to_bytes(4, "big")
     numbers = min(message.samples, _SAMPLES_MAX).to_bytes(2, "big") + message.sequence.to_bytes(6, "big")
-    rest = numbers + message.message_id + message.body
-    return length + zlib.crc32(rest, zlib.crc32(length)).to_bytes(4, "big") + rest
+    content = numbers + message.message_id + message.body
+    return length + zlib.crc32(content, zlib.crc32(length)).to_bytes(4, "big") + content
 
 
 def record_bytes(message: Message) -> int:
-    """How much room a message takes."""
+    """Returns the size of a message's record."""
     return _HEAD + len(message.body)
 
 
 def read_one(file: BinaryIO) -> Message | None:
-    """The message at the file's position, or None at the end of what is whole."""
+    """Returns the message at the file's position, or None at the end of the complete records."""
     head = file.read(_HEAD)
     length = int.from_bytes(head[:4], "big")
     if len(head) < _HEAD or length > limits.AGENT_MESSAGE_BYTES_MAX:
@@ -55,6 +55,6 @@ def read_one(file: BinaryIO) -> Message | None:
 
 
 def read(file: BinaryIO) -> Iterator[Message]:
-    """All whole messages from the file's position."""
+    """Yields all complete messages from the file's position on."""
     while (message := read_one(file)) is not None:
         yield message

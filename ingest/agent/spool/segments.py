@@ -1,8 +1,9 @@
-"""The files of a spool's folder: segments, the mark of what is acknowledged, and the lock.
+"""The files of a spool's folder: segments, the acknowledged number, and the lock.
 
-A segment is named by its first sequence number and only ever appended to, by the process that made it; a restart begins
-a new one, so that a damaged tail is never written behind. The mark is eight bytes and a checksum, replaced in place: if
-it is lost, messages are sent again under the same ids, which the server counts once.
+A segment is named by its first sequence number. Only the process that created it appends to it; a restart begins a new
+one, so that nothing is written after a damaged tail. The file ``acknowledged`` holds the last acknowledged sequence
+number in eight bytes with a checksum, overwritten in place. If it is lost, messages are sent again with the same ids,
+and the server counts them once.
 """
 
 import fcntl
@@ -21,7 +22,7 @@ _SUFFIX = ".spool"
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """One file, and the sequence numbers it holds without gap."""
+    """One file, and its sequence numbers, which have no gap."""
 
     path: Path
     first: int
@@ -29,12 +30,12 @@ class Segment:
     size: int
 
     def waiting(self, acknowledged: int) -> int:
-        """How many of its messages are not acknowledged."""
+        """Returns how many of its messages are not acknowledged."""
         return max(0, self.last - max(acknowledged, self.first - 1))
 
 
 def lock(folder: Path) -> BinaryIO:
-    """Hold the folder for this process alone, until the returned file is closed."""
+    """Lock the folder for this process until the returned file is closed."""
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     file = (folder / "lock").open("ab")
     try:
@@ -46,32 +47,33 @@ def lock(folder: Path) -> BinaryIO:
 
 
 def path_of(folder: Path, first: int) -> Path:
-    """Where the segment that begins with this sequence number stands."""
+    """Returns the path of the segment that begins with this sequence number."""
     return folder / f"{first:020d}{_SUFFIX}"
 
 
 def load(folder: Path) -> tuple[list[Segment], int]:
-    """The segments with at least one whole message, oldest first, and how many files had a damaged tail."""
-    found, damaged = [], 0
+    """Returns the segments with at least one complete message, oldest first, and how many files have a damaged tail."""
+    segments, damaged = [], 0
     for path in sorted(folder.glob(f"*{_SUFFIX}")):
         segment = _examine(path)
         damaged += segment.size < path.stat().st_size
         if segment.size:
-            found.append(segment)
+            segments.append(segment)
         else:
             path.unlink()
-    return found, damaged
+    return segments, damaged
 
 
-def survey(folder: Path) -> tuple[list[Segment], int]:
-    """The same for somebody who only looks, while an agent may be at work there: nothing is removed."""
-    found, damaged = [], 0
+def inspect(folder: Path) -> tuple[list[Segment], int]:
+    """Returns what ``load`` does, without removing anything: an agent may be using the folder."""
+    segments: list[Segment] = []
+    damaged = 0
     for path in sorted(folder.glob(f"*{_SUFFIX}")):
-        with suppress(FileNotFoundError):  # settled meanwhile
+        with suppress(FileNotFoundError):  # acknowledged and removed by the agent
             segment = _examine(path)
             damaged += segment.size < path.stat().st_size
-            found += [segment] if segment.size else []
-    return found, damaged
+            segments += [segment] if segment.size else []
+    return segments, damaged
 
 
 def _examine(path: Path) -> Segment:
@@ -85,7 +87,7 @@ def _examine(path: Path) -> Segment:
 
 
 def samples_after(segment: Segment, acknowledged: int) -> int:
-    """How many samples its messages hold that are not acknowledged, as far as they can be read."""
+    """Returns the number of samples in its messages that are not acknowledged, as far as they can be read."""
     try:
         with segment.path.open("rb") as file:
             return sum(message.samples for message in read(file) if message.sequence > acknowledged)
@@ -93,25 +95,25 @@ def samples_after(segment: Segment, acknowledged: int) -> int:
         return 0
 
 
-def read_mark(folder: Path) -> int | None:
-    """The last acknowledged sequence number, 0 before the first; None if it cannot be read."""
+def read_acknowledged(folder: Path) -> int | None:
+    """Returns the last acknowledged sequence number, 0 before the first; None if it cannot be read."""
     try:
         text = (folder / "acknowledged").read_bytes()
     except FileNotFoundError:
         return None
     if not text:
         return 0
-    whole = len(text) == 12 and zlib.crc32(text[:8]).to_bytes(4, "big") == text[8:]
-    return int.from_bytes(text[:8], "big") if whole else None
+    valid = len(text) == 12 and zlib.crc32(text[:8]).to_bytes(4, "big") == text[8:]
+    return int.from_bytes(text[:8], "big") if valid else None
 
 
-def open_mark(folder: Path) -> int:
-    """The file descriptor ``write_mark`` takes."""
+def open_acknowledged(folder: Path) -> int:
+    """Returns the file descriptor for ``write_acknowledged``."""
     return os.open(folder / "acknowledged", os.O_WRONLY | os.O_CREAT, 0o600)
 
 
-def write_mark(descriptor: int, sequence: int) -> None:
-    """Remember that everything up to ``sequence`` is settled."""
+def write_acknowledged(descriptor: int, sequence: int) -> None:
+    """Store that all messages up to ``sequence`` are acknowledged."""
     text = sequence.to_bytes(8, "big")
     os.pwrite(descriptor, text + zlib.crc32(text).to_bytes(4, "big"), 0)
 

@@ -1,11 +1,11 @@
-"""The spool: messages wait here, in order, until the server has them or no longer wants them.
+"""The spool: messages wait here, in order, until the server has accepted or rejected them.
 
-Every message is appended before it is sent, so a killed agent loses none that it collected. ``append`` hands the bytes
-to the operating system (they survive the process); ``sync`` makes them survive a power cut, and is called after each
-failed push, so that only messages of the last back-off are at risk while the server is away, and none is fsynced for
-nothing while it is there. Above ``bytes_max`` the oldest segment goes: its waiting messages and their samples are
-counted as dropped, across restarts too, and the numbers in the ids that follow leave a gap by which the server names
-them. If the disk itself refuses (it may be the full disk somebody wants to hear about), the newest wait in memory.
+Every message is appended before it is sent, so a killed agent loses no message. ``append`` passes the bytes to the
+operating system, so that they survive the process. ``sync`` makes them survive a power cut. It runs after each failed
+push: while the server is away only messages since the last retry are at risk, and while it answers no fsync is wasted.
+Above ``bytes_max`` the oldest segment is removed. Its waiting messages and their samples count as dropped, also across
+restarts, and the server sees the gap in the sequence numbers. If the disk fails (perhaps the full disk that the metrics
+report), the newest messages wait in memory.
 """
 
 import os
@@ -24,24 +24,24 @@ from spm import limits
 from spm.errors import LimitExceeded
 from spm.message_ids import make
 
-SEGMENTS = 16  # of a full spool: dropping the oldest costs a sixteenth of it
+SEGMENTS = 16  # of a full spool: removing the oldest drops a sixteenth of it
 
 
 class Spool:
-    """A bounded first-in first-out queue on disk. Safe for one thread that appends and one that takes."""
+    """A bounded first-in first-out queue on disk. Safe for one thread that appends and one that sends."""
 
     def __init__(self, folder: Path, *, bytes_max: int) -> None:
         self._folder, self._bytes_max = folder, bytes_max
-        self._held = segments.lock(folder)
+        self._lock_file = segments.lock(folder)
         self._segments, self.damaged = segments.load(folder)
-        mark = segments.read_mark(folder)
-        certain = mark is not None and not self.damaged
-        self._acknowledged = mark or 0
-        self._mark = segments.open_mark(folder)
+        acknowledged = segments.read_acknowledged(folder)
+        certain = acknowledged is not None and not self.damaged
+        self._acknowledged = acknowledged or 0
+        self._acknowledged_file = segments.open_acknowledged(folder)
         newest = self._segments[-1].last if self._segments else 0
         self._next = max(newest, self._acknowledged) + 1
-        found, boot = identity.read(folder), identity.this_boot()
-        self._identity = identity.take_up(found, boot=boot, number=self._next, certain=certain)
+        stored, boot = identity.read(folder), identity.this_boot()
+        self._identity = identity.resume(stored, boot=boot, number=self._next, certain=certain)
         identity.write(folder, self._identity)
         self._memory: deque[Message] = deque()
         self._writer: FileIO | None = None
@@ -49,10 +49,10 @@ class Spool:
         self._reading: Path | None = None
         self._head: Message | None = None
         self._mutex = threading.Lock()
-        self._forget_settled()
+        self._remove_acknowledged()
 
     def append(self, body: bytes, samples: int = 0) -> int:
-        """Put a message at the end; returns its sequence number, which is in its id."""
+        """Append a message; returns its sequence number, which is also in its id."""
         if len(body) > limits.AGENT_MESSAGE_BYTES_MAX:
             raise LimitExceeded("message too large for the spool", got=len(body), wanted=limits.AGENT_MESSAGE_BYTES_MAX)
         with self._mutex:
@@ -62,11 +62,11 @@ class Spool:
                 self._write(message)
             except OSError:
                 self._abandon_writer()
-                self._remember(message)
+                self._add_to_memory(message)
             return message.sequence
 
     def head(self) -> Message | None:
-        """The oldest waiting message, without taking it."""
+        """Returns the oldest waiting message, which stays in the spool."""
         with self._mutex:
             if self._head is None:
                 self._head = self._read_next()
@@ -74,56 +74,56 @@ class Spool:
                 return self._memory[0]
             return self._head
 
-    def settle(self, sequence: int) -> None:
-        """The head is done with: the server has it, or refused it for good."""
+    def acknowledge(self, sequence: int) -> None:
+        """Remove the head: the server has accepted it or rejected it permanently."""
         with self._mutex:
             if self._memory and self._memory[0].sequence == sequence:
                 self._memory.popleft()
             if self._head is not None and self._head.sequence <= sequence:
                 self._head = None
             self._acknowledged = max(self._acknowledged, sequence)
-            with suppress(OSError):  # an old mark means a message sent twice under one id
-                segments.write_mark(self._mark, self._acknowledged)
-            self._forget_settled()
+            with suppress(OSError):  # with an old number the message is sent again with the same id
+                segments.write_acknowledged(self._acknowledged_file, self._acknowledged)
+            self._remove_acknowledged()
 
-    def drop(self, message: Message) -> None:
-        """The head is done with, and lost: the server refused it for good."""
+    def discard(self, message: Message) -> None:
+        """Remove the head and count it as dropped: the server has rejected it permanently."""
         with self._mutex:
             self._count_drops(1, message.samples)
-        self.settle(message.sequence)
+        self.acknowledge(message.sequence)
 
     @property
     def name(self) -> str:
-        """Whose numbers the messages bear."""
+        """The name of the spool in the ids of its messages."""
         return self._identity.name.hex()
 
     @property
     def dropped(self) -> tuple[int, int]:
-        """How many messages, and how many samples, never got to the server since there is this spool."""
+        """The numbers of messages and of samples that this spool has dropped since it exists."""
         return self._identity.messages, self._identity.samples
 
     def depth(self) -> int:
-        """How many messages wait."""
+        """Returns how many messages wait."""
         with self._mutex:
             return len(self._memory) + sum(segment.waiting(self._acknowledged) for segment in self._segments)
 
     def sync(self) -> None:
-        """Make everything appended so far survive a power cut."""
+        """Make all appended messages survive a power cut."""
         with self._mutex:
             if self._writer is not None:
                 os.fsync(self._writer.fileno())
                 segments.sync_folder(self._folder)
 
     def close(self) -> None:
-        """Sync, and let the folder go."""
+        """Sync, close all files, and unlock the folder."""
         self.sync()
         with self._mutex:
-            for file in (self._writer, self._reader, self._held):
+            for file in (self._writer, self._reader, self._lock_file):
                 if file is not None:
                     file.close()
-            os.close(self._mark)
+            os.close(self._acknowledged_file)
             self._count_drops(len(self._memory), sum(message.samples for message in self._memory))
-            with suppress(OSError):  # then the next start takes a new name
+            with suppress(OSError):  # without it the next start takes a new name
                 identity.write(self._folder, replace(self._identity, next=0 if self._memory else self._next))
 
     def _write(self, message: Message) -> None:
@@ -132,7 +132,7 @@ class Spool:
         if self._writer is None or self._segments[-1].size + size > self._bytes_max // SEGMENTS:
             self._begin_segment(message.sequence)
         assert self._writer is not None, "BUG: a begun segment has a writer"
-        # Unbuffered: a nearly full disk writes less, and says so only in this number.
+        # Unbuffered: a nearly full disk writes less, and only this number shows it.
         if self._writer.write(encode(message)) != size:
             raise OSError("short write")
         newest = self._segments[-1]
@@ -148,34 +148,35 @@ class Spool:
 
     def _make_room(self, size: int) -> None:
         while self._segments and sum(segment.size for segment in self._segments) + size > self._bytes_max:
-            self._discard(self._segments[0])
+            self._discard_segment(self._segments[0])
 
-    def _discard(self, segment: Segment) -> None:
+    def _discard_segment(self, segment: Segment) -> None:
         self._count_drops(segment.waiting(self._acknowledged), segments.samples_after(segment, self._acknowledged))
         self._acknowledged = max(self._acknowledged, segment.last)
         with suppress(OSError):
-            segments.write_mark(self._mark, self._acknowledged)  # its numbers are used, though no file holds them
+            # The numbers of the segment are used, although no file holds them any more.
+            segments.write_acknowledged(self._acknowledged_file, self._acknowledged)
         if self._head is not None and self._head.sequence <= segment.last:
             self._head = None
         if segment.path == self._segments[-1].path:
             self._abandon_writer()
-        self._forget_settled()
+        self._remove_acknowledged()
 
-    def _forget_settled(self) -> None:
-        """Remove the files of which nothing waits, but not the one being written."""
+    def _remove_acknowledged(self) -> None:
+        """Remove the segments without waiting messages, except the one being written."""
         while self._segments and self._segments[0].waiting(self._acknowledged) == 0:
             if len(self._segments) == 1 and self._writer is not None:
                 if self._segments[0].size <= self._bytes_max // SEGMENTS // 2:
                     return
                 self._writer.close()
                 self._writer = None
-            gone = self._segments.pop(0)
-            gone.path.unlink(missing_ok=True)
-            if gone.path == self._reading:
+            segment = self._segments.pop(0)
+            segment.path.unlink(missing_ok=True)
+            if segment.path == self._reading:
                 self._stop_reading()
 
     def _abandon_writer(self) -> None:
-        """After a failed write: what it left is cut off, and the next message begins a new segment."""
+        """Truncate the segment after a failed write; the next message begins a new segment."""
         if self._writer is None:
             return
         self._writer.close()
@@ -186,8 +187,8 @@ class Spool:
             return
         os.truncate(broken.path, broken.size)
 
-    def _remember(self, message: Message) -> None:
-        """Keep a message the disk does not take. Its number goes with this process, so the name must not outlive it."""
+    def _add_to_memory(self, message: Message) -> None:
+        """Keep a message that the disk does not accept. Process and number end together, so the name must end, too."""
         if any(self._identity.boot):
             self._identity = replace(self._identity, boot=bytes(16))
             try:
@@ -202,7 +203,7 @@ class Spool:
     def _count_drops(self, messages: int, samples: int) -> None:
         if messages:
             self._identity = self._identity.with_drops(messages, samples)
-            with suppress(OSError):  # a full disk: the next drop, or the end, writes it
+            with suppress(OSError):  # the disk is full: the next drop, or ``close``, writes it
                 identity.write(self._folder, self._identity)
 
     def _read_next(self) -> Message | None:
@@ -212,8 +213,8 @@ class Spool:
                 self._reading, self._reader = segment.path, segment.path.open("rb")
             assert self._reader is not None, "BUG: a segment being read has a reader"
             message = read_one(self._reader)
-            if message is None:  # its bytes were whole when written: the disk lost them since
-                self._discard(segment)
+            if message is None:  # the record was complete when written: the disk has lost it
+                self._discard_segment(segment)
             elif message.sequence > self._acknowledged:
                 return message
         return None

@@ -15,4 +15,4 @@ GO = "1.26.0"  # as its go.mod wants
 def build() -> Path:
     """The program, built if need be."""
     made_of = b"".join((HERE / name).read_bytes() for name in ("main.go", "go.mod", "go.sum"))
-    return golang.kept("otelcol", made_of, lambda made: golang.build(HERE, made, ".", at_least=GO))
+    return golang.cached_build("otelcol", made_of, lambda target: golang.build(HERE, target, ".", at_least=GO))

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from tests.servers.product import ROOT, Served
 
-_MADE = """
+_SCRIPT = """
 import json
 from spm.accounts import tokens
 from spm.accounts.models import App
@@ -24,9 +24,11 @@ print(json.dumps(found))
 def new_apps(served: Served, quotas: Sequence[int | None] = (None,)) -> list[Served]:
     """The product as seen with the tokens of new apps of its first organisation, one for each quota of series."""
     environment = {**os.environ, "SPM_DATA": str(served.data), "DJANGO_SETTINGS_MODULE": "spm.settings"}
-    code = _MADE.format(app=served.app, quotas=list(quotas))
+    code = _SCRIPT.format(app=served.app, quotas=list(quotas))
     words = [str(ROOT / "bin/manage"), "shell", "--no-imports", "-c", code]
     done = subprocess.run(words, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-2000:]
-    found = json.loads(done.stdout.splitlines()[-1])
-    return [replace(served, app=app, token=token, headers={"Authorization": f"Bearer {token}"}) for app, token in found]
+    result = json.loads(done.stdout.splitlines()[-1])
+    return [
+        replace(served, app=app, token=token, headers={"Authorization": f"Bearer {token}"}) for app, token in result
+    ]

@@ -90,10 +90,10 @@ class Collectd:
         """Start it with one way out, and wait until it listens."""
         listens = Path(f"/tmp/collectd-{os.getpid()}-{folder.name}"[:100])  # a socket's address holds 107 bytes
         (folder / "collectd.conf").write_text(_HEAD.format(folder=folder, socket=listens) + output)
-        found = program("collectd", PACKAGE)
-        made = cls(run("collectd", found, "-f", "-C", folder / "collectd.conf"), listens)
-        assert wait_until(listens.exists, 30), made.running.said()
-        return made
+        executable = program("collectd", PACKAGE)
+        server = cls(run("collectd", executable, "-f", "-C", folder / "collectd.conf"), listens)
+        assert wait_until(listens.exists, 30), server.running.said()
+        return server
 
     def put(self, known: Known) -> None:
         """Every sample, in the order of time."""

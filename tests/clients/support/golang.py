@@ -1,7 +1,7 @@
 """Building programs in Go, with the machine's Go or, where that is too old, a newer one from the Go module proxy.
 
 The newer one comes as a module (golang.org/toolchain), by Go's ordinary way, which checks its hash. Enter by ``build``,
-or by ``kept`` for what is built once per machine.
+or by ``cached_build`` for what is built once per machine.
 """
 
 import hashlib
@@ -21,9 +21,9 @@ _BUILD_S = 1_500
 _UNREACHED = ("dial tcp", "i/o timeout", "no such host", "connection refused", "Forbidden", "proxyconnect")
 
 
-def build(folder: Path, made: Path, package: str, *, tags: Sequence[str] = (), at_least: str = "1.21") -> None:
+def build(folder: Path, target: Path, package: str, *, tags: Sequence[str] = (), at_least: str = "1.21") -> None:
     """A program from a package or file, seen from ``folder``; without any Go the test ends here."""
-    words = ["build", "-trimpath", "-ldflags", "-s -w", "-tags", ",".join(tags), "-o", str(made), package]
+    words = ["build", "-trimpath", "-ldflags", "-s -w", "-tags", ",".join(tags), "-o", str(target), package]
     flags = "-mod=readonly -buildvcs=false" if (folder / "go.mod").exists() else "-buildvcs=false"
     done = subprocess.run(
         [_go(at_least), *words],
@@ -38,16 +38,16 @@ def build(folder: Path, made: Path, package: str, *, tags: Sequence[str] = (), a
     assert done.returncode == 0, f"{package} could not be built: {done.stderr[-3000:]}"
 
 
-def kept(name: str, made_of: bytes, make: Callable[[Path], None]) -> Path:
+def cached_build(name: str, sources: bytes, make: Callable[[Path], None]) -> Path:
     """A program of the user's cache folder, under a number of everything it is made of; ``make`` writes it there."""
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    made = cache / "spm-clients" / hashlib.sha256(made_of).hexdigest()[:16] / name
-    if not made.exists():
-        made.parent.mkdir(parents=True, exist_ok=True)
-        draft = made.with_name(f"draft-{os.getpid()}")
+    target = cache / "spm-clients" / hashlib.sha256(sources).hexdigest()[:16] / name
+    if not target.exists():
+        target.parent.mkdir(parents=True, exist_ok=True)
+        draft = target.with_name(f"draft-{os.getpid()}")
         make(draft)
-        draft.rename(made)
-    return made
+        draft.rename(target)
+    return target
 
 
 def _go(at_least: str) -> str:

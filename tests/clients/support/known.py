@@ -90,12 +90,12 @@ class Known:
 
     def samples(self, naming: Naming = by_field) -> Samples:
         """What is to be read back."""
-        found: Samples = {}
+        samples: Samples = {}
         for step in range(self.steps):
             for host, ms, fields in self.reports(step):
                 for field, value in fields.items():
-                    found.setdefault(labels_of(naming(self.name, field, host)), {})[ms] = value
-        return found
+                    samples.setdefault(labels_of(naming(self.name, field, host)), {})[ms] = value
+        return samples
 
     def lines(self, unit: str = "000000") -> str:
         """Line protocol, times in ns; in ms with nothing as ``unit``."""
@@ -141,14 +141,14 @@ def read(served: Served, selector: str) -> Samples:
 
 def _column(pairs: list[tuple[float, str]]) -> dict[int, float]:
     """Value by ms; a time that is there twice is an error of its own."""
-    found = {round(at * 1000): float(value) for at, value in pairs}
-    assert len(found) == len(pairs), "a series has two samples of one time"
-    return found
+    samples = {round(at * 1000): float(value) for at, value in pairs}
+    assert len(samples) == len(pairs), "a series has two samples of one time"
+    return samples
 
 
-def assert_same(found: Samples, wanted: Samples) -> int:
+def assert_same(samples: Samples, expected: Samples) -> int:
     """Nothing is missing, nothing is extra, no bit differs; returns how many samples were compared."""
-    have, want = _flat(found), _flat(wanted)
+    have, want = _flat(samples), _flat(expected)
     missing, extra = want.keys() - have.keys(), have.keys() - want.keys()
     assert (len(missing), len(extra)) == (0, 0), f"missing: {sorted(missing)[:2]}, extra: {sorted(extra)[:2]}"
     assert (differ := [(k, want[k].hex(), have[k].hex()) for k in want if want[k] != have[k]]) == [], differ[:3]

@@ -48,14 +48,14 @@ class Noting(OTLPMetricExporter):
 
     def points(self, of: list[MetricsData] | None = None) -> Samples:
         """All points of gauges that were taken, or of something else."""
-        found: Samples = {}
+        samples: Samples = {}
         for data in self.taken if of is None else of:
             for metric in (m for r in data.resource_metrics for s in r.scope_metrics for m in s.metrics):
                 for point in metric.data.data_points:
                     assert isinstance(point, NumberDataPoint), "BUG: only gauges are exported here"
                     labels = {"__name__": metric.name, **{k: str(v) for k, v in (point.attributes or {}).items()}}
-                    found.setdefault(labels_of(labels), {})[point.time_unix_nano // 1_000_000] = point.value
-        return found
+                    samples.setdefault(labels_of(labels), {})[point.time_unix_nano // 1_000_000] = point.value
+        return samples
 
 
 def provider(exporter: Noting) -> MeterProvider:
@@ -77,6 +77,6 @@ def observe(meters: MeterProvider, known: Known, step: list[int]) -> None:
 
 def without_resource(labels: Labels) -> Labels:
     """Without the labels that say which resource and scope it is; they must be there."""
-    found = dict(labels)
-    assert (found.pop("job"), found.pop("instance"), found.pop("otel_scope_name")) == ("shop", "one", "tests")
-    return labels_of(found)
+    own = dict(labels)
+    assert (own.pop("job"), own.pop("instance"), own.pop("otel_scope_name")) == ("shop", "one", "tests")
+    return labels_of(own)

@@ -28,10 +28,10 @@ def find(name: str) -> str | None:
 
 def program(name: str, package: str) -> str:
     """A program; without it the test ends here."""
-    found = find(name)
-    if found is None:
+    executable = find(name)
+    if executable is None:
         missing_service(f"{name} is not installed (Debian: apt-get install {package})")
-    return found
+    return executable
 
 
 @dataclass(frozen=True, slots=True)

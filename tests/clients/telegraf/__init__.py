@@ -44,7 +44,7 @@ _HEAD = """\
 def binary() -> Path:
     """The program, built if need be; without a way to build it the test ends here."""
     made_of = b"".join((HERE / name).read_bytes() for name in ("go.mod", "go.sum")) + " ".join(PLUGINS).encode()
-    return golang.kept("telegraf", made_of, _build)
+    return golang.cached_build("telegraf", made_of, _build)
 
 
 def config(lines: Path, outputs: Sequence[str]) -> str:
@@ -122,5 +122,5 @@ def amqp(broker: str, user: str, secret: str, name: str = "telegraf_amqp") -> st
 """
 
 
-def _build(made: Path) -> None:
-    golang.build(HERE, made, PACKAGE, tags=("custom", *PLUGINS), at_least=GO)
+def _build(target: Path) -> None:
+    golang.build(HERE, target, PACKAGE, tags=("custom", *PLUGINS), at_least=GO)

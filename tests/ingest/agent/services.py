@@ -13,11 +13,11 @@ RECORDED = Path(__file__).parent / "recorded"
 @contextmanager
 def http(answers: Mapping[str, bytes | int]) -> Iterator[tuple[str, list[tuple[str, Mapping[str, str]]]]]:
     """A server that answers a path (without its query) with a body or a status; yields its address and requests."""
-    asked: list[tuple[str, Mapping[str, str]]] = []
+    requests: list[tuple[str, Mapping[str, str]]] = []
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            asked.append((self.path, dict(self.headers)))
+            requests.append((self.path, dict(self.headers)))
             answer = answers.get(self.path.partition("?")[0], 404)
             body = answer if isinstance(answer, bytes) else b"no"
             self.send_response(200 if isinstance(answer, bytes) else answer)
@@ -32,7 +32,7 @@ def http(answers: Mapping[str, bytes | int]) -> Iterator[tuple[str, list[tuple[s
     server.daemon_threads = True
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
     thread.start()
-    yield f"http://127.0.0.1:{server.server_port}", asked
+    yield f"http://127.0.0.1:{server.server_port}", requests
     server.shutdown()
     thread.join()
     server.server_close()

@@ -16,11 +16,11 @@ import pytest
 
 from ingest.agent import discover, doctor
 from ingest.agent.__main__ import main
-from ingest.agent.app import Told, Whole
+from ingest.agent.app import AgentApp, ConfigSource
 from ingest.agent.discover import Listener
+from ingest.agent.server.connector import Tls
 from ingest.agent.server.push import open_push
 from ingest.agent.server.push.base import Verdict
-from ingest.agent.server.web import Tls
 from ingest.agent.settings.config import Target
 from ingest.agent.spool.records import Message
 from spm.clock import FakeClock
@@ -57,8 +57,8 @@ def site() -> Iterator[Site]:
         def do_GET(self) -> None:
             self._answer(*own.about)
 
-        def _answer(self, status: int, told: Mapping[str, Any]) -> None:
-            body = b"" if status == 204 else json.dumps(told).encode()
+        def _answer(self, status: int, content: Mapping[str, Any]) -> None:
+            body = b"" if status == 204 else json.dumps(content).encode()
             self.send_response(status)
             self.send_header("Content-Length", str(len(body)))
             self.end_headers()
@@ -77,13 +77,13 @@ def site() -> Iterator[Site]:
 
 
 @pytest.fixture
-def whole(site: Site, tmp_path: Path) -> Iterator[Callable[..., Whole]]:
-    made: list[Whole] = []
+def make_app(site: Site, tmp_path: Path) -> Iterator[Callable[..., AgentApp]]:
+    apps: list[AgentApp] = []
 
-    def make(**environment: str) -> Whole:
-        for each in made:
+    def make(**environment: str) -> AgentApp:
+        for each in apps:
             each.close()
-        told = {
+        variables = {
             "SPM_AGENT_URL": site.url,
             "SPM_AGENT_TOKEN": "t",
             "SPM_AGENT_SPOOL": str(tmp_path / "spool"),
@@ -92,20 +92,22 @@ def whole(site: Site, tmp_path: Path) -> Iterator[Callable[..., Whole]]:
             "SPM_AGENT_OFF": OFF,
             **environment,
         }
-        told = {name: value for name, value in told.items() if value}
-        made[:] = [Whole(Told([], {"SPM_AGENT_CONFIG": "", **told}), FakeClock(NOW))]
-        return made[0]
+        variables = {name: value for name, value in variables.items() if value}
+        apps[:] = [AgentApp(ConfigSource([], {"SPM_AGENT_CONFIG": "", **variables}), FakeClock(NOW))]
+        return apps[0]
 
     yield make
-    for each in made:
+    for each in apps:
         each.close()
 
 
-def test_the_first_heartbeat_registers_and_says_how_the_agent_does(whole: Callable[..., Whole], site: Site) -> None:
-    own = whole(SPM_AGENT_TAGS="role=web")
-    own.agent.look()
-    own._heart.beat()  # type: ignore[union-attr]
-    own._heart.beat()  # type: ignore[union-attr]
+def test_the_first_heartbeat_registers_and_says_how_the_agent_does(
+    make_app: Callable[..., AgentApp], site: Site
+) -> None:
+    own = make_app(SPM_AGENT_TAGS="role=web")
+    own.agent.collect()
+    own._heartbeat.send()  # type: ignore[union-attr]
+    own._heartbeat.send()  # type: ignore[union-attr]
     (first, said), (second, _) = site.said
     assert (first, second) == ("/api/v1/agents", "/api/v1/agents/heartbeat")
     assert (said["name"], said["period_ms"], said["tags"], said["spooled"]) == ("web-1", 10_000, {"role": "web"}, 1)
@@ -113,57 +115,59 @@ def test_the_first_heartbeat_registers_and_says_how_the_agent_does(whole: Callab
     assert said["collectors"] == {"itself": "ok"}
 
 
-def test_pushed_settings_are_applied_kept_and_confirmed(whole: Callable[..., Whole], site: Site) -> None:
-    own = whole(SPM_AGENT_TAGS="role=web", SPM_AGENT_OFF="")
+def test_pushed_settings_are_applied_kept_and_confirmed(make_app: Callable[..., AgentApp], site: Site) -> None:
+    own = make_app(SPM_AGENT_TAGS="role=web", SPM_AGENT_OFF="")
     pushed = {"period_s": 30, "off": ["cpu"], "tags": {"a": "b"}, "url": "http://evil"}
     site.answers = [(201, {"etag": "e1", "settings": pushed})]
-    own._heart.beat()  # type: ignore[union-attr]
-    assert (own.config.period_ms, own.config.tags, own.config.url) == (
+    own._heartbeat.send()  # type: ignore[union-attr]
+    assert (own.config.period_ms, own.config.labels, own.config.url) == (
         30_000,
         {"host": "web-1", "role": "web"},
         site.url,
     )
-    assert "cpu" not in own.crew.names()
-    own._heart.beat()  # type: ignore[union-attr]
+    assert "cpu" not in own.collectors.names()
+    own._heartbeat.send()  # type: ignore[union-attr]
     said = site.said[-1][1]
     assert (said["etag"], said["period_ms"], set(said["refused"])) == ("e1", 30_000, {"url", "tags"})
-    again = whole(SPM_AGENT_TAGS="role=web", SPM_AGENT_OFF="")
-    assert (again.config.period_ms, "cpu" in again.crew.names()) == (30_000, False)
+    again = make_app(SPM_AGENT_TAGS="role=web", SPM_AGENT_OFF="")
+    assert (again.config.period_ms, "cpu" in again.collectors.names()) == (30_000, False)
 
 
-def test_settings_taken_back_leave_the_hosts_own(whole: Callable[..., Whole], site: Site) -> None:
-    own = whole()
+def test_settings_taken_back_leave_the_hosts_own(make_app: Callable[..., AgentApp], site: Site) -> None:
+    own = make_app()
     site.answers = [(200, {"etag": "e1", "settings": {"period_s": 30}}), (200, {"etag": "", "settings": {}})]
-    own._heart.beat()  # type: ignore[union-attr]
-    own._heart.beat()  # type: ignore[union-attr]
+    own._heartbeat.send()  # type: ignore[union-attr]
+    own._heartbeat.send()  # type: ignore[union-attr]
     assert own.config.period_ms == 10_000
 
 
 @pytest.mark.parametrize("status", [401, 403, 404, 405, 500, 503])
-def test_a_server_that_takes_no_heartbeat_costs_nothing(whole: Callable[..., Whole], site: Site, status: int) -> None:
-    own = whole()
+def test_a_server_that_takes_no_heartbeat_costs_nothing(
+    make_app: Callable[..., AgentApp], site: Site, status: int
+) -> None:
+    own = make_app()
     site.answers = [(status, {})] * 30
     for _ in range(10):
-        own._heart.beat()  # type: ignore[union-attr]
-    own.agent.look()
+        own._heartbeat.send()  # type: ignore[union-attr]
+    own.agent.collect()
     assert own.agent.push() == 0.0
     assert len(site.said) == (1 if status in (404, 405) else 10)
 
 
-def test_an_agent_deleted_at_the_server_registers_anew(whole: Callable[..., Whole], site: Site) -> None:
-    own = whole()
+def test_an_agent_deleted_at_the_server_registers_anew(make_app: Callable[..., AgentApp], site: Site) -> None:
+    own = make_app()
     site.answers = [(201, {}), (404, {}), (201, {})]
     for _ in range(3):
-        own._heart.beat()  # type: ignore[union-attr]
+        own._heartbeat.send()  # type: ignore[union-attr]
     assert [path for path, _ in site.said] == ["/api/v1/agents", "/api/v1/agents/heartbeat", "/api/v1/agents"]
 
 
-def test_a_tagged_service_tags_its_points(whole: Callable[..., Whole], tmp_path: Path) -> None:
+def test_a_tagged_service_tags_its_points(make_app: Callable[..., AgentApp], tmp_path: Path) -> None:
     path = tmp_path / "a.toml"
     path.write_text('[[command]]\nname = "x"\nrun = ["echo", "m v=1"]\ntags = { team = "a" }\n')
-    own = whole(SPM_AGENT_CONFIG=str(path))
-    batches = own.crew.look(NOW, 10)
-    assert [p.tags for _, points in batches for p in points if p.measurement == "m"] == [{"team": "a"}]
+    own = make_app(SPM_AGENT_CONFIG=str(path))
+    batches = own.collectors.collect(NOW, 10)
+    assert [p.labels for _, points in batches for p in points if p.measurement == "m"] == [{"team": "a"}]
 
 
 # --- discovery --------------------------------------------------------------------------------------------------------
@@ -189,15 +193,15 @@ def test_a_tagged_service_tags_its_points(whole: Callable[..., Whole], tmp_path:
     ],
 )
 def test_only_what_a_hint_names_is_asked(program: str, port: int, kinds: list[str]) -> None:
-    found = discover.guesses([Listener("127.0.0.1", port, program)], off=frozenset(), known=())
-    assert [hint.kind for hint, _ in found] == kinds
+    result = discover.candidates([Listener("127.0.0.1", port, program)], off=frozenset(), known=())
+    assert [hint.kind for hint, _ in result] == kinds
 
 
 def test_what_is_off_or_configured_is_not_asked() -> None:
     listening = [Listener("0.0.0.0", 6379, "redis-server")]
     known = [Target("redis", {"address": "localhost:6379"})]
-    assert discover.guesses(listening, off=frozenset({"redis"}), known=()) == []
-    assert discover.guesses(listening, off=frozenset(), known=known) == []
+    assert discover.candidates(listening, off=frozenset({"redis"}), known=()) == []
+    assert discover.candidates(listening, off=frozenset(), known=known) == []
 
 
 def test_a_guess_counts_only_when_it_answers_as_it_should() -> None:
@@ -205,9 +209,9 @@ def test_a_guess_counts_only_when_it_answers_as_it_should() -> None:
     page = b"Active connections: 1 \nserver accepts handled requests\n 1 1 1 \nReading: 0 Writing: 1 Waiting: 0 \n"
     with http({"/stub_status": page}) as (url, _):
         port = int(url.rpartition(":")[2])
-        assert discover.ask(hint, Listener("127.0.0.1", port)) == Target("nginx", {"url": f"{url}/stub_status"})
+        assert discover.probe(hint, Listener("127.0.0.1", port)) == Target("nginx", {"url": f"{url}/stub_status"})
     with http({"/stub_status": b"hello"}) as (url, _):
-        assert discover.ask(hint, Listener("127.0.0.1", int(url.rpartition(":")[2]))) is None
+        assert discover.probe(hint, Listener("127.0.0.1", int(url.rpartition(":")[2]))) is None
 
 
 def test_this_machines_listeners_are_found() -> None:
@@ -227,29 +231,29 @@ def test_a_listener_on_all_addresses_is_asked_on_loopback(address: str, place: s
 # --- the doctor -------------------------------------------------------------------------------------------------------
 
 
-def checks(own: Whole) -> dict[str, tuple[str, str]]:
-    return {check.what: (check.state, check.says) for check in doctor.examine(own.config, FakeClock(NOW))}
+def checks(own: AgentApp) -> dict[str, tuple[str, str]]:
+    return {check.subject: (check.state, check.message) for check in doctor.run_checks(own.config, FakeClock(NOW))}
 
 
-def test_the_doctor_finds_nothing_where_all_is_well(whole: Callable[..., Whole]) -> None:
-    found = checks(whole())
-    assert {what: state for what, (state, _) in found.items()} == dict.fromkeys(
+def test_the_doctor_finds_nothing_where_all_is_well(make_app: Callable[..., AgentApp]) -> None:
+    result = checks(make_app())
+    assert {what: state for what, (state, _) in result.items()} == dict.fromkeys(
         ("settings", "name", "connection", "token", "clock", "spool"), "ok"
     )
-    assert "Shop" in found["token"][1]
+    assert "Shop" in result["token"][1]
 
 
-def test_the_doctor_names_what_is_wrong(whole: Callable[..., Whole], site: Site) -> None:
-    own = whole()
+def test_the_doctor_names_what_is_wrong(make_app: Callable[..., AgentApp], site: Site) -> None:
+    own = make_app()
     site.about = (200, {"server_ms": NOW - 90_000, "app": "Shop", "version": "9.9.9"})
-    found = checks(own)
-    assert found["clock"][0] == "wrong"
-    assert "90.0 s ahead" in found["clock"][1]
-    assert found["version"][0] == "warning"
+    result = checks(own)
+    assert result["clock"][0] == "wrong"
+    assert "90.0 s ahead" in result["clock"][1]
+    assert result["version"][0] == "warning"
     site.about = (401, {})
     assert checks(own)["token"][0] == "wrong"
     site.about = (200, {})
-    assert "not answer as it should" in checks(own)["token"][1]
+    assert "not as expected" in checks(own)["token"][1]
 
 
 @pytest.mark.parametrize(
@@ -260,26 +264,28 @@ def test_the_doctor_names_what_is_wrong(whole: Callable[..., Whole], site: Site)
         ("amqp://u:geheim@127.0.0.1:1/%2F", "broker", "refused"),
     ],
 )
-def test_the_doctor_says_where_the_way_ends(whole: Callable[..., Whole], url: str, what: str, said: str) -> None:
-    found = checks(whole(SPM_AGENT_URL=url))
-    assert said in found[what][1]
-    assert "geheim" not in str(found)
+def test_the_doctor_says_where_the_way_ends(make_app: Callable[..., AgentApp], url: str, what: str, said: str) -> None:
+    result = checks(make_app(SPM_AGENT_URL=url))
+    assert said in result[what][1]
+    assert "geheim" not in str(result)
 
 
-def test_the_doctor_reads_a_spool_in_use_and_leaves_it(whole: Callable[..., Whole]) -> None:
-    own = whole()
-    own.agent.look()
+def test_the_doctor_reads_a_spool_in_use_and_leaves_it(make_app: Callable[..., AgentApp]) -> None:
+    own = make_app()
+    own.agent.collect()
     assert "1 messages wait" in checks(own)["spool"][1]
     assert own.spool.depth() == 1
 
 
-def test_a_config_with_secrets_that_all_can_read_is_warned_of(whole: Callable[..., Whole], tmp_path: Path) -> None:
+def test_a_config_with_secrets_that_all_can_read_is_warned_of(
+    make_app: Callable[..., AgentApp], tmp_path: Path
+) -> None:
     path = tmp_path / "a.toml"
     path.write_text('token = "x"\n')
     path.chmod(0o644)
-    assert checks(whole(SPM_AGENT_CONFIG=str(path)))["settings"][0] == "warning"
+    assert checks(make_app(SPM_AGENT_CONFIG=str(path)))["settings"][0] == "warning"
     path.chmod(0o600)
-    assert checks(whole(SPM_AGENT_CONFIG=str(path)))["settings"][0] == "ok"
+    assert checks(make_app(SPM_AGENT_CONFIG=str(path)))["settings"][0] == "ok"
 
 
 @pytest.mark.parametrize(("words", "code"), [(["version"], 0), (["nonsense"], 2), (["install"], 2), (["run", "-h"], 0)])
@@ -341,7 +347,7 @@ def test_a_plain_server_is_reached_through_a_proxy_with_its_password() -> None:
     seen: list[bytes] = []
     with proxy_server(seen) as port:
         push = open_push("http://spm.example/x", token="t", source="h", proxy=f"http://u:p%40@127.0.0.1:{port}")
-        assert push.send(MESSAGE).verdict is Verdict.TAKEN
+        assert push.send(MESSAGE).verdict is Verdict.ACCEPTED
     assert seen[0].startswith(b"POST http://spm.example/x/write?precision=ms HTTP/1.1")
     assert b"Proxy-Authorization: Basic dTpwQA==" in seen[0]
 
@@ -376,7 +382,7 @@ def tls_site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, au
 def test_tls_with_an_authority_and_a_certificate_of_ones_own_works(tls_site: tuple[str, authority.Signed]) -> None:
     url, signed = tls_site
     tls = Tls(str(signed.ca), str(signed.certificate), str(signed.key))
-    assert open_push(url, token="t", source="h", tls=tls).send(MESSAGE).verdict is Verdict.TAKEN
+    assert open_push(url, token="t", source="h", tls=tls).send(MESSAGE).verdict is Verdict.ACCEPTED
 
 
 def test_tls_goes_through_a_proxy_that_sees_the_name_alone(tls_site: tuple[str, authority.Signed]) -> None:
@@ -385,7 +391,7 @@ def test_tls_goes_through_a_proxy_that_sees_the_name_alone(tls_site: tuple[str, 
     seen: list[bytes] = []
     with proxy_server(seen) as port:
         push = open_push(url, token="geheim", source="h", tls=tls, proxy=f"http://127.0.0.1:{port}")
-        assert push.send(MESSAGE).verdict is Verdict.TAKEN
+        assert push.send(MESSAGE).verdict is Verdict.ACCEPTED
         push.close()
     assert seen[0].startswith(f"CONNECT {url.removeprefix('https://')} ".encode())
     assert b"geheim" not in b"".join(seen)
@@ -393,14 +399,14 @@ def test_tls_goes_through_a_proxy_that_sees_the_name_alone(tls_site: tuple[str, 
 
 def test_a_server_nobody_vouches_for_gets_nothing(tls_site: tuple[str, authority.Signed]) -> None:
     outcome = open_push(tls_site[0], token="t", source="h").send(MESSAGE)
-    assert outcome.verdict is Verdict.LATER
+    assert outcome.verdict is Verdict.RETRY
     assert "CERTIFICATE_VERIFY_FAILED" in outcome.reason
 
 
 def test_the_doctor_explains_a_certificate_that_does_not_hold(
-    tls_site: tuple[str, authority.Signed], whole: Callable[..., Whole]
+    tls_site: tuple[str, authority.Signed], make_app: Callable[..., AgentApp]
 ) -> None:
-    state, says = checks(whole(SPM_AGENT_URL=tls_site[0]))["TLS"]
+    state, says = checks(make_app(SPM_AGENT_URL=tls_site[0]))["TLS"]
     assert state == "wrong"
     assert "Set ca_file" in says
 

@@ -22,9 +22,9 @@ from ingest.agent.lines import Point, render
     ],
 )
 def test_a_point_is_written_as_one_line(point: Point, line: str) -> None:
-    assert render([point], tags={"host": "a"}, at_ms=5).decode() == line
+    assert render([point], labels={"host": "a"}, at_ms=5).decode() == line
 
 
 def test_points_without_fields_leave_no_empty_line() -> None:
     points = [Point("a", {"x": 1}), Point("b", {}), Point("c", {"x": 2})]
-    assert render(points, tags={}, at_ms=1) == b"a x=1i 1\nc x=2i 1"
+    assert render(points, labels={}, at_ms=1) == b"a x=1i 1\nc x=2i 1"

@@ -46,12 +46,12 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Installed:
     pip: list[str | Path] = [folder / "bin" / "python", "-m", "pip", "--disable-pip-version-check", "-q"]
     subprocess.run([*pip, "wheel", "--no-deps", ROOT, "-w", wheels], check=True)
     [wheel] = wheels.glob("*.whl")
-    before = held(folder)
+    before = size_of(folder)
     subprocess.run([*pip, "install", f"{wheel}[agent]"], check=True)
-    return Installed(folder, wheel.stat().st_size, before, held(folder))
+    return Installed(folder, wheel.stat().st_size, before, size_of(folder))
 
 
-def held(folder: Path) -> int:
+def size_of(folder: Path) -> int:
     """What the files of an environment take."""
     return sum(file.stat().st_blocks * 512 for file in folder.rglob("*") if file.is_file())
 
@@ -86,8 +86,12 @@ def test_each_command_of_the_agent_from_a_wheel_works(installed: Installed, serv
 @pytest.mark.timeout(0)
 def test_the_agent_from_a_wheel_costs_little_at_its_usual_period(installed: Installed, server: FakeServer) -> None:
     seconds = float(os.environ.get("SPM_AGENT_PROOF_S", "300"))
-    told = {"SPM_AGENT_URL": server.url, "SPM_AGENT_TOKEN": "t", "SPM_AGENT_SPOOL": str(installed.folder / "spool")}
-    clean = {"PATH": os.environ["PATH"], "HOME": str(installed.folder), **told}
+    variables = {
+        "SPM_AGENT_URL": server.url,
+        "SPM_AGENT_TOKEN": "t",
+        "SPM_AGENT_SPOOL": str(installed.folder / "spool"),
+    }
+    clean = {"PATH": os.environ["PATH"], "HOME": str(installed.folder), **variables}
     process = psutil.Popen([installed.folder / "bin" / "spm-agent"], cwd="/", env=clean)
     try:
         until = time.monotonic() + 120

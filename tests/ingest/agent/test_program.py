@@ -25,17 +25,17 @@ Start = Callable[..., "subprocess.Popen[str]"]
 def start(tmp_path: Path, server: FakeServer) -> Iterator[Start]:
     started: list[subprocess.Popen[str]] = []
 
-    def starter(**environment: str) -> "subprocess.Popen[str]":
-        told = {
+    def starter(**extra: str) -> "subprocess.Popen[str]":
+        environment = {
             "SPM_AGENT_URL": server.url,
             "SPM_AGENT_TOKEN": "t",
             "SPM_AGENT_SPOOL": str(tmp_path / "spool"),
             "SPM_AGENT_PERIOD_S": "1",
-            **environment,
+            **extra,
         }
         command = [sys.executable, "-m", "ingest.agent"]
         started.append(
-            subprocess.Popen(command, cwd=ROOT, env={**os.environ, **told}, stderr=subprocess.PIPE, text=True)
+            subprocess.Popen(command, cwd=ROOT, env={**os.environ, **environment}, stderr=subprocess.PIPE, text=True)
         )
         return started[-1]
 
@@ -101,7 +101,7 @@ def test_a_killed_agent_loses_nothing_it_had_spooled(start: Start, server: FakeS
 
 def test_looks_go_on_while_the_server_hangs(start: Start, server: FakeServer, tmp_path: Path) -> None:
     def waiting() -> int:
-        return sum(segment.waiting(0) for segment in segments.survey(tmp_path / "spool")[0])
+        return sum(segment.waiting(0) for segment in segments.inspect(tmp_path / "spool")[0])
 
     with socket.create_server(("127.0.0.1", 0)) as silent:  # takes connections and never answers
         process = start(SPM_AGENT_URL=f"http://127.0.0.1:{silent.getsockname()[1]}")

@@ -33,9 +33,9 @@ def test_hosts_spread_over_the_period() -> None:
 
 
 def test_pauses_double_up_to_the_bound_and_heed_the_server() -> None:
-    def wait(failures: int, asked: float | None = None) -> float:
-        return backoff_s(failures, base_s=1, most_s=60, asked_s=asked)
+    def wait(failures: int, requested_s: float | None = None) -> float:
+        return backoff_s(failures, base_s=1, most_s=60, requested_s=requested_s)
 
     assert [wait(failures) for failures in (1, 2, 3, 7, 10_000)] == [1, 2, 4, 60, 60]
-    assert wait(1, asked=30) == 30
-    assert wait(1, asked=86_400) == 60
+    assert wait(1, requested_s=30) == 30
+    assert wait(1, requested_s=86_400) == 60

@@ -7,7 +7,7 @@ import pytest
 
 from ingest.agent.lines import Point
 from ingest.sidecar.graphite import Graphite, read
-from ingest.sidecar.intake import Intake, Unreadable
+from ingest.sidecar.intake import Intake, UnreadableLine
 from spm import limits
 
 NOW_MS = 1_700_000_000_000
@@ -50,33 +50,33 @@ def test_line_becomes_its_point(line: str, point: Point) -> None:
         "a 1 5 6",
     ],
 )
-def test_line_of_another_form_is_refused(line: str) -> None:
-    with pytest.raises(Unreadable):
+def test_line_of_another_form_is_rejected(line: str) -> None:
+    with pytest.raises(UnreadableLine):
         read(line, NOW_MS)
 
 
-def test_bad_line_refuses_itself_only_and_is_counted() -> None:
+def test_bad_line_rejects_itself_only_and_is_counted() -> None:
     intake = Intake("graphite", Graphite())
-    intake.take(b"a 1 5\nbad\n\xff\xfe 2 5\n\nb 3 5\r\n", NOW_MS)
-    *points, own = intake.look(NOW_MS)
+    intake.add(b"a 1 5\nbad\n\xff\xfe 2 5\n\nb 3 5\r\n", NOW_MS)
+    *points, own = intake.collect(NOW_MS)
     assert [(p.measurement, p.fields["value"]) for p in points] == [("a", 1.0), ("\ufffd\ufffd", 2.0), ("b", 3.0)]
     assert own.fields == {"lines": 4, "unreadable": 1, "dropped": 0, "points": 3}
-    assert intake.look(NOW_MS)[:-1] == []
+    assert intake.collect(NOW_MS)[:-1] == []
 
 
 def test_points_that_wait_are_limited_and_what_is_dropped_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "SIDECAR_POINTS_MAX", 2)
     intake = Intake("graphite", Graphite())
-    intake.take(b"a 1 5\nb 2 5\nc 3 5", NOW_MS)
-    assert [point.measurement for point in intake.look(NOW_MS)] == ["a", "b", "spm_sidecar"]
+    intake.add(b"a 1 5\nb 2 5\nc 3 5", NOW_MS)
+    assert [point.measurement for point in intake.collect(NOW_MS)] == ["a", "b", "spm_sidecar"]
     assert intake.dropped == 1
 
 
-def test_line_one_too_long_is_refused() -> None:
+def test_line_one_too_long_is_rejected() -> None:
     intake = Intake("graphite", Graphite())
-    intake.take(b"a" * (limits.SIDECAR_LINE_CHARS_MAX - 4) + b" 1 5", NOW_MS)
+    intake.add(b"a" * (limits.SIDECAR_LINE_CHARS_MAX - 4) + b" 1 5", NOW_MS)
     assert intake.unreadable == 0
-    intake.take(b"a" * (limits.SIDECAR_LINE_CHARS_MAX - 3) + b" 1 5", NOW_MS)
+    intake.add(b"a" * (limits.SIDECAR_LINE_CHARS_MAX - 3) + b" 1 5", NOW_MS)
     assert intake.unreadable == 1
 
 
@@ -88,14 +88,14 @@ def bears_mutations(count: int) -> None:
             at = draw.randrange(len(line) + 1)
             line[at : at + draw.randrange(3)] = draw.choice((draw.randbytes(2), b" ", b";", b"=", b"\n", b"e9"))
         intake = Intake("graphite", Graphite())
-        intake.take(bytes(line), NOW_MS)
-        assert len(intake.look(NOW_MS)) - 1 + intake.unreadable == intake.lines
+        intake.add(bytes(line), NOW_MS)
+        assert len(intake.collect(NOW_MS)) - 1 + intake.unreadable == intake.lines
 
 
-def test_mutated_lines_are_read_or_refused_and_nothing_else() -> None:
+def test_mutated_lines_are_read_or_rejected_and_nothing_else() -> None:
     bears_mutations(10_000)
 
 
 @pytest.mark.proof
-def test_proof_mutated_lines_are_read_or_refused_at_length() -> None:
+def test_proof_mutated_lines_are_read_or_rejected_at_length() -> None:
     bears_mutations(int(os.environ.get("SPM_MUTATIONS", "1000000")))

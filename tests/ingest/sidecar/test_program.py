@@ -64,10 +64,10 @@ class Server:
 
 @pytest.fixture
 def server() -> Iterator[Server]:
-    made = Server()
-    yield made
-    made.http.shutdown()
-    made.http.server_close()
+    server = Server()
+    yield server
+    server.http.shutdown()
+    server.http.server_close()
 
 
 def free_port() -> int:

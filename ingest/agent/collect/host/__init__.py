@@ -1,1 +1,1 @@
-"""Collectors of the machine itself: processors, memory, disks, network, processes, containers, the agent."""
+"""Collectors of the machine: processors, memory, disks, network, processes, containers, and the agent itself."""

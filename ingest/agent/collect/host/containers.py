@@ -1,8 +1,8 @@
-"""Containers by cgroup v2 (``container``), of Docker, containerd, CRI-O, Podman, LXC and machines of systemd.
+"""Collects containers (``container``) by cgroup v2: Docker, containerd, CRI-O, Podman, LXC and machines of systemd.
 
-Read from ``/sys/fs/cgroup`` alone: no daemon is asked and no right is needed. A container is known by the name of its
-cgroup; Docker's own name for it is added where its folder may be read (as root). Where the host has cgroup v1 only
-there is nothing to read, and the collector fails with that sentence.
+It reads only ``/sys/fs/cgroup``, so it needs no daemon and no privileges. The name of its cgroup identifies a
+container; Docker's own name is added if its folder is readable (as root). On a host with only cgroup v1 the collector
+fails with a message.
 """
 
 import json
@@ -34,46 +34,53 @@ _CPU = {
 _SINGLE = {"memory.max": "memory_max_bytes", "pids.current": "processes", "pids.max": "processes_max"}
 
 
-class Containers:
-    """All containers of the host."""
+class ContainerCollector:
+    """Collects all containers of the host."""
 
     def __init__(self, root: Path = ROOT, docker: Path = DOCKER) -> None:
         self._root, self._docker = root, docker
         self._names: dict[str, str] = {}
 
     def __call__(self) -> Sequence[Point]:
-        if not (self._root / "cgroup.controllers").exists():
-            raise Unreachable(f"{self._root} is no cgroup v2: containers are not seen here")
-        found = list(find(self._root))[: limits.AGENT_CONTAINERS_MAX]
-        self._names = {number: name for number, name in self._names.items() if number in {each[2] for each in found}}
-        return [point for each in found if (point := self._point(*each)) is not None]
+        if not is_available(self._root):
+            raise Unreachable(f"{self._root} is no cgroup v2: containers cannot be collected here")
+        containers = list(find(self._root))[: limits.AGENT_CONTAINERS_MAX]
+        self._names = {
+            number: name for number, name in self._names.items() if number in {each[2] for each in containers}
+        }
+        return [point for each in containers if (point := self._point(*each)) is not None]
 
     def _point(self, path: Path, runtime: str, number: str, pod: str) -> Point | None:
         fields = read(path)
-        if not fields:  # gone since the listing
+        if not fields:  # it ended after the listing
             return None
-        tags = {"container": number[:12], "runtime": runtime, "pod": pod, "name": self._name(runtime, number)}
-        return Point("container", fields, tags)
+        labels = {"container": number[:12], "runtime": runtime, "pod": pod, "name": self._name(runtime, number)}
+        return Point("container", fields, labels)
 
     def _name(self, runtime: str, number: str) -> str:
         if runtime != "docker":
             return ""
         if number not in self._names:
             try:
-                told = json.loads((self._docker / number / "config.v2.json").read_bytes())
-                self._names[number] = str(told.get("Name", "")).lstrip("/")
+                config = json.loads((self._docker / number / "config.v2.json").read_bytes())
+                self._names[number] = str(config.get("Name", "")).lstrip("/")
             except (OSError, ValueError, AttributeError):
                 self._names[number] = ""
         return self._names[number]
 
 
+def is_available(root: Path = ROOT) -> bool:
+    """Whether the host has cgroup v2."""
+    return (root / "cgroup.controllers").exists()
+
+
 def find(root: Path) -> Iterator[tuple[Path, str, str, str]]:
-    """(folder, runtime, id, pod) of every container, whatever it is nested in; nothing inside one is looked at."""
+    """Yields (folder, runtime, id, pod) of every container at any depth, but nothing inside a container."""
     waiting = [(root, 0)]
-    looked = 0
-    while waiting and looked < _FOLDERS_MAX:
+    folder_count = 0
+    while waiting and folder_count < _FOLDERS_MAX:
         folder, depth = waiting.pop()
-        looked += 1
+        folder_count += 1
         try:
             inner = sorted(entry.name for entry in os.scandir(folder) if entry.is_dir(follow_symlinks=False))
         except OSError:
@@ -92,7 +99,7 @@ def find(root: Path) -> Iterator[tuple[Path, str, str, str]]:
 
 
 def read(path: Path) -> Mapping[str, float]:
-    """What one cgroup says of its processor time, memory, disks and processes."""
+    """Returns processor time, memory, disks and processes of one cgroup."""
     cpu, memory, events = (_pairs(path / name) for name in ("cpu.stat", "memory.stat", "memory.events"))
     fields: dict[str, float] = {ours: cpu[theirs] for theirs, ours in _CPU.items() if theirs in cpu}
     if (used := _number(path / "memory.current")) is not None:
@@ -107,7 +114,7 @@ def read(path: Path) -> Mapping[str, float]:
 
 
 def _disks(path: Path) -> Mapping[str, float]:
-    """``8:0 rbytes=1 wbytes=2 rios=3 wios=4 …`` summed over devices."""
+    """Returns the sums over all devices of lines such as ``8:0 rbytes=1 wbytes=2 rios=3 wios=4 …``."""
     names = {"rbytes": "read_bytes", "wbytes": "write_bytes", "rios": "reads", "wios": "writes"}
     sums: dict[str, float] = {}
     for line in _text(path).splitlines():
@@ -129,7 +136,7 @@ def _pairs(path: Path) -> Mapping[str, int]:
 
 def _number(path: Path) -> int | None:
     text = _text(path).strip()
-    return int(text) if text.isdigit() else None  # ``max`` is no bound
+    return int(text) if text.isdigit() else None  # ``max`` means no limit
 
 
 def _text(path: Path) -> str:

@@ -1,7 +1,7 @@
-"""How busy the processors are, in percent of all of them together since the last look.
+"""Collects the usage of the processors (``cpu``) in percent of all of them since the last collection.
 
-The kernel counts seconds per kind of work; the percentages are differences of two readings. Guest time is already
-inside user time on Linux, so it is not added again. A counter that went backwards (it happens to iowait) counts as 0.
+The kernel counts seconds per kind of work; the percentages are differences between two calls. Linux includes guest time
+in user time, so it is not added again. A counter that decreases (iowait does) counts as 0.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -10,20 +10,20 @@ import psutil
 
 from ingest.agent.lines import Point
 
-Times = Mapping[str, float]
+CpuTimes = Mapping[str, float]
 _KINDS = ("user", "nice", "system", "idle", "iowait", "irq", "softirq", "steal")
 _RESTING = ("idle", "iowait")
 
 
-def read_times() -> Times:
-    """Seconds since boot per kind of work, summed over all processors."""
+def read_times() -> CpuTimes:
+    """Returns seconds since boot per kind of work, summed over all processors."""
     return psutil.cpu_times()._asdict()
 
 
-class Cpu:
-    """Usage between two calls; the first call measures from the making of the collector."""
+class CpuCollector:
+    """Collects the usage between two calls; the first call measures from the creation of the collector."""
 
-    def __init__(self, read: Callable[[], Times] = read_times) -> None:
+    def __init__(self, read: Callable[[], CpuTimes] = read_times) -> None:
         self._read = read
         self._before = read()
 

@@ -1,7 +1,7 @@
-"""File systems (``disk``, by path) and block devices (``diskio``, by name).
+"""Collects file systems (``disk``, by path) and block devices (``diskio``, by name).
 
-A device mounted several times (bind mounts, containers) is reported once, at its shortest path. Network file systems
-are left out: asking a hung one would stop the agent. Used percent is that of ``df``: of what users can have.
+A device mounted several times (bind mounts, containers) is reported once, with its shortest path. Network file systems
+are left out: a request to a hung one would block the agent. Used percent is that of ``df``: of the space for users.
 """
 
 import os
@@ -16,7 +16,7 @@ _NO_DISKS = ("loop", "ram", "zram", "fd", "sr")
 
 
 def points() -> Sequence[Point]:
-    """One point ``disk`` per file system, one point ``diskio`` per device."""
+    """Returns one point ``disk`` per file system, and one point ``diskio`` per device."""
     mounts = choose((part.device, part.mountpoint) for part in psutil.disk_partitions(all=False))
     counters = psutil.disk_io_counters(perdisk=True) or {}
     spaces = [point for device, path in mounts.items() if (point := _space(device, path))]
@@ -25,20 +25,20 @@ def points() -> Sequence[Point]:
 
 
 def choose(mounts: Iterable[tuple[str, str]]) -> Mapping[str, str]:
-    """Device → path, each device at its shortest path; the root file system is always there."""
-    chosen: dict[str, str] = {}
+    """Returns the shortest path of each device; the root file system is always included."""
+    paths: dict[str, str] = {}
     for device, path in sorted(mounts, key=lambda mount: (len(mount[1]), mount)):
         if os.path.isdir(path):
-            chosen.setdefault(device, path)
-    if "/" not in chosen.values():
-        chosen = {"rootfs": "/", **chosen}
-    return dict(list(chosen.items())[: limits.AGENT_DEVICES_MAX])
+            paths.setdefault(device, path)
+    if "/" not in paths.values():
+        paths = {"rootfs": "/", **paths}
+    return dict(list(paths.items())[: limits.AGENT_DEVICES_MAX])
 
 
 def _space(device: str, path: str) -> Point | None:
     try:
         space = os.statvfs(path)
-    except OSError:  # unmounted since, or forbidden
+    except OSError:  # unmounted meanwhile, or not permitted
         return None
     used, free = (space.f_blocks - space.f_bfree) * space.f_frsize, space.f_bavail * space.f_frsize
     if not used + free:
@@ -50,7 +50,7 @@ def _space(device: str, path: str) -> Point | None:
 
 
 def _traffic(name: str, counters: object) -> Point:
-    wanted = {
+    attributes = {
         "read_bytes": "read_bytes",
         "write_bytes": "write_bytes",
         "reads": "read_count",
@@ -59,5 +59,5 @@ def _traffic(name: str, counters: object) -> Point:
         "write_time": "write_time",
         "io_time": "busy_time",
     }
-    fields = {ours: getattr(counters, theirs) for ours, theirs in wanted.items() if hasattr(counters, theirs)}
+    fields = {ours: getattr(counters, theirs) for ours, theirs in attributes.items() if hasattr(counters, theirs)}
     return Point("diskio", fields, {"name": name})

@@ -1,4 +1,4 @@
-"""Main memory and swap. ``available`` is what programs can still get without swapping, not merely what is free."""
+"""Collects main memory and swap (``mem``). ``available`` is the memory that programs can get without swapping."""
 
 from collections.abc import Sequence
 
@@ -8,7 +8,7 @@ from ingest.agent.lines import Point
 
 
 def points() -> Sequence[Point]:
-    """One point ``mem``."""
+    """Returns one point ``mem``."""
     memory, swap = psutil.virtual_memory(), psutil.swap_memory()
     fields: dict[str, float] = {
         "total": memory.total,

@@ -1,4 +1,4 @@
-"""Counters of each network interface (``net``). The loopback and the container ends of bridges are left out."""
+"""Collects counters of each network interface (``net``), except loopback and the container ends of bridges."""
 
 from collections.abc import Sequence
 
@@ -11,14 +11,14 @@ _NO_WIRES = ("lo", "veth")
 
 
 def points() -> Sequence[Point]:
-    """One point ``net`` per interface."""
+    """Returns one point ``net`` per interface."""
     counters = psutil.net_io_counters(pernic=True)
     names = [name for name in sorted(counters) if not name.startswith(_NO_WIRES)]
     return [_point(name, counters[name]) for name in names[: limits.AGENT_DEVICES_MAX]]
 
 
 def _point(name: str, counters: object) -> Point:
-    wanted = {
+    attributes = {
         "bytes_recv": "bytes_recv",
         "bytes_sent": "bytes_sent",
         "packets_recv": "packets_recv",
@@ -28,4 +28,4 @@ def _point(name: str, counters: object) -> Point:
         "drop_in": "dropin",
         "drop_out": "dropout",
     }
-    return Point("net", {ours: getattr(counters, theirs) for ours, theirs in wanted.items()}, {"interface": name})
+    return Point("net", {ours: getattr(counters, theirs) for ours, theirs in attributes.items()}, {"interface": name})

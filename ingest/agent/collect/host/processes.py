@@ -1,9 +1,9 @@
-"""How many processes there are, and in what state (``processes``); which programs use most (``program``).
+"""Collects the number of processes per state (``processes``), and the programs that use most (``program``).
 
-On Linux one small file per process is read directly: psutil's way costs ten times as much, which on a machine with
-thousands of processes would alone use up the agent's share of CPU. Elsewhere psutil answers, without programs. A
-program is all processes of one name; those that used most processor time since the last look are told, and those that
-hold most memory, ``AGENT_PROGRAMS_MAX`` of each. A process that ended takes its last moments with it.
+On Linux it reads one small file per process: psutil costs ten times as much, which with thousands of processes would
+exceed the agent's share of CPU. On other systems psutil gives the counts, without programs. A program is all processes
+of one name. The ``AGENT_PROGRAMS_MAX`` programs with most processor time since the last collection are reported, and as
+many with most memory. The time of a process after the last collection before its end is lost.
 """
 
 import os
@@ -29,8 +29,8 @@ _PSUTIL_KINDS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
-    """One process. ``ticks``: of processor time since it began."""
+class ProcessStat:
+    """One process. ``ticks``: its processor time since its start."""
 
     number: int
     name: str
@@ -40,8 +40,8 @@ class Seen:
     pages: int = 0
 
 
-class Processes:
-    """Counts at each call; usage of programs is the difference to the call before."""
+class ProcessCollector:
+    """Counts processes at each call; the usage of programs is the difference from the call before."""
 
     def __init__(self) -> None:
         self._direct = os.path.exists("/proc/self/stat")
@@ -50,24 +50,24 @@ class Processes:
     def __call__(self) -> Sequence[Point]:
         if not self._direct:
             return [count(_from_psutil())]
-        found = list(from_proc())
-        points = [count((each.state, each.threads) for each in found), *programs(found, self._before)]
-        self._before = {each.number: each.ticks for each in found}
+        processes = list(from_proc())
+        points = [count((each.state, each.threads) for each in processes), *programs(processes, self._before)]
+        self._before = {each.number: each.ticks for each in processes}
         return points
 
 
-def programs(found: Iterable[Seen], before: Mapping[int, int]) -> Sequence[Point]:
-    """The programs that use most; a process that was not there before counts with all it has used."""
+def programs(processes: Iterable[ProcessStat], before: Mapping[int, int]) -> Sequence[Point]:
+    """Returns the programs that use most; a new process counts with all the time that it has used."""
     number: Counter[str] = Counter()
     ticks: Counter[str] = Counter()
     pages: Counter[str] = Counter()
-    for each in found:
+    for each in processes:
         number[each.name] += 1
         pages[each.name] += each.pages
         ticks[each.name] += max(0, each.ticks - before.get(each.number, 0 if before else each.ticks))
     most = limits.AGENT_PROGRAMS_MAX
     busy = [name for name, used in ticks.most_common(most) if used]
-    named = dict.fromkeys([*busy, *(name for name, held in pages.most_common(most) if held)])
+    named = dict.fromkeys([*busy, *(name for name, page_count in pages.most_common(most) if page_count)])
     return [_program(name, number[name], ticks[name], pages[name]) for name in named]
 
 
@@ -78,7 +78,7 @@ def _program(name: str, processes: int, ticks: int, pages: int) -> Point:
 
 
 def count(processes: Iterable[tuple[str, int]]) -> Point:
-    """Counts of (state letter, threads) pairs; states without a name of their own are ``stopped``."""
+    """Returns the counts of (state letter, threads) pairs; a state without a name counts as ``stopped``."""
     kinds: Counter[str] = Counter()
     total = threads = 0
     for state, its_threads in processes:
@@ -89,25 +89,25 @@ def count(processes: Iterable[tuple[str, int]]) -> Point:
     return Point("processes", {"total": total, "threads": threads, **named})
 
 
-def from_proc() -> Iterable[Seen]:
-    """Every process, from one read each."""
+def from_proc() -> Iterable[ProcessStat]:
+    """Yields every process; it needs one read for each."""
     for name in os.listdir("/proc"):
         if not name.isdigit():
             continue
         try:
             with open(f"/proc/{name}/stat", "rb", buffering=0) as file:
                 text = file.read(1_024)
-        except OSError:  # gone since the listing
+        except OSError:  # the process ended after the listing
             continue
-        # The name stands in brackets and may hold brackets and blanks itself: fields count from the last bracket.
+        # The name is in brackets, and may contain brackets and blanks: the other fields follow the last bracket.
         end = text.rfind(b")")
         fields = text[end + 2 :].split()
         if len(fields) > 21:
             program = text[text.find(b"(") + 1 : end].decode(errors="replace")
             ticks, pages = int(fields[11]) + int(fields[12]), int(fields[21])
-            # Workers of the kernel have a name each, such as kworker/1:2-events: they are one program.
+            # Kernel workers have different names, such as kworker/1:2-events: they are one program.
             plain = program if pages else program.partition("/")[0]
-            yield Seen(int(name), plain, fields[0].decode(), int(fields[17]), ticks, pages)
+            yield ProcessStat(int(name), plain, fields[0].decode(), int(fields[17]), ticks, pages)
 
 
 def _from_psutil() -> Iterable[tuple[str, int]]:

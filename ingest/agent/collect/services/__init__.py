@@ -1,1 +1,1 @@
-"""Collectors of services on the machine, and of commands of its user."""
+"""Collectors of services on the machine, and of commands that its administrator defines."""

@@ -1,12 +1,12 @@
-"""Elasticsearch and OpenSearch: the cluster's health and the asked node's own numbers (``elasticsearch…``).
+"""Collects Elasticsearch and OpenSearch: the cluster's health and the numbers of one node (``elasticsearch…``).
 
-Only ``_local`` is asked of the node statistics: each node has an agent of its own.
+It requests the node statistics of ``_local`` only, because each node has an agent of its own.
 """
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ingest.agent.collect.base import Kind, Options, access_of, numbers
+from ingest.agent.collect.base import Options, access_of, numbers
 from ingest.agent.collect.fetch import Unreachable, get_json
 from ingest.agent.lines import Point
 
@@ -33,8 +33,8 @@ _WANTED = (
 _FILTER = ",".join(f"nodes.*.{part}" for part in _WANTED)
 
 
-class Elasticsearch:
-    """One node."""
+class ElasticsearchCollector:
+    """Collects one node."""
 
     def __init__(self, options: Options) -> None:
         self._url, self._access = options["url"].rstrip("/"), access_of(options)
@@ -48,28 +48,25 @@ class Elasticsearch:
 
 
 def health_point(health: Mapping[str, Any]) -> Point:
-    """The cluster's state: 0 green, 1 yellow, 2 red; and its shards."""
+    """Returns the cluster's state (0 green, 1 yellow, 2 red) and its shards."""
     fields = {"status": _HEALTH.get(str(health.get("status")), 2), **numbers(health)}
     return Point("elasticsearch", fields, {"cluster": str(health["cluster_name"])})
 
 
 def node_points(stats: Mapping[str, Any], cluster: str) -> Sequence[Point]:
-    """What a node says of its documents, memory, file system and queues."""
-    found = []
+    """Returns documents, memory, file system and queues of a node."""
+    points = []
     for node in stats.get("nodes", {}).values():
-        tags = {"cluster": cluster, "node": str(node.get("name", ""))}
+        labels = {"cluster": cluster, "node": str(node.get("name", ""))}
         pools = node.pop("thread_pool", {})
-        found += [
-            Point(f"elasticsearch_{part}", numbers(values), tags)
+        points += [
+            Point(f"elasticsearch_{part}", numbers(values), labels)
             for part, values in node.items()
             if isinstance(values, dict)
         ]
-        found += [
-            Point("elasticsearch_pool", numbers(values), {**tags, "pool": pool})
+        points += [
+            Point("elasticsearch_pool", numbers(values), {**labels, "pool": pool})
             for pool, values in pools.items()
             if isinstance(values, dict)
         ]
-    return found
-
-
-KIND = Kind("elasticsearch", Elasticsearch, {"url": str}, needed=("url",))
+    return points

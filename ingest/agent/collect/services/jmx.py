@@ -1,9 +1,9 @@
-"""Java programs with a JMX servlet (``/jmx``): HBase, Hadoop, and whatever else answers so (``jvm…``, ``hbase…``…).
+"""Collects Java programs with a JMX servlet (``/jmx``): HBase, Hadoop and others (``jvm…``, ``hbase…``…).
 
 ``Hadoop:service=HBase,name=RegionServer,sub=Server`` becomes the measurement ``hbase_regionserver_server``; the JVM's
 own beans become ``jvm_memory``, ``jvm_threading``, ``jvm_gc`` (label ``gc``), ``jvm_memory_pool`` (label ``pool``).
-Only numbers are taken. Beans of single regions, tables, users and ports are left out: they come and go by the thousand.
-``beans`` asks for others, as the servlet's ``qry`` does.
+Only numbers are collected. Beans of single regions, tables, users and ports are left out, because there are thousands
+of them. The option ``beans`` selects others, with the syntax of the servlet's ``qry``.
 """
 
 import re
@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 from urllib.parse import quote
 
-from ingest.agent.collect.base import Kind, Options, access_of, numbers
+from ingest.agent.collect.base import Options, access_of, numbers
 from ingest.agent.collect.fetch import Unreachable, get_json
 from ingest.agent.lines import Point
 from spm import limits
@@ -49,44 +49,44 @@ _UNFIT = re.compile(r"[^A-Za-z0-9]+")
 _PLACE = re.compile(r"-(?:/|[0-9a-f]{8}-|[A-Za-z0-9.]+-\d+$|\d+$)|ForPort\d+$")
 
 
-class Jmx:
-    """One servlet."""
+class JmxCollector:
+    """Collects one servlet."""
 
     def __init__(self, options: Options) -> None:
         self._url, self._access = options["url"], access_of(options)
         self._queries = tuple(options.get("beans", QUERIES))
 
     def __call__(self) -> Sequence[Point]:
-        found: list[Point] = []
+        result: list[Point] = []
         for query in self._queries:
             answer = get_json(f"{self._url}?qry={quote(query, safe='*=,:')}", self._access)
             beans = answer.get("beans") if isinstance(answer, dict) else None
             if not isinstance(beans, list):
                 raise Unreachable(f"{self._url} is no JMX servlet")
-            found += points(beans)
-        if not found:
-            raise Unreachable(f"{self._url} shows no bean of {', '.join(self._queries)}")
-        return found
+            result += points(beans)
+        if not result:
+            raise Unreachable(f"{self._url} has no bean of {', '.join(self._queries)}")
+        return result
 
 
 def points(beans: Sequence[Any]) -> Sequence[Point]:
-    """A point per bean that has numbers."""
-    made = (_point(bean) for bean in beans if isinstance(bean, dict))
-    return [point for point in made if point is not None][: limits.AGENT_POINTS_MAX]
+    """Returns one point for each bean that has numbers."""
+    bean_points = (_point(bean) for bean in beans if isinstance(bean, dict))
+    return [point for point in bean_points if point is not None][: limits.AGENT_POINTS_MAX]
 
 
 def _point(bean: Mapping[str, Any]) -> Point | None:
     domain, _, keys = str(bean.get("name", "")).partition(":")
     if any(mark in keys for mark in _TOO_MANY):
         return None
-    named = dict(pair.split("=", 1) for pair in keys.split(",") if "=" in pair)
-    place = _of_java(named) if domain == "java.lang" else _of_others(domain, named)
+    properties = dict(pair.split("=", 1) for pair in keys.split(",") if "=" in pair)
+    place = _of_java(properties) if domain == "java.lang" else _of_others(domain, properties)
     if place is None:
         return None
-    measurement, tags = place
-    told = {key: value for key, value in bean.items() if key not in ("name", "modelerType") and "." not in key}
-    fields = {name: value for name, value in numbers(told).items() if not name.startswith(_DROPPED)}
-    return Point(measurement, fields, {**tags, **_labels(bean)}) if fields else None
+    measurement, labels = place
+    attributes = {key: value for key, value in bean.items() if key not in ("name", "modelerType") and "." not in key}
+    fields = {name: value for name, value in numbers(attributes).items() if not name.startswith(_DROPPED)}
+    return Point(measurement, fields, {**labels, **_labels(bean)}) if fields else None
 
 
 def _of_java(named: Mapping[str, str]) -> tuple[str, dict[str, str]] | None:
@@ -100,7 +100,7 @@ def _of_java(named: Mapping[str, str]) -> tuple[str, dict[str, str]] | None:
 
 
 def _of_others(domain: str, named: Mapping[str, str]) -> tuple[str, dict[str, str]]:
-    """The bean's own names; what stands in them for a port, a folder or an id becomes the label ``of``."""
+    """Returns measurement and labels from a bean's name; a port, a folder or an id becomes the label ``of``."""
     head = [] if domain == "Hadoop" else [domain]
     parts = [*head, *(named[key] for key in ("service", "type", "name", "sub") if key in named)]
     name = "_".join(parts)
@@ -115,9 +115,6 @@ def _lower(name: str) -> str:
 
 
 def _labels(bean: Mapping[str, Any]) -> dict[str, str]:
-    """``tag.Hostname`` and ``tag.Context`` are everywhere, and say nothing that the host's own label does not."""
-    wanted = {"tag.ProcessName": "process", "tag.SessionId": "session"}
-    return {label: str(bean[key]) for key, label in wanted.items() if bean.get(key)}
-
-
-KIND = Kind("jmx", Jmx, {"url": str, "beans": list}, needed=("url",))
+    """Returns the labels of a bean. ``tag.Hostname`` and ``tag.Context`` add nothing to the host's own label."""
+    label_names = {"tag.ProcessName": "process", "tag.SessionId": "session"}
+    return {label: str(bean[key]) for key, label in label_names.items() if bean.get(key)}

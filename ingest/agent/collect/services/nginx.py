@@ -1,9 +1,9 @@
-"""nginx by its ``stub_status`` page (``nginx``): connections, and requests since it started."""
+"""Collects nginx from its ``stub_status`` page (``nginx``): connections, and requests since its start."""
 
 import re
 from collections.abc import Sequence
 
-from ingest.agent.collect.base import Kind, Options, access_of
+from ingest.agent.collect.base import Options, access_of
 from ingest.agent.collect.fetch import Unreachable, get
 from ingest.agent.lines import Point
 
@@ -14,8 +14,8 @@ _PAGE = re.compile(
 _FIELDS = ("active", "accepts", "handled", "requests", "reading", "writing", "waiting")
 
 
-class Nginx:
-    """One server's page."""
+class NginxCollector:
+    """Collects one page."""
 
     def __init__(self, options: Options) -> None:
         self._url, self._access = options["url"], access_of(options)
@@ -25,11 +25,8 @@ class Nginx:
 
 
 def points(page: str, url: str) -> Sequence[Point]:
-    """The seven numbers of the page."""
-    found = _PAGE.search(page[:2_000])
-    if found is None:
+    """Returns a point with the seven numbers of the page."""
+    match = _PAGE.search(page[:2_000])
+    if match is None:
         raise Unreachable(f"{url} is no stub_status page; it begins with {page[:40]!r}")
-    return [Point("nginx", dict(zip(_FIELDS, map(int, found.groups()), strict=True)), {"server": url})]
-
-
-KIND = Kind("nginx", Nginx, {"url": str}, needed=("url",))
+    return [Point("nginx", dict(zip(_FIELDS, map(int, match.groups()), strict=True)), {"server": url})]

@@ -1,7 +1,7 @@
-"""PostgreSQL by its own statistics (``postgresql…``): databases, connections, the writer, replication, locks, sizes.
+"""Collects PostgreSQL's statistics (``postgresql…``): databases, connections, the writer, replication, locks, sizes.
 
-The driver (psycopg) is not part of the agent: without it the collector says what to install. A login with the role
-``pg_monitor`` sees everything. Each look is one connection kept open, read-only, with a time-out of the server's own.
+The driver (psycopg) is not part of the agent: without it the collector fails with the command that installs it. A login
+with the role ``pg_monitor`` sees everything. One connection stays open, read-only, with a timeout on the server.
 """
 
 import importlib
@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
-from ingest.agent.collect.base import Kind, Options, access_of
+from ingest.agent.collect.base import Options, access_of
 from ingest.agent.collect.fetch import Unreachable
 from ingest.agent.lines import Point
 from spm import limits
@@ -46,8 +46,8 @@ _QUERIES = (
 MISSING = "the driver is missing: pip install 'psycopg[binary]', or apt install python3-psycopg"
 
 
-class Postgres:
-    """One server."""
+class PostgresCollector:
+    """Collects one server."""
 
     def __init__(self, options: Options) -> None:
         self._dsn, self._access = options["dsn"], access_of(options)
@@ -66,30 +66,32 @@ class Postgres:
 
     def _connect(self, driver: Any) -> Any:
         seconds = max(1, round(self._access.timeout_s))
-        told = {
+        parameters = {
             "connect_timeout": seconds,
             "application_name": "spm-agent",
             "autocommit": True,
             "options": f"-c default_transaction_read_only=on -c statement_timeout={seconds * 1000}",
         }
         if self._access.password:
-            told["password"] = self._access.password
+            parameters["password"] = self._access.password
         if self._access.user:
-            told["user"] = self._access.user
-        return driver.connect(self._dsn, **told)
+            parameters["user"] = self._access.user
+        return driver.connect(self._dsn, **parameters)
 
     def _points(self, measurement: str, query: str, label: str) -> Sequence[Point]:
         with self._link.cursor() as cursor:
             cursor.execute(query)
             names = [column.name for column in cursor.description]
             rows = [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
-        tags = {"server": self._name} if self._name else {}
-        return [Point(measurement, _numbers(row), {**tags, label: str(row[label])} if label else tags) for row in rows]
+        labels = {"server": self._name} if self._name else {}
+        return [
+            Point(measurement, _numbers(row), {**labels, label: str(row[label])} if label else labels) for row in rows
+        ]
 
     def _close(self) -> None:
         link, self._link = self._link, None
         if link is not None:
-            with suppress(Exception):  # it is broken already, in ways of the driver's own
+            with suppress(Exception):  # the connection is broken; the driver may raise anything
                 link.close()
 
 
@@ -102,6 +104,3 @@ def _driver() -> Any:
         return importlib.import_module("psycopg")
     except ImportError:
         raise Unreachable(MISSING) from None
-
-
-KIND = Kind("postgres", Postgres, {"dsn": str}, needed=("dsn",), place="name")

@@ -1,14 +1,14 @@
-"""Exporters: whatever shows ``/metrics`` in Prometheus' text form, under its own names.
+"""Collects exporters: services that show ``/metrics`` in Prometheus' text form. Metrics keep their names.
 
-Every sample is a point of its own with the exporter's labels, and ``instance``, which says whose it is; ``keep`` and
-``drop`` are lists of how names begin. Times that an exporter gives are kept. What cannot be read is a failure that
-names the first such line only if nothing else could be read either; else it is counted.
+Every sample is one point with the exporter's labels and ``instance``, which identifies the exporter. ``keep`` and
+``drop`` are lists of prefixes of metric names. Times from the exporter are kept. Bad lines are counted; if no line can
+be read, the collector fails and reports the first one.
 """
 
 from collections.abc import Sequence
 from urllib.parse import urlsplit
 
-from ingest.agent.collect.base import Kind, Options, access_of
+from ingest.agent.collect.base import Options, access_of
 from ingest.agent.collect.exposition import Page
 from ingest.agent.collect.fetch import Unreachable, get
 from ingest.agent.lines import Point
@@ -16,8 +16,8 @@ from ingest.agent.lines import Point
 ACCEPT = "text/plain;version=0.0.4;q=1,*/*;q=0.1"
 
 
-class Exporter:
-    """One address."""
+class ExporterCollector:
+    """Collects one exporter."""
 
     def __init__(self, options: Options) -> None:
         self._url, self._access = options["url"], access_of(options)
@@ -37,6 +37,3 @@ class Exporter:
             raise Unreachable(f"{self._url} shows no metrics; a line is {page.example!r}")
         bad = Point("agent_exporter", {"lines_bad": page.bad}, {"instance": self._instance})
         return [*points, bad] if page.bad else points
-
-
-KIND = Kind("prometheus", Exporter, {"url": str, "keep": list, "drop": list}, needed=("url",))

@@ -1,13 +1,13 @@
-"""RabbitMQ by its management interface: the node, the totals, and each queue (``rabbitmq``, ``rabbitmq_queue``…).
+"""Collects RabbitMQ from its management interface: nodes, totals and queues (``rabbitmq``, ``rabbitmq_queue``…).
 
-A user with the tag ``monitoring`` is enough. Queues beyond ``AGENT_ROWS_MAX`` are in the totals only, the longest ones
-are shown. Only the columns that are used are asked for: a broker with thousands of queues pays for each.
+A user with the tag ``monitoring`` is enough. The ``AGENT_ROWS_MAX`` longest queues have points of their own; the totals
+count all queues. It requests only the columns that it uses, because a broker with thousands of queues pays for each.
 """
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ingest.agent.collect.base import Kind, Options, access_of
+from ingest.agent.collect.base import Options, access_of
 from ingest.agent.collect.fetch import Unreachable, get_json
 from ingest.agent.lines import Point
 from spm import limits
@@ -32,8 +32,8 @@ _PAGE = f"/api/queues?page=1&page_size={limits.AGENT_ROWS_MAX}&sort=messages&sor
 _STATS = ("publish", "confirm", "deliver", "deliver_get", "get", "ack", "redeliver", "return_unroutable")
 
 
-class RabbitMQ:
-    """One broker."""
+class RabbitMQCollector:
+    """Collects one broker."""
 
     def __init__(self, options: Options) -> None:
         self._url, self._access = options["url"].rstrip("/"), access_of(options)
@@ -50,14 +50,14 @@ class RabbitMQ:
         ]
 
     def _ask(self, path: str, shape: type) -> Any:
-        found = get_json(self._url + path, self._access)
-        if not isinstance(found, shape):
+        answer = get_json(self._url + path, self._access)
+        if not isinstance(answer, shape):
             raise Unreachable(f"{path}: not what RabbitMQ's management interface answers")
-        return found
+        return answer
 
 
 def overview_point(overview: Mapping[str, Any]) -> Point:
-    """The totals of the cluster; counters of messages since it began to count."""
+    """Returns the totals of the cluster, with counters of messages since the statistics began."""
     depths = {name: overview.get("queue_totals", {}).get(name, 0) for name in _QUEUE[:3]}
     totals = {f"{name}_total": count for name, count in _numbers(overview.get("object_totals", {}))}
     stats = overview.get("message_stats", {})
@@ -67,26 +67,23 @@ def overview_point(overview: Mapping[str, Any]) -> Point:
 
 
 def node_point(node: Mapping[str, Any], cluster: str) -> Point:
-    """One node's resources."""
+    """Returns the resources of one node."""
     fields = dict(_numbers({name: node.get(name) for name in _NODE}))
     fields |= {name: int(bool(node.get(name))) for name in _TRUTHS}
     return Point("rabbitmq_node", fields, {"node": str(node.get("name", "")), "cluster": cluster})
 
 
 def queue_point(queue: Mapping[str, Any], cluster: str) -> Point:
-    """One queue."""
+    """Returns the numbers of one queue."""
     fields = dict(_numbers({name: queue.get(name) for name in _QUEUE}))
-    tags = {"queue": str(queue.get("name", "")), "vhost": str(queue.get("vhost", "")), "cluster": cluster}
-    return Point("rabbitmq_queue", {**fields, **_counters(queue.get("message_stats", {}))}, tags)
+    labels = {"queue": str(queue.get("name", "")), "vhost": str(queue.get("vhost", "")), "cluster": cluster}
+    return Point("rabbitmq_queue", {**fields, **_counters(queue.get("message_stats", {}))}, labels)
 
 
 def _counters(stats: Any) -> dict[str, float]:
-    found = stats if isinstance(stats, dict) else {}
-    return {f"{name}_messages": count for name, count in _numbers({name: found.get(name) for name in _STATS})}
+    counts = stats if isinstance(stats, dict) else {}
+    return {f"{name}_messages": count for name, count in _numbers({name: counts.get(name) for name in _STATS})}
 
 
 def _numbers(values: Mapping[str, Any]) -> list[tuple[str, float]]:
     return [(k, v) for k, v in values.items() if isinstance(v, int | float) and not isinstance(v, bool)]
-
-
-KIND = Kind("rabbitmq", RabbitMQ, {"url": str}, needed=("url",))

@@ -1,12 +1,12 @@
-"""Redis and what speaks like it (Valkey, KeyDB): ``INFO`` over a plain socket (``redis``, ``redis_keyspace``).
+"""Collects Redis and compatible servers (Valkey, KeyDB) with ``INFO`` over a socket (``redis``, ``redis_keyspace``).
 
-No client library: two commands and one bulk answer. A password goes out as ``AUTH``, before anything else.
+It needs no client library: there are two commands and one bulk answer. A password is sent first, with ``AUTH``.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from ingest.agent.collect.base import Kind, Options, access_of
-from ingest.agent.collect.fetch import Access, Unreachable, talk
+from ingest.agent.collect.base import Options, access_of
+from ingest.agent.collect.fetch import Access, Unreachable, open_socket
 from ingest.agent.lines import Point
 
 PORT = 6379
@@ -46,8 +46,8 @@ _WANTED = (
 _LINE_BYTES = 4_096
 
 
-class Redis:
-    """One server."""
+class RedisCollector:
+    """Collects one server."""
 
     def __init__(self, options: Options) -> None:
         self._address = options.get("address", f"127.0.0.1:{PORT}")
@@ -58,45 +58,45 @@ class Redis:
 
     def _info(self) -> bytes:
         access = self._access
-        link = talk(self._address, PORT, access, tls=self._tls)
+        link = open_socket(self._address, PORT, access, tls=self._tls)
         try:
             with link, link.makefile("rwb") as stream:
                 if access.password:
-                    who = [access.user] if access.user else []
-                    stream.write(command("AUTH", *who, access.password))
+                    user = [access.user] if access.user else []
+                    stream.write(command("AUTH", *user, access.password))
                 stream.write(command("INFO"))
                 stream.flush()
-                if access.password and not (said := stream.readline(_LINE_BYTES)).startswith(b"+OK"):
-                    raise Unreachable(f"{self._address} does not take the password: {_plain(said)}")
+                if access.password and not (answer := stream.readline(_LINE_BYTES)).startswith(b"+OK"):
+                    raise Unreachable(f"{self._address} does not accept the password: {_plain(answer)}")
                 return _bulk(stream.readline(_LINE_BYTES), stream.read, self._address, access)
         except OSError as error:
             raise Unreachable(f"{self._address}: {error}") from None
 
 
 def command(*words: str) -> bytes:
-    """A command as Redis takes it."""
+    """Returns a command in the protocol of Redis."""
     raw = [word.encode() for word in words]
     return b"*%d\r\n" % len(raw) + b"".join(b"$%d\r\n%s\r\n" % (len(word), word) for word in raw)
 
 
 def points(info: str, address: str) -> Sequence[Point]:
-    """The numbers of ``INFO``: one point of the server, one per database."""
+    """Returns the numbers of ``INFO``: one point for the server, one for each database."""
     pairs = dict(line.split(":", 1) for line in info.splitlines() if ":" in line and not line.startswith("#"))
-    tags = {"server": address, "role": pairs.get("role", "")}
+    labels = {"server": address, "role": pairs.get("role", "")}
     fields = dict(_numbers((name, pairs[name]) for name in _WANTED if name in pairs))
     if not fields:
-        raise Unreachable(f"{address} answered INFO with nothing known")
+        raise Unreachable(f"{address} answered INFO without a known number")
     if "master_link_status" in pairs:
         fields["master_link_up"] = int(pairs["master_link_status"] == "up")
     databases = [(name, text) for name, text in pairs.items() if name[:2] == "db" and name[2:].isdigit()]
-    found = [Point("redis", fields, tags)]
+    result = [Point("redis", fields, labels)]
     for name, text in databases:
-        found.append(Point("redis_keyspace", _keyspace(text), {"server": address, "db": name}))
-    return found
+        result.append(Point("redis_keyspace", _keyspace(text), {"server": address, "db": name}))
+    return result
 
 
 def _keyspace(text: str) -> Mapping[str, float]:
-    """``keys=1,expires=0,avg_ttl=0``."""
+    """Returns the numbers of ``keys=1,expires=0,avg_ttl=0``."""
     return dict(_numbers(part.split("=", 1) for part in text.split(",") if "=" in part))
 
 
@@ -116,12 +116,9 @@ def _bulk(head: bytes, read: object, address: str, access: Access) -> bytes:
         raise Unreachable(f"{address}: INFO is larger than {access.bytes_max:,} bytes")
     raw: bytes = read(length)  # type: ignore[operator]  # of a socket's file
     if len(raw) < length:
-        raise Unreachable(f"{address} broke off in the middle of INFO")
+        raise Unreachable(f"{address} closed the connection in the middle of INFO")
     return raw
 
 
 def _plain(raw: bytes) -> str:
     return raw[:100].decode(errors="replace").strip() or "nothing"
-
-
-KIND = Kind("redis", Redis, {"address": str, "tls": bool}, place="address")

@@ -1,10 +1,10 @@
-"""Solr by its metrics interface: the JVM, the node, and each core's index, queries and caches (``solr…``)."""
+"""Collects Solr from its metrics interface: the JVM, and index, queries and caches of each core (``solr…``)."""
 
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ingest.agent.collect.base import Kind, Options, access_of, numbers, snake
+from ingest.agent.collect.base import Options, access_of, numbers, snake
 from ingest.agent.collect.fetch import Unreachable, get_json
 from ingest.agent.lines import Point
 from spm import limits
@@ -36,21 +36,21 @@ _PREFIXES = ",".join((*_JVM, *_CORE))
 _UNDER = re.compile(r"[./]+")
 
 
-class Solr:
-    """One node; ``url`` is that of the application: ``http://127.0.0.1:8983/solr``."""
+class SolrCollector:
+    """Collects one node; ``url`` is that of the application: ``http://127.0.0.1:8983/solr``."""
 
     def __init__(self, options: Options) -> None:
         self._url, self._access = options["url"].rstrip("/"), access_of(options)
 
     def __call__(self) -> Sequence[Point]:
-        asked = f"{self._url}/admin/metrics?wt=json&json.nl=map&group=jvm,core&prefix={_PREFIXES}"
-        return points(get_json(asked, self._access), self._url)
+        url = f"{self._url}/admin/metrics?wt=json&json.nl=map&group=jvm,core&prefix={_PREFIXES}"
+        return points(get_json(url, self._access), self._url)
 
 
-def points(found: Any, url: str) -> Sequence[Point]:
-    """One point of the JVM, one per core."""
-    registries = found.get("metrics") if isinstance(found, dict) else None
-    if isinstance(registries, list):  # as older ones write it: name, values, name, values
+def points(answer: Any, url: str) -> Sequence[Point]:
+    """Returns one point for the JVM, and one for each core."""
+    registries = answer.get("metrics") if isinstance(answer, dict) else None
+    if isinstance(registries, list):  # the form of older versions: name, values, name, values
         registries = dict(zip(registries[::2], registries[1::2], strict=False))
     if not isinstance(registries, dict):
         raise Unreachable(f"{url}: not what Solr's metrics interface answers")
@@ -61,17 +61,16 @@ def points(found: Any, url: str) -> Sequence[Point]:
 
 
 def _fields(values: Mapping[str, Any]) -> dict[str, float]:
-    found: dict[str, float] = {}
+    fields: dict[str, float] = {}
     for name, value in values.items():
         path = snake(_UNDER.sub("_", name.removeprefix("SEARCHER.").removeprefix("CACHE.")))
-        found |= numbers({path: value} if not isinstance(value, dict) else {f"{path}_{k}": v for k, v in value.items()})
-    return found
+        fields |= numbers(
+            {path: value} if not isinstance(value, dict) else {f"{path}_{k}": v for k, v in value.items()}
+        )
+    return fields
 
 
 def _named(registry: str, url: str) -> dict[str, str]:
-    """``solr.core.films`` or ``solr.core.films.shard1.replica_n1``."""
+    """Returns the labels of ``solr.core.films`` or ``solr.core.films.shard1.replica_n1``."""
     core, _, rest = registry.removeprefix("solr.core.").partition(".")
     return {"core": core, "replica": rest, "server": url}
-
-
-KIND = Kind("solr", Solr, {"url": str}, needed=("url",))

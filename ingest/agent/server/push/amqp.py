@@ -1,8 +1,8 @@
-"""Pushes through RabbitMQ: one persistent message each, taken when a quorum queue has confirmed it.
+"""Pushes through RabbitMQ: one persistent message each, accepted when a quorum queue has confirmed it.
 
-The exchange and its queues are the server's to make: where they are missing, messages wait in the spool. Where the
-address names the token's id as user (and the token as password), the broker vouches for the sender; else the token
-travels in a header, and whoever may read the queue may read it. pika is loaded here, by name, when needed.
+The server creates the exchange and the queues; until then, messages wait in the spool. If the address has the token's
+id as user (and the token as password), the broker verifies the sender. Otherwise the token is in a header, and everyone
+who can read the queue can read the token. pika is imported only when an ``AmqpPush`` is made.
 """
 
 import importlib
@@ -18,11 +18,11 @@ from spm import limits
 from spm.errors import Refused
 
 _PERSISTENT = 2
-logging.getLogger("pika").setLevel(logging.CRITICAL)  # twenty lines per lost connection; an outcome says it in one
+logging.getLogger("pika").setLevel(logging.CRITICAL)  # it logs twenty lines per lost connection; an outcome has one
 
 
 class AmqpPush:
-    """One broker, one channel with confirms, one message at a time."""
+    """Sends one message at a time on one channel with publisher confirms."""
 
     def __init__(self, url: str, *, token: str, source: str, period_ms: int = 0) -> None:
         self._pika: Any = _driver()
@@ -33,11 +33,11 @@ class AmqpPush:
             self._parameters.ssl_options = self._pika.SSLOptions(context, self._parameters.host)
         self._parameters.socket_timeout = self._parameters.stack_timeout = limits.AGENT_TIMEOUT_S
         self._parameters.blocked_connection_timeout = limits.AGENT_TIMEOUT_S
-        self._parameters.heartbeat = 0  # between two looks nobody would answer; a dead connection shows when used
+        self._parameters.heartbeat = 0  # between two pushes nothing would answer; a dead connection shows when used
         user = self._parameters.credentials.username
         self._headers = {routing.SOURCE_HEADER: source, routing.SENDER_HEADER: USER_AGENT}
-        self.announce(period_ms)
-        if token.startswith(f"{user}_"):  # the broker knows us by our token
+        self.set_period(period_ms)
+        if token.startswith(f"{user}_"):  # the broker authenticates the token
             self._exchange, self._key = routing.AGENTS, routing.agent_key(user, source)
         else:
             self._exchange, self._key = routing.EXCHANGE, routing.key_of(source.encode(), partitions)
@@ -45,33 +45,33 @@ class AmqpPush:
         self._channel: Any = None
 
     def send(self, message: Message) -> Outcome:
-        kept = self._channel is not None
+        was_open = self._channel is not None
         try:
             self._publish(message)
-            return Outcome(Verdict.TAKEN)
+            return Outcome(Verdict.ACCEPTED)
         except (self._pika.exceptions.UnroutableError, self._pika.exceptions.NackError) as error:
-            return Outcome(Verdict.LATER, f"the broker has no room or no queue: {error!r}")
+            return Outcome(Verdict.RETRY, f"the broker's queue is full or missing: {error!r}")
         except (self._pika.exceptions.AMQPError, OSError) as error:
             self.close()
-            if not kept:
-                return Outcome(Verdict.LATER, _said(error))
+            if not was_open:
+                return Outcome(Verdict.RETRY, _describe(error))
         return self.send(message)
 
-    def announce(self, period_ms: int) -> None:
-        """A header of each message, as over HTTP."""
+    def set_period(self, period_ms: int) -> None:
+        """Send this period in a header of each message, as over HTTP."""
         if period_ms:
             self._headers[routing.PERIOD_HEADER] = f"{period_ms / 1_000:g}"
 
     def probe(self) -> str:
-        """What is wrong between here and the exchange; "" if nothing. Sends nothing."""
+        """Returns why the exchange cannot be reached, or "". It sends no message."""
         try:
             self._open().exchange_declare(self._exchange, passive=True)
         except self._pika.exceptions.ChannelClosedByBroker as error:
-            return f"{error.reply_text}. Has the server begun to consume from this broker?"
+            return f"{error.reply_text}. Does the server consume from this broker?"
         except self._pika.exceptions.ProbableAuthenticationError:
             return "the broker does not know this user, or the password is wrong"
         except (self._pika.exceptions.AMQPError, OSError) as error:
-            return _said(error)
+            return _describe(error)
         finally:
             self.close()
         return ""
@@ -83,7 +83,7 @@ class AmqpPush:
         try:
             channel.connection.close()
         except (self._pika.exceptions.AMQPError, OSError):
-            return  # it was gone already
+            return  # it is closed already
 
     def _open(self) -> Any:
         if self._channel is None:
@@ -107,11 +107,11 @@ def _driver() -> Any:
     try:
         return importlib.import_module("pika")
     except ImportError:
-        raise Refused("amqp:// takes a library that is not here", remedy="pip install pika") from None
+        raise Refused("amqp:// needs a library that is not installed", remedy="pip install pika") from None
 
 
-def _said(error: BaseException) -> str:
-    """In one line: pika wraps what happened into what it tried, and that again."""
-    held = (*error.args, getattr(error, "exception", None))
-    inner = next((each for each in held if isinstance(each, BaseException)), None)
-    return f"{type(error).__name__}: {error}" if inner is None else _said(inner)
+def _describe(error: BaseException) -> str:
+    """Returns the innermost error as one line; pika wraps errors several times."""
+    candidates = (*error.args, getattr(error, "exception", None))
+    inner = next((each for each in candidates if isinstance(each, BaseException)), None)
+    return f"{type(error).__name__}: {error}" if inner is None else _describe(inner)

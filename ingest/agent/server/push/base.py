@@ -1,4 +1,4 @@
-"""What became of a push: taken, refused for good, or to be tried again later."""
+"""The interface of pushes, and their outcome: accepted, rejected permanently, or to be retried."""
 
 from dataclasses import dataclass
 from enum import Enum
@@ -8,16 +8,16 @@ from ingest.agent.spool.records import Message
 
 
 class Verdict(Enum):
-    """Whose turn it is now."""
+    """What happened to a message, and so what to do with it."""
 
-    TAKEN = "taken"  # durable at the server
-    REFUSED = "refused"  # sending it again cannot help
-    LATER = "later"  # the same message again, after a pause
+    ACCEPTED = "accepted"  # durable at the server
+    REJECTED = "rejected"  # sending it again cannot help
+    RETRY = "retry"  # the same message again, after a pause
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """A verdict, the server's reason, and the pause it asks for."""
+    """A verdict, the server's reason, and the pause that it requests."""
 
     verdict: Verdict
     reason: str = ""
@@ -25,13 +25,13 @@ class Outcome:
 
 
 class Push(Protocol):
-    """One way to the server."""
+    """Sends messages to one server."""
 
     def send(self, message: Message) -> Outcome:
-        """Send one message and wait for the verdict, for a bounded time."""
+        """Send one message and wait for the answer, for a bounded time."""
 
-    def announce(self, period_ms: int) -> None:
-        """From now on the server is told this period, where the way to it can."""
+    def set_period(self, period_ms: int) -> None:
+        """Report this period of collection to the server with each message from now on."""
 
     def close(self) -> None:
-        """Let the connection go."""
+        """Close the connection."""

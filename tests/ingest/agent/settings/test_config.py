@@ -14,7 +14,7 @@ def test_a_token_is_all_an_agent_needs() -> None:
     settings = read([], TOKEN)
     assert settings.period_ms == 10_000
     assert settings.host
-    assert settings.tags == {"host": settings.host}
+    assert settings.labels == {"host": settings.host}
     assert settings.spool == Path("/home/a/.local/state/spm-agent")
 
 
@@ -22,7 +22,7 @@ def test_flags_go_before_the_environment() -> None:
     environment = {**TOKEN, "SPM_AGENT_URL": "http://env", "SPM_AGENT_HOST": "env", "SPM_AGENT_TAGS": "a=b, c=d"}
     settings = read(["--url", "http://flag", "--period-s", "2.5"], environment)
     assert (settings.url, settings.host, settings.period_ms) == ("http://flag", "env", 2_500)
-    assert settings.tags == {"host": "env", "a": "b", "c": "d"}
+    assert settings.labels == {"host": "env", "a": "b", "c": "d"}
 
 
 def test_the_token_may_come_from_a_file(tmp_path: Path) -> None:

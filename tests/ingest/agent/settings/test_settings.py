@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from ingest.agent import install
-from ingest.agent.server.web import Web, passed_by
+from ingest.agent.server.connector import ServerConnector, bypasses_proxy
 from ingest.agent.settings import pushed
 from ingest.agent.settings.config import SETTINGS, read
 from spm.errors import Refused
@@ -24,11 +24,11 @@ def file(folder: Path, text: str) -> str:
 
 def test_flags_win_over_the_environment_over_the_file_over_the_server_over_the_default(tmp_path: Path) -> None:
     path = file(tmp_path, 'url = "http://file"\nhost = "file"\nperiod_s = 20\n')
-    told = {**TOKEN, "SPM_AGENT_CONFIG": path, "SPM_AGENT_URL": "http://env", "SPM_AGENT_HOST": "env"}
-    found = read(["--url", "http://flag"], told, pushed={"period_s": 30, "discover": False})
-    assert (found.url, found.host, found.period_ms, found.discover) == ("http://flag", "env", 20_000, False)
-    assert found.spool_bytes == 64_000_000
-    origins = [found.origins[name] for name in ("url", "host", "period_s", "discover", "spool_mb")]
+    environment = {**TOKEN, "SPM_AGENT_CONFIG": path, "SPM_AGENT_URL": "http://env", "SPM_AGENT_HOST": "env"}
+    config = read(["--url", "http://flag"], environment, pushed={"period_s": 30, "discover": False})
+    assert (config.url, config.host, config.period_ms, config.discover) == ("http://flag", "env", 20_000, False)
+    assert config.spool_bytes == 64_000_000
+    origins = [config.origins[name] for name in ("url", "host", "period_s", "discover", "spool_mb")]
     assert origins == ["flag", "environment", "file", "server", "default"]
 
 
@@ -52,14 +52,18 @@ run = ["/bin/true"]
 every_s = 3600
 """,
     )
-    found = read(["--config", path], {"HOME": "/"})
-    assert (found.token, found.tags["role"], found.off, found.discover) == (
+    config = read(["--config", path], {"HOME": "/"})
+    assert (config.token, config.labels["role"], config.off, config.discover) == (
         "spm_x",
         "web",
         frozenset({"processes"}),
         False,
     )
-    assert [target.name for target in found.targets] == ["redis:10.0.0.1:6379", "redis:10.0.0.2:6379", "command:backup"]
+    assert [target.name for target in config.targets] == [
+        "redis:10.0.0.1:6379",
+        "redis:10.0.0.2:6379",
+        "command:backup",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -94,7 +98,7 @@ def test_a_file_that_was_named_must_be_there() -> None:
         read(["--config", "/no/such/agent.toml"], TOKEN)
 
 
-def test_a_file_of_a_size_nobody_wrote_by_hand_is_refused(tmp_path: Path) -> None:
+def test_a_configuration_file_that_is_too_large_is_rejected(tmp_path: Path) -> None:
     with pytest.raises(Refused, match="too large"):
         read(["--config", file(tmp_path, "#" * 200_000)], TOKEN)
 
@@ -116,14 +120,14 @@ def test_the_token_of_a_flag_wins_over_all_others(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "name", [setting.name for setting in SETTINGS if not setting.pushable] + ["command", "token", "x"]
 )
-def test_what_could_harm_the_host_is_refused_from_outside(name: str) -> None:
-    judged = pushed.judge("e", {name: "http://evil", "period_s": 30}, {})
+def test_pushed_settings_that_could_harm_the_host_are_refused(name: str) -> None:
+    judged = pushed.check_settings("e", {name: "http://evil", "period_s": 30}, {})
     assert judged.settings == {"period_s": 30}
     assert list(judged.refused) == [name]
 
 
-def test_what_the_host_has_set_is_refused_with_the_way_it_was_set() -> None:
-    judged = pushed.judge("e", {"period_s": 30, "off": ["cpu"]}, {"period_s": "file", "off": "default"})
+def test_pushed_settings_that_the_host_has_set_are_refused_with_their_origin() -> None:
+    judged = pushed.check_settings("e", {"period_s": 30, "off": ["cpu"]}, {"period_s": "file", "off": "default"})
     assert (judged.settings, judged.refused) == ({"off": ["cpu"]}, {"period_s": "set on the host (file)"})
 
 
@@ -144,20 +148,20 @@ def test_what_the_host_has_set_is_refused_with_the_way_it_was_set() -> None:
     ],
 )
 def test_pushed_settings_that_are_wrong_change_nothing(given: Any) -> None:
-    judged = pushed.judge("e", given, {})
+    judged = pushed.check_settings("e", given, {})
     assert not judged.settings
     assert judged.refused
 
 
 @pytest.mark.parametrize("raw", [b"", b"{}", b'{"etag": 1, "settings": 2, "refused": 3}', b"[" * 5_000])
-def test_kept_settings_that_cannot_be_read_are_none(tmp_path: Path, raw: bytes) -> None:
+def test_stored_settings_that_cannot_be_read_are_none(tmp_path: Path, raw: bytes) -> None:
     (tmp_path / "pushed.json").write_bytes(raw)
-    assert pushed.load(tmp_path) == pushed.Pushed()
+    assert pushed.load(tmp_path) == pushed.PushedSettings()
 
 
 def test_kept_settings_come_back(tmp_path: Path) -> None:
-    judged = pushed.judge("e", {"tags": {"a": "b"}, "url": "x"}, {})
-    pushed.keep(tmp_path, judged)
+    judged = pushed.check_settings("e", {"tags": {"a": "b"}, "url": "x"}, {})
+    pushed.save(tmp_path, judged)
     assert pushed.load(tmp_path) == judged
     assert json.loads((tmp_path / "pushed.json").read_bytes())["etag"] == "e"
 
@@ -169,7 +173,7 @@ def test_a_proxy_comes_from_the_settings_else_from_the_environment(monkeypatch: 
     monkeypatch.setenv("HTTP_PROXY", "http://env:3128")
     monkeypatch.setenv("NO_PROXY", "localhost,.intern.example")
     named = {
-        url: getattr(Web(url, proxy=proxy).proxy, "hostname", None)
+        url: getattr(ServerConnector(url, proxy=proxy).proxy, "hostname", None)
         for url, proxy in (
             ("http://a.example", ""),
             ("http://b.example", "http://own:1"),
@@ -182,9 +186,9 @@ def test_a_proxy_comes_from_the_settings_else_from_the_environment(monkeypatch: 
 
 
 @pytest.mark.parametrize("proxy", ["https://a", "socks5://a", "a:3128", "http://"])
-def test_what_is_no_proxy_is_refused_without_its_password(proxy: str) -> None:
+def test_a_bad_proxy_is_rejected_without_its_password(proxy: str) -> None:
     with pytest.raises(Refused, match="not a proxy") as caught:
-        Web("http://a.example", proxy=proxy.replace("//", "//u:geheim@"))
+        ServerConnector("http://a.example", proxy=proxy.replace("//", "//u:geheim@"))
     assert proxy == "a:3128" or "geheim" not in str(caught.value)
 
 
@@ -200,7 +204,7 @@ def test_what_is_no_proxy_is_refused_without_its_password(proxy: str) -> None:
     ],
 )
 def test_hosts_named_by_no_proxy_are_passed_by(host: str, names: str, passed: bool) -> None:
-    assert passed_by(host, names) is passed
+    assert bypasses_proxy(host, names) is passed
 
 
 def test_the_printed_unit_bounds_the_agent_and_shows_no_token(tmp_path: Path) -> None:

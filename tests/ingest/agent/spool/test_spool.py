@@ -44,7 +44,7 @@ def drain(spool: Spool) -> list[Message]:
     taken = []
     while (message := spool.head()) is not None:
         taken.append(message)
-        spool.settle(message.sequence)
+        spool.acknowledge(message.sequence)
     return taken
 
 
@@ -68,7 +68,7 @@ def test_a_restart_goes_on_where_the_last_process_was(open_spool: Opener) -> Non
     spool = open_spool()
     fill(spool, 10)
     for _ in range(4):
-        spool.settle(spool.head().sequence)  # type: ignore[union-attr]
+        spool.acknowledge(spool.head().sequence)  # type: ignore[union-attr]
     assert [message.sequence for message in drain(open_spool())] == [5, 6, 7, 8, 9, 10]
 
 
@@ -111,7 +111,7 @@ def test_what_was_dropped_leaves_a_gap_of_exactly_that_size_also_after_a_restart
     spool = open_spool(bytes_max=100_000)
     fill(spool, 20, size=1_000)
     seen = [spool.head()]
-    spool.settle(1)
+    spool.acknowledge(1)
     fill(spool, 200, size=1_000)
     again = open_spool(bytes_max=100_000)
     fill(again, 200, size=1_000, samples=3)
@@ -142,10 +142,10 @@ def test_a_spool_goes_on_counting_only_where_no_number_can_come_twice(
     folder, spool = tmp_path / "spool", open_spool()
     fill(spool, 3)
     first = spool.head()
-    spool.settle(1)
-    found = identity.read(folder)
+    spool.acknowledge(1)
+    stored = identity.read(folder)
     spool.close() if change in ("closed", "lost") else None
-    monkeypatch.setattr("tests.ingest.agent.conftest.Spool.close", lambda self: self._held.close())
+    monkeypatch.setattr("tests.ingest.agent.conftest.Spool.close", lambda self: self._lock_file.close())
     if change == "cut":
         monkeypatch.setattr(identity, "this_boot", lambda: b"another boot....")
     if change == "no identity":
@@ -159,9 +159,9 @@ def test_a_spool_goes_on_counting_only_where_no_number_can_come_twice(
     open_spool()
     again = identity.read(folder)
     assert first is not None
-    assert found is not None
+    assert stored is not None
     assert again is not None
-    assert (again.name == found.name) is same
+    assert (again.name == stored.name) is same
 
 
 def test_messages_that_only_memory_held_take_the_name_with_them(
@@ -182,7 +182,7 @@ def test_messages_that_only_memory_held_take_the_name_with_them(
 
 
 @pytest.mark.parametrize("raw", [b"", b"x" * 43, b"\0" * 50])
-def test_an_identity_that_is_not_whole_is_none(raw: bytes, tmp_path: Path) -> None:
+def test_a_damaged_identity_is_none(raw: bytes, tmp_path: Path) -> None:
     (tmp_path / "identity").write_bytes(raw)
     assert identity.read(tmp_path) is None
 
@@ -202,7 +202,7 @@ def test_a_head_that_was_dropped_is_not_served_again(open_spool: Opener) -> None
     assert spool.head().sequence == spool.dropped[0] + 1  # type: ignore[union-attr]
 
 
-def test_a_message_over_the_limit_is_refused(open_spool: Opener) -> None:
+def test_a_message_over_the_limit_is_rejected(open_spool: Opener) -> None:
     with pytest.raises(LimitExceeded):
         open_spool().append(b"x" * (limits.AGENT_MESSAGE_BYTES_MAX + 1))
 
@@ -216,7 +216,7 @@ def test_two_agents_cannot_share_a_spool(open_spool: Opener, tmp_path: Path) -> 
 def test_a_lost_mark_means_sending_again_under_the_same_ids(open_spool: Opener, tmp_path: Path) -> None:
     spool = open_spool()
     fill(spool, 5)
-    spool.settle(1)
+    spool.acknowledge(1)
     (tmp_path / "spool" / "acknowledged").write_bytes(b"nonsense....")
     again = open_spool()
     again.append(b"new")
@@ -225,7 +225,7 @@ def test_a_lost_mark_means_sending_again_under_the_same_ids(open_spool: Opener, 
     assert split(new.message_id)[0] != split(old[0].message_id)[0], "nobody knows which numbers were used"  # type: ignore[index]
 
 
-def test_a_disk_that_refuses_leaves_the_newest_messages_in_memory(
+def test_a_failing_disk_leaves_the_newest_messages_in_memory(
     open_spool: Opener, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     spool = open_spool()
@@ -237,7 +237,7 @@ def test_a_disk_that_refuses_leaves_the_newest_messages_in_memory(
     assert numbers(drain(spool)) == [1, 2, 3, 4, 5]
 
 
-def test_a_disk_that_refuses_for_long_costs_the_oldest(open_spool: Opener, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_disk_that_fails_for_long_costs_the_oldest(open_spool: Opener, monkeypatch: pytest.MonkeyPatch) -> None:
     spool = open_spool()
     monkeypatch.setattr(spool, "_write", _full)
     fill(spool, limits.AGENT_MEMORY_MESSAGES_MAX + 1)
@@ -268,7 +268,7 @@ def _full(*_: object) -> None:
     cut=st.integers(0, 20_000),
     junk=st.binary(max_size=50),
 )
-def test_after_a_crash_at_any_byte_the_spool_is_a_whole_prefix(
+def test_after_a_crash_at_any_byte_the_spool_is_a_complete_prefix(
     tmp_path_factory: pytest.TempPathFactory, sizes: list[int], settled: int, cut: int, junk: bytes
 ) -> None:
     folder = tmp_path_factory.mktemp("crash")
@@ -277,7 +277,7 @@ def test_after_a_crash_at_any_byte_the_spool_is_a_whole_prefix(
         spool.append(bytes([number]) * size)
     before = list(read((folder / f"{1:020d}.spool").open("rb")))
     for _ in range(min(settled, len(sizes) - 1)):
-        spool.settle(spool.head().sequence)  # type: ignore[union-attr]
+        spool.acknowledge(spool.head().sequence)  # type: ignore[union-attr]
     spool.close()
     (file,) = folder.glob("*.spool")
     written = file.read_bytes()

@@ -2,10 +2,10 @@
 
 import pytest
 
-from ingest.agent import collect
+from ingest.agent.collect import registry
 from ingest.agent.collect.host import disks, processes
-from ingest.agent.collect.host.cpu import Cpu
-from ingest.agent.collect.host.itself import Counters, Itself
+from ingest.agent.collect.host.cpu import CpuCollector
+from ingest.agent.collect.host.own_metrics import Counters, SelfCollector
 from ingest.agent.lines import Point, render
 
 WANTED = {
@@ -18,7 +18,7 @@ WANTED = {
 
 @pytest.fixture(scope="module")
 def points() -> list[Point]:
-    return [point for collector in collect.standard().values() for point in collector()]
+    return [point for collector in registry.host_collectors().values() for point in collector()]
 
 
 @pytest.mark.parametrize("measurement", sorted(WANTED))
@@ -29,20 +29,20 @@ def test_this_machine_shows_its_fields(points: list[Point], measurement: str) ->
 
 
 def test_the_root_file_system_is_among_the_disks(points: list[Point]) -> None:
-    paths = [point.tags["path"] for point in points if point.measurement == "disk"]
+    paths = [point.labels["path"] for point in points if point.measurement == "disk"]
     assert "/" in paths
     assert len(set(paths)) == len(paths)
 
 
 def test_everything_this_machine_shows_can_be_written(points: list[Point]) -> None:
-    lines = render(points, tags={"host": "h"}, at_ms=1).decode().split("\n")
+    lines = render(points, labels={"host": "h"}, at_ms=1).decode().split("\n")
     assert len(lines) == len(points)
     assert all(line.endswith(" 1") for line in lines)
 
 
 def test_cpu_percentages_are_shares_of_what_was_spent_between_two_looks() -> None:
     readings = iter([{"user": 10.0, "idle": 90.0}, {"user": 13.0, "idle": 95.0, "iowait": 2.0}])
-    (point,) = Cpu(lambda: next(readings))()
+    (point,) = CpuCollector(lambda: next(readings))()
     assert point.fields["usage_user"] == 30.0
     assert point.fields["usage_idle"] == 50.0
     assert point.fields["usage_total"] == 30.0
@@ -50,13 +50,13 @@ def test_cpu_percentages_are_shares_of_what_was_spent_between_two_looks() -> Non
 
 def test_a_cpu_counter_that_goes_backwards_counts_as_nothing() -> None:
     readings = iter([{"user": 10.0, "iowait": 5.0}, {"user": 20.0, "iowait": 4.0}])
-    (point,) = Cpu(lambda: next(readings))()
+    (point,) = CpuCollector(lambda: next(readings))()
     assert point.fields["usage_user"] == 100.0
     assert point.fields["usage_iowait"] == 0.0
 
 
 def test_no_time_between_two_looks_is_no_point() -> None:
-    assert Cpu(lambda: {"user": 1.0})() == []
+    assert CpuCollector(lambda: {"user": 1.0})() == []
 
 
 def test_a_device_is_reported_once_at_its_shortest_path() -> None:
@@ -90,7 +90,7 @@ def test_both_ways_of_counting_processes_agree() -> None:
 def test_the_agent_shows_what_it_costs() -> None:
     counters = Counters()
     counters.sent = 3
-    (point,) = Itself(counters)()
+    (point,) = SelfCollector(counters)()
     assert point.fields["sent"] == 3
     assert 0 < point.fields["rss_bytes"] < 2**31
     assert point.fields["cpu_seconds"] > 0

@@ -15,7 +15,7 @@ from ingest.agent.collect.fetch import Unreachable
 from ingest.agent.discover import Listener
 from ingest.agent.settings.config import Target
 from tests.conftest import missing_service
-from tests.ingest.agent.collect.services.test_services import look, values
+from tests.ingest.agent.collect.services.test_services import collect, values
 from tests.servers.postgres import Postgres
 from tests.servers.processes import Process, answers, free_ports, wait_ready
 from tests.servers.rabbitmq import RabbitMQ
@@ -43,10 +43,10 @@ http {{
 
 def program(name: str) -> str:
     """A server's program; without it the test ends here."""
-    found = shutil.which(name, path=os.pathsep.join([os.environ.get("PATH", ""), "/usr/sbin"]))
-    if found is None:
+    result = shutil.which(name, path=os.pathsep.join([os.environ.get("PATH", ""), "/usr/sbin"]))
+    if result is None:
         missing_service(f"{name} is not installed (Debian: apt-get install {name})")
-    return found
+    return result
 
 
 @pytest.fixture
@@ -85,12 +85,12 @@ def nginx(tmp_path: Path) -> Iterator[int]:
 @pytest.fixture
 def broker(tmp_path: Path) -> Iterator[RabbitMQ]:
     """A RabbitMQ with its management interface, and a queue that holds a message."""
-    made = RabbitMQ(tmp_path / "broker", management=True)
-    if reason := made.missing():
+    rabbitmq = RabbitMQ(tmp_path / "broker", management=True)
+    if reason := rabbitmq.missing():
         missing_service(reason)
-    made.start()
-    yield made
-    made.stop()
+    rabbitmq.start()
+    yield rabbitmq
+    rabbitmq.stop()
 
 
 @pytest.fixture
@@ -109,35 +109,35 @@ def hint(kind: str) -> discover.Hint:
 
 def found_at(kind: str, port: int) -> Target | None:
     """What discovery makes of a port that may be such a service."""
-    return discover.ask(hint(kind), Listener("127.0.0.1", port))
+    return discover.probe(hint(kind), Listener("127.0.0.1", port))
 
 
 def test_the_real_redis_is_read_by_its_password_and_not_without(redis: int) -> None:
     address = f"127.0.0.1:{redis}"
-    before, after = (look("redis", address=address, password="geheim") for _ in range(2))
+    before, after = (collect("redis", address=address, password="geheim") for _ in range(2))
     first, second = values(before)["redis"], values(after)["redis"]
     assert second["total_commands_processed"] >= first["total_commands_processed"] + 1
-    assert (first["connected_clients"], before[0].tags["role"]) == (1, "master")
+    assert (first["connected_clients"], before[0].labels["role"]) == (1, "master")
     with pytest.raises(Unreachable, match="NOAUTH"):
-        look("redis", address=address)
+        collect("redis", address=address)
     with pytest.raises(Unreachable, match="does not take the password") as caught:
-        look("redis", address=address, password="geraten")
+        collect("redis", address=address, password="geraten")
     assert "geraten" not in str(caught.value)
     assert found_at("redis", redis) is None  # discovery knows no password
 
 
 def test_the_real_nginx_counts_what_it_was_asked_and_is_found(nginx: int) -> None:
     url = f"http://127.0.0.1:{nginx}"
-    before = values(look("nginx", url=f"{url}/nginx_status"))["nginx"]
+    before = values(collect("nginx", url=f"{url}/nginx_status"))["nginx"]
     for _ in range(5):
         urllib.request.urlopen(f"{url}/", timeout=30).close()
-    after = values(look("nginx", url=f"{url}/nginx_status"))["nginx"]
+    after = values(collect("nginx", url=f"{url}/nginx_status"))["nginx"]
     assert after["requests"] == before["requests"] + 6
-    found = found_at("nginx", nginx)
-    assert found is not None
-    assert found.options["url"] == f"{url}/nginx_status"
+    result = found_at("nginx", nginx)
+    assert result is not None
+    assert result.options["url"] == f"{url}/nginx_status"
     with pytest.raises(Unreachable):
-        look("nginx", url=f"{url}/")
+        collect("nginx", url=f"{url}/")
 
 
 def test_the_real_rabbitmq_shows_its_node_and_each_queue(broker: RabbitMQ) -> None:
@@ -145,17 +145,17 @@ def test_the_real_rabbitmq_shows_its_node_and_each_queue(broker: RabbitMQ) -> No
     urllib.request.urlopen(make, timeout=READY_S).close()
     until = time.monotonic() + READY_S
     options = {"url": broker.management_url, "user": "guest", "password": "guest"}
-    while "rabbitmq_queue" not in (found := values(points := look("rabbitmq", **options))) or (
-        "mem_used" not in found.get("rabbitmq_node", {})  # its statistics come a little after it
+    while "rabbitmq_queue" not in (result := values(points := collect("rabbitmq", **options))) or (
+        "mem_used" not in result.get("rabbitmq_node", {})  # its statistics come a little after it
     ):
-        assert time.monotonic() < until, found
+        assert time.monotonic() < until, result
         time.sleep(0.5)
-    assert (found["rabbitmq_node"]["running"], found["rabbitmq_node"]["mem_alarm"]) == (1, 0)
-    assert found["rabbitmq_node"]["mem_used"] > 1_000_000
+    assert (result["rabbitmq_node"]["running"], result["rabbitmq_node"]["mem_alarm"]) == (1, 0)
+    assert result["rabbitmq_node"]["mem_used"] > 1_000_000
     [queue] = [point for point in points if point.measurement == "rabbitmq_queue"]
-    assert (queue.tags["queue"], queue.tags["vhost"]) == ("work", "/")
+    assert (queue.labels["queue"], queue.labels["vhost"]) == ("work", "/")
     with pytest.raises(Unreachable, match="401"):
-        look("rabbitmq", **{**options, "password": "geraten"})
+        collect("rabbitmq", **{**options, "password": "geraten"})
 
 
 def test_the_real_postgresql_shows_its_databases_to_a_login_made_as_discovery_says(postgres: Postgres) -> None:
@@ -165,8 +165,8 @@ def test_the_real_postgresql_shows_its_databases_to_a_login_made_as_discovery_sa
             owner.execute(statement.encode())
     target = found_at("postgres", postgres.port)
     assert target is not None
-    found = values(look("postgres", **target.options, user="spm_agent", password="geheim"))
-    assert found["postgresql"]["max_connections"] == 60
-    assert found["postgresql_database"]["size_bytes"] > 1_000_000
-    assert found["postgresql_connections"]["connections"] >= 1
-    assert found["postgresql_writer"].keys() >= {"buffers_clean", "buffers_alloc"}
+    result = values(collect("postgres", **target.options, user="spm_agent", password="geheim"))
+    assert result["postgresql"]["max_connections"] == 60
+    assert result["postgresql_database"]["size_bytes"] > 1_000_000
+    assert result["postgresql_connections"]["connections"] >= 1
+    assert result["postgresql_writer"].keys() >= {"buffers_clean", "buffers_alloc"}

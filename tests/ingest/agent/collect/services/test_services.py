@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from ingest.agent.collect import KINDS
 from ingest.agent.collect.fetch import Access, Unreachable, get
 from ingest.agent.collect.host import containers
-from ingest.agent.collect.host.processes import Seen, programs
-from ingest.agent.collect.line_text import read_line
+from ingest.agent.collect.host.processes import ProcessStat, programs
+from ingest.agent.collect.line_protocol import read_line
+from ingest.agent.collect.registry import KINDS
 from ingest.agent.collect.services.command import nagios, run
 from ingest.agent.collect.services.jmx import points as jmx_points
 from ingest.agent.collect.services.solr import points as solr_points
@@ -63,17 +63,17 @@ nan_value NaN
 """
 
 
-def look(kind: str, **options: Any) -> Sequence[Point]:
+def collect(kind: str, **options: Any) -> Sequence[Point]:
     """What a collector of this kind says once."""
     return KINDS[kind].make(KINDS[kind].read(options))()
 
 
 def values(points: Sequence[Point]) -> dict[str, dict[str, float]]:
     """Fields by measurement, of the first point of each."""
-    found: dict[str, dict[str, float]] = {}
+    result: dict[str, dict[str, float]] = {}
     for point in points:
-        found.setdefault(point.measurement, dict(point.fields))
-    return found
+        result.setdefault(point.measurement, dict(point.fields))
+    return result
 
 
 # --- Redis ------------------------------------------------------------------------------------------------------------
@@ -97,18 +97,18 @@ def bulk(body: bytes) -> bytes:
 
 def test_redis_shows_what_info_says() -> None:
     with redis_of(bulk(INFO)) as port:
-        points = look("redis", address=f"127.0.0.1:{port}")
+        points = collect("redis", address=f"127.0.0.1:{port}")
     assert points[0].fields.keys() >= {"connected_clients", "used_memory", "total_commands_processed", "keyspace_hits"}
     assert points[0].fields["maxclients"] == 10_000
-    assert points[0].tags["role"] == "master"
+    assert points[0].labels["role"] == "master"
     [keys] = [point for point in points if point.measurement == "redis_keyspace"]
-    assert (keys.tags["db"], keys.fields["keys"]) == ("db0", 1)
+    assert (keys.labels["db"], keys.fields["keys"]) == ("db0", 1)
 
 
-def test_redis_is_told_the_password_first() -> None:
+def test_redis_gets_the_password_first() -> None:
     heard: list[bytes] = []
     with redis_of(b"+OK\r\n", bulk(INFO), heard=heard) as port:
-        look("redis", address=f"127.0.0.1:{port}", user="agent", password="p w")
+        collect("redis", address=f"127.0.0.1:{port}", user="agent", password="p w")
     assert heard[0].startswith(b"*3\r\n$4\r\nAUTH\r\n$5\r\nagent\r\n$3\r\np w\r\n*1\r\n$4\r\nINFO\r\n")
 
 
@@ -116,25 +116,25 @@ def test_redis_is_told_the_password_first() -> None:
     ("answers", "password", "said"),
     [
         ((b"-NOAUTH Authentication required.\r\n",), "", "NOAUTH"),
-        ((b"-WRONGPASS invalid\r\n", b"-NOAUTH\r\n"), "secret", "does not take the password"),
+        ((b"-WRONGPASS invalid\r\n", b"-NOAUTH\r\n"), "secret", "does not accept the password"),
         ((b"HTTP/1.1 400 Bad Request\r\n\r\n",), "", "does not answer INFO"),
-        ((b"$99\r\nshort",), "", "broke off"),
+        ((b"$99\r\nshort",), "", "closed the connection"),
         ((b"$99999999999\r\n",), "", "larger"),
         ((b"$-1\r\n",), "", "does not answer"),
-        ((bulk(b"\xff\xfe garbage"),), "", "nothing known"),
+        ((bulk(b"\xff\xfe garbage"),), "", "without a known number"),
         ((b"",), "", "nothing"),
     ],
 )
 def test_what_is_no_redis_is_said(answers: tuple[bytes, ...], password: str, said: str) -> None:
     with redis_of(*answers) as port, pytest.raises(Unreachable, match=said) as caught:
-        look("redis", address=f"127.0.0.1:{port}", password=password)
+        collect("redis", address=f"127.0.0.1:{port}", password=password)
     assert "secret" not in str(caught.value)
 
 
 def test_a_service_that_hangs_is_given_up() -> None:
     began = time.monotonic()
     with listening(lambda link: time.sleep(1)) as port, pytest.raises(Unreachable):
-        look("redis", address=f"127.0.0.1:{port}", timeout_s=0.1)
+        collect("redis", address=f"127.0.0.1:{port}", timeout_s=0.1)
     assert time.monotonic() - began < 5
 
 
@@ -143,37 +143,37 @@ def test_a_service_that_hangs_is_given_up() -> None:
 
 def test_nginx_shows_its_seven_numbers() -> None:
     with http({"/stub_status": STUB}) as (url, _):
-        [point] = look("nginx", url=f"{url}/stub_status")
+        [point] = collect("nginx", url=f"{url}/stub_status")
     assert list(point.fields.values()) == [291, 16630948, 16630946, 31070465, 6, 179, 106]
 
 
 def test_rabbitmq_shows_totals_nodes_and_queues_to_whom_it_lets_in() -> None:
     answers = {"/api/overview": OVERVIEW, "/api/nodes": [NODE], "/api/queues": {"items": [QUEUE], "total_count": 1}}
-    with http({path: json.dumps(body).encode() for path, body in answers.items()}) as (url, asked):
-        points = look("rabbitmq", url=url, user="monitor", password="pw")
-    found = values(points)
-    assert found["rabbitmq"]["messages_ready"] == 10
-    assert found["rabbitmq"]["publish_messages"] == 500
-    assert (found["rabbitmq_node"]["running"], found["rabbitmq_node"]["mem_alarm"]) == (1, 0)
-    assert found["rabbitmq_queue"]["ack_messages"] == 490
-    assert {headers["Authorization"] for _, headers in asked} == {"Basic bW9uaXRvcjpwdw=="}
+    with http({path: json.dumps(body).encode() for path, body in answers.items()}) as (url, requests):
+        points = collect("rabbitmq", url=url, user="monitor", password="pw")
+    result = values(points)
+    assert result["rabbitmq"]["messages_ready"] == 10
+    assert result["rabbitmq"]["publish_messages"] == 500
+    assert (result["rabbitmq_node"]["running"], result["rabbitmq_node"]["mem_alarm"]) == (1, 0)
+    assert result["rabbitmq_queue"]["ack_messages"] == 490
+    assert {headers["Authorization"] for _, headers in requests} == {"Basic bW9uaXRvcjpwdw=="}
 
 
 def test_elasticsearch_shows_health_and_its_own_node() -> None:
     answers = {"/_cluster/health": json.dumps(HEALTH).encode(), "/_nodes/_local/stats": json.dumps(NODES).encode()}
     with http(answers) as (url, _):
-        points = look("elasticsearch", url=url)
-    found = values(points)
-    assert (found["elasticsearch"]["status"], found["elasticsearch"]["unassigned_shards"]) == (1, 2)
-    assert found["elasticsearch_indices"]["docs_count"] == 1200
-    assert found["elasticsearch_jvm"]["gc_collectors_young_collection_count"] == 9
-    assert [p.tags["pool"] for p in points if p.measurement == "elasticsearch_pool"] == ["write"]
+        points = collect("elasticsearch", url=url)
+    result = values(points)
+    assert (result["elasticsearch"]["status"], result["elasticsearch"]["unassigned_shards"]) == (1, 2)
+    assert result["elasticsearch_indices"]["docs_count"] == 1200
+    assert result["elasticsearch_jvm"]["gc_collectors_young_collection_count"] == 9
+    assert [p.labels["pool"] for p in points if p.measurement == "elasticsearch_pool"] == ["write"]
 
 
 def test_solr_shows_its_jvm_and_each_core() -> None:
     jvm, core = solr_points(SOLR, "u")
     assert jvm.fields == {"memory_heap_used": 123_456, "gc_g1_young_generation_count": 12}
-    assert core.tags["core"] == "films"
+    assert core.labels["core"] == "films"
     assert core.fields["query_select_request_times_p95_ms"] == 3.25
     assert core.fields["searcher_filter_cache_hits"] == 5
 
@@ -185,16 +185,16 @@ def test_solr_of_older_versions_lists_names_and_values_in_turn() -> None:
 
 def test_jmx_of_a_datanode_is_read_without_what_comes_by_the_thousand() -> None:
     points = jmx_points(json.loads((RECORDED / "hadoop-3-datanode-jmx.json").read_bytes())["beans"])
-    found = values(points)
-    assert found["jvm_memory"]["heap_memory_usage_used"] > 0
-    assert found["jvm_threading"]["thread_count"] > 10
-    assert found["jvm_gc"]["collection_count"] >= 0
-    assert found["datanode_jvmmetrics"]["mem_heap_used_m"] > 0
-    assert [point.tags["gc"] for point in points if point.measurement == "jvm_gc"] == ["Copy"]
-    pools = {point.tags["pool"] for point in points if point.measurement == "jvm_memory_pool"}
+    result = values(points)
+    assert result["jvm_memory"]["heap_memory_usage_used"] > 0
+    assert result["jvm_threading"]["thread_count"] > 10
+    assert result["jvm_gc"]["collection_count"] >= 0
+    assert result["datanode_jvmmetrics"]["mem_heap_used_m"] > 0
+    assert [point.labels["gc"] for point in points if point.measurement == "jvm_gc"] == ["Copy"]
+    pools = {point.labels["pool"] for point in points if point.measurement == "jvm_memory_pool"}
     assert pools >= {"Survivor Space", "Metaspace", "CodeCache"}
     volumes = [point for point in points if point.measurement == "datanode_datanodevolume"]
-    assert [point.tags["of"] for point in volumes] == ["/data/datanode"]
+    assert [point.labels["of"] for point in volumes] == ["/data/datanode"]
     assert not [point for point in points if "detailed" in point.measurement]
 
 
@@ -216,12 +216,12 @@ def test_beans_of_hbase_are_named_after_themselves(keys: str, measurement: str |
 
 def test_an_exporter_is_read_under_its_own_names() -> None:
     with http({"/metrics": METRICS}) as (url, _):
-        points = look("prometheus", url=f"{url}/metrics", name="shop", drop=["nan"])
+        points = collect("prometheus", url=f"{url}/metrics", name="shop", drop=["nan"])
     first, second, third, bucket, bad = points
-    tags = {"method": "post", "path": '/a "b" \\ \n', "instance": "shop"}
-    assert first == Point("http_requests_total", {"value": 1027.0}, tags, 1_700_000_000_000)
+    labels = {"method": "post", "path": '/a "b" \\ \n', "instance": "shop"}
+    assert first == Point("http_requests_total", {"value": 1027.0}, labels, 1_700_000_000_000)
     assert (second.at_ms, third.fields) == (None, {"value": -12.5})
-    assert (bucket.tags["le"], bucket.fields) == ("+Inf", {"value": 7.0})
+    assert (bucket.labels["le"], bucket.fields) == ("+Inf", {"value": 7.0})
     assert bad.fields == {"lines_bad": 1}
 
 
@@ -240,14 +240,14 @@ def test_garbage_from_a_service_is_a_sentence_and_no_crash(kind: str, body: byte
     with http(dict.fromkeys(paths, body)) as (url, _):
         points: Sequence[Point] = []
         with suppress(Unreachable):
-            points = look(kind, url=url + HTTP_KINDS[kind])
+            points = collect(kind, url=url + HTTP_KINDS[kind])
     assert not points
 
 
 @pytest.mark.parametrize(("status", "said"), [(401, "HTTP 401"), (302, "HTTP 302"), (500, "HTTP 500")])
-def test_a_refusal_of_a_service_is_told_without_its_password(status: int, said: str) -> None:
+def test_a_rejection_by_a_service_is_reported_without_its_password(status: int, said: str) -> None:
     with http({"/x": status}) as (url, _), pytest.raises(Unreachable, match=said) as caught:
-        look("nginx", url=f"{url}/x", user="u", password="geheim")
+        collect("nginx", url=f"{url}/x", user="u", password="geheim")
     assert "geheim" not in str(caught.value)
 
 
@@ -280,7 +280,7 @@ def python(code: str) -> list[str]:
 
 
 def test_a_command_prints_lines_and_what_is_none_is_counted() -> None:
-    points = look("command", name="c", run=python("print('x,a=b v=1,w=2i 1700000000\\njunk')"))
+    points = collect("command", name="c", run=python("print('x,a=b v=1,w=2i 1700000000\\njunk')"))
     assert points[0] == Point("x", {"v": 1.0, "w": 2}, {"a": "b"}, 1_700_000_000_000)
     assert points[1].fields == {"lines_bad": 1}
 
@@ -294,14 +294,14 @@ def test_a_command_prints_lines_and_what_is_none_is_counted() -> None:
         ("import time; time.sleep(60)", "longer than 0.5 s"),
     ],
 )
-def test_a_command_that_does_wrong_is_told(code: str, said: str) -> None:
+def test_a_command_that_fails_is_reported(code: str, said: str) -> None:
     with pytest.raises(Unreachable, match=said):
-        look("command", name="c", run=python(code), timeout_s=0.5 if "60" in code else 10.0)
+        collect("command", name="c", run=python(code), timeout_s=0.5 if "60" in code else 10.0)
 
 
-def test_a_program_that_is_not_there_is_told() -> None:
+def test_a_missing_program_is_reported() -> None:
     with pytest.raises(Unreachable, match="cannot run /no/such"):
-        look("command", name="c", run=["/no/such/program"])
+        collect("command", name="c", run=["/no/such/program"])
 
 
 def test_a_commands_children_end_with_it(tmp_path: Path) -> None:
@@ -334,7 +334,7 @@ def test_a_command_sees_no_token_of_the_agents(monkeypatch: pytest.MonkeyPatch) 
 def test_a_check_tells_its_state_and_its_numbers(code: int, output: str, state: int, numbers: dict[str, float]) -> None:
     first, *rest = nagios("c", code, output)
     assert first.fields == {"state": state}
-    assert {point.tags["label"]: point.fields["value"] for point in rest} == numbers
+    assert {point.labels["label"]: point.fields["value"] for point in rest} == numbers
 
 
 def test_a_check_may_run_seldomer_than_the_agent_looks() -> None:
@@ -364,13 +364,13 @@ def test_lines_are_read_as_line_protocol_means_them(line: str, point: Point | No
 def test_without_its_driver_postgresql_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "psycopg", None)
     with pytest.raises(Unreachable, match="pip install 'psycopg"):
-        look("postgres", dsn="host=127.0.0.1")
+        collect("postgres", dsn="host=127.0.0.1")
 
 
-def test_a_postgresql_that_is_not_there_is_told() -> None:
+def test_a_missing_postgresql_is_reported() -> None:
     pytest.importorskip("psycopg")
     with pytest.raises(Unreachable, match="refused"):
-        look("postgres", dsn="host=127.0.0.1 port=1 dbname=x", password="geheim")
+        collect("postgres", dsn="host=127.0.0.1 port=1 dbname=x", password="geheim")
 
 
 def cgroup(folder: Path, **files: str) -> None:
@@ -398,8 +398,8 @@ def test_containers_are_found_by_their_cgroups(tmp_path: Path) -> None:
     cgroup(root / "system.slice" / "ssh.service", **STATS)
     docker = tmp_path / "docker"
     cgroup(docker / ID, config__v2__json='{"Name": "/shop"}')
-    points = containers.Containers(root, docker)()
-    assert {(p.tags["runtime"], p.tags["name"], p.tags["pod"]) for p in points} == {
+    points = containers.ContainerCollector(root, docker)()
+    assert {(p.labels["runtime"], p.labels["name"], p.labels["pod"]) for p in points} == {
         ("docker", "shop", ""), ("cri-containerd", "", "12345678-1234-1234-1234-123456789abc"),
     }  # fmt: skip
     assert points[0].fields == {
@@ -410,25 +410,29 @@ def test_containers_are_found_by_their_cgroups(tmp_path: Path) -> None:
     }  # fmt: skip
 
 
-def test_a_host_without_cgroup_v2_is_told(tmp_path: Path) -> None:
+def test_a_host_without_cgroup_v2_is_reported(tmp_path: Path) -> None:
     with pytest.raises(Unreachable, match="no cgroup v2"):
-        containers.Containers(tmp_path)()
+        containers.ContainerCollector(tmp_path)()
 
 
-def test_programs_that_use_most_are_told_with_what_they_used_since() -> None:
-    found = [Seen(1, "java", "S", 9, 500, 100), Seen(2, "java", "S", 9, 50, 100), Seen(3, "sh", "S", 1, 7, 1)]
-    points = programs(found, {1: 300, 3: 7})
-    assert [(p.tags["program"], p.fields["processes"]) for p in points] == [("java", 2), ("sh", 1)]
+def test_programs_that_use_most_are_reported_with_their_usage_since_the_last_call() -> None:
+    result = [
+        ProcessStat(1, "java", "S", 9, 500, 100),
+        ProcessStat(2, "java", "S", 9, 50, 100),
+        ProcessStat(3, "sh", "S", 1, 7, 1),
+    ]
+    points = programs(result, {1: 300, 3: 7})
+    assert [(p.labels["program"], p.fields["processes"]) for p in points] == [("java", 2), ("sh", 1)]
     assert points[0].fields["cpu_seconds_used"] == pytest.approx(250 / 100, rel=0.6)
     assert points[1].fields["cpu_seconds_used"] == 0
 
 
 def test_a_first_look_at_programs_tells_no_usage() -> None:
-    assert [p.fields["cpu_seconds_used"] for p in programs([Seen(1, "java", "S", 9, 500, 100)], {})] == [0]
+    assert [p.fields["cpu_seconds_used"] for p in programs([ProcessStat(1, "java", "S", 9, 500, 100)], {})] == [0]
 
 
 def test_programs_have_a_bound() -> None:
-    many = [Seen(n, f"p{n}", "S", 1, n, n) for n in range(200)]
+    many = [ProcessStat(n, f"p{n}", "S", 1, n, n) for n in range(200)]
     assert len(programs(many, {0: 0})) <= 2 * limits.AGENT_PROGRAMS_MAX
 
 

@@ -16,9 +16,10 @@ from ingest.agent.server.push.base import Verdict
 from ingest.agent.spool.records import Message
 from ingest.models import Arrival, RejectedLine
 from ingest.routing import LINES_TYPE, PERIOD_HEADER, SENDER_HEADER, SOURCE_HEADER, TOKEN_HEADER
-from ingest.transport.amqp_receive import Delivery, Receiver
+from ingest.transport.amqp_receive import Receiver
+from ingest.transport.delivery import Delivery
 from ingest.transport.topology import Address
-from ingest.worker.agent_messages import LineDoor
+from ingest.worker.agent_messages import AgentMessageAcceptor
 from spm.accounts import sources, tokens
 from spm.accounts.models import App, Organisation, Source
 from spm.clock import FakeClock
@@ -27,7 +28,7 @@ from spm.store.backends.memory import MemoryBackend
 from spm.store.ledger import watermarks
 from spm.wire import Envelope, parse_canonical
 from tests.servers.rabbitmq import RabbitMQ
-from tests.support.acceptors import accepting
+from tests.support.acceptors import silent_announcer
 
 ROOT = Path(__file__).resolve().parents[5]
 NOW_MS = 1_700_000_000_000
@@ -47,9 +48,9 @@ def delivery(token: str, body: bytes = BODY, source: str = "web-1", **said: obje
     return Delivery(1, 1, "q", body, "ab" * 16, 0, LINES_TYPE, "gzip", headers)
 
 
-def door() -> LineDoor:
+def door() -> AgentMessageAcceptor:
     clock = FakeClock(NOW_MS + 500)
-    return LineDoor(accepting(clock, BACKEND), clock)
+    return AgentMessageAcceptor(silent_announcer(clock, BACKEND), clock)
 
 
 def accepted(of: Delivery) -> Envelope:
@@ -97,7 +98,7 @@ def test_accepted_lines_show_by_which_way_and_how_often_they_come(
 
 @pytest.mark.django_db(transaction=True)
 @pytest.mark.parametrize("token", ["", "nonsense", "read-only"])
-def test_lines_without_a_good_token_are_refused(secret: str, token: str) -> None:
+def test_lines_without_a_good_token_are_rejected(secret: str, token: str) -> None:
     if token == "read-only":
         token = tokens.issue(App.objects.get(), name="reader", scopes=("read",))[1]
     with pytest.raises(BadMessage, match="no valid token"):
@@ -107,7 +108,7 @@ def test_lines_without_a_good_token_are_refused(secret: str, token: str) -> None
 @pytest.mark.django_db(transaction=True)
 def test_a_body_of_which_nothing_can_be_taken_is_noted_for_people_and_never_stamped(secret: str) -> None:
     store, clock = MemoryBackend(), FakeClock(NOW_MS)
-    silent = LineDoor(accepting(clock, store), clock)
+    silent = AgentMessageAcceptor(silent_announcer(clock, store), clock)
     assert silent.accept(delivery(secret, body=gzip.compress(b"bad line"))) is None
     silent.close()
     assert RejectedLine.objects.get().example == "bad line"
@@ -117,33 +118,35 @@ def test_a_body_of_which_nothing_can_be_taken_is_noted_for_people_and_never_stam
 @pytest.mark.django_db(transaction=True)
 def test_what_a_worker_accepted_is_announced_until_it_gives_something_back(secret: str) -> None:
     store, clock = MemoryBackend(), FakeClock(NOW_MS)
-    made = LineDoor(accepting(clock, store), clock)
-    first = made.accept(delivery(secret))
+    acceptor = AgentMessageAcceptor(silent_announcer(clock, store), clock)
+    first = acceptor.accept(delivery(secret))
     assert first is not None
-    made.settled(first)
-    made.retire()
-    second = made.accept(delivery(secret))
-    made.close()
-    words = {process: row.announced for process, row in watermarks.read(store, App.objects.get().pk).items()}
-    told = {p: (w.messages, w.samples, w.rejected, w.open_messages, w.ended) for p, w in words.items() if w is not None}
-    assert told == {1: (1, 2, 1, 0, True), 2: (1, 2, 1, 1, True)}
+    acceptor.confirm(first)
+    acceptor.retire()
+    second = acceptor.accept(delivery(secret))
+    acceptor.close()
+    rows = {process: row.newest for process, row in watermarks.read(store, App.objects.get().pk).items()}
+    states = {
+        p: (w.messages, w.samples, w.rejected, w.open_messages, w.ended) for p, w in rows.items() if w is not None
+    }
+    assert states == {1: (1, 2, 1, 0, True), 2: (1, 2, 1, 1, True)}
     assert second is not None
     assert (first.message_id, first.stamp < second.stamp) == (second.message_id, True)
 
 
 @pytest.mark.django_db(transaction=True)
 def test_whose_a_body_is_is_known_whatever_it_holds(secret: str) -> None:
-    assert door().whose(delivery(secret, body=b"garbage")) == App.objects.get().pk
-    assert door().whose(delivery("nonsense")) is None
+    assert door().app_of(delivery(secret, body=b"garbage")) == App.objects.get().pk
+    assert door().app_of(delivery("nonsense")) is None
 
 
 @pytest.mark.django_db(transaction=True)
-def test_a_body_that_cannot_be_inflated_is_refused(secret: str) -> None:
+def test_a_body_that_cannot_be_inflated_is_rejected(secret: str) -> None:
     with pytest.raises(BadMessage, match="decompressed"):
         door().accept(delivery(secret, body=b"no gzip"))
 
 
-def test_without_its_library_an_amqp_address_is_refused_in_words(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_its_library_an_amqp_address_is_rejected_with_a_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pika", None)
     with pytest.raises(Refused, match="pip install pika"):
         open_push("amqp://guest:guest@127.0.0.1:1/%2F", token="t", source="h")
@@ -151,7 +154,7 @@ def test_without_its_library_an_amqp_address_is_refused_in_words(monkeypatch: py
 
 def test_a_broker_that_is_not_there_is_tried_later() -> None:
     outcome = open_push("amqp://guest:guest@127.0.0.1:1/%2F", token="t", source="h").send(MESSAGE)
-    assert outcome.verdict is Verdict.LATER
+    assert outcome.verdict is Verdict.RETRY
 
 
 def test_the_agent_with_pika_carries_no_numpy_and_stays_small() -> None:
@@ -173,7 +176,7 @@ def test_a_push_through_the_broker_is_taken_and_accepted(amqp_vhost: str, secret
     push = open_push(amqp_vhost, token=secret, source="web-1", period_ms=10_000)
     try:
         end = time.monotonic() + 60
-        while push.send(MESSAGE).verdict is not Verdict.TAKEN:  # until the receiver has made the queues
+        while push.send(MESSAGE).verdict is not Verdict.ACCEPTED:  # until the receiver has created the queues
             assert time.monotonic() < end
             time.sleep(0.1)
         assert push.probe() == ""  # type: ignore[attr-defined]  # of this one
@@ -181,7 +184,7 @@ def test_a_push_through_the_broker_is_taken_and_accepted(amqp_vhost: str, secret
             assert time.monotonic() < end
             time.sleep(0.05)
         envelope = accepted(got[0])
-        receiver.acknowledge(got[0].mark)
+        receiver.acknowledge(got[0].ack_handle)
     finally:
         push.close()
         receiver.close()
@@ -194,8 +197,8 @@ def test_a_push_through_the_broker_is_taken_and_accepted(amqp_vhost: str, secret
 def test_a_broker_without_our_exchange_is_tried_later(rabbitmq: RabbitMQ) -> None:
     address = rabbitmq.new_vhost("bare")
     push = open_push(address, token="t", source="h")
-    assert push.send(MESSAGE).verdict is Verdict.LATER
-    assert push.send(MESSAGE).verdict is Verdict.LATER
+    assert push.send(MESSAGE).verdict is Verdict.RETRY
+    assert push.send(MESSAGE).verdict is Verdict.RETRY
     push.close()
     assert "no exchange" in push.probe()  # type: ignore[attr-defined]
     stranger = open_push(address.replace("guest:guest", "nobody:wrong"), token="t", source="h")

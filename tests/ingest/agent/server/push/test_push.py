@@ -4,7 +4,7 @@ import pytest
 
 from ingest.agent.server.push import open_push
 from ingest.agent.server.push.base import Outcome, Verdict
-from ingest.agent.server.push.http import judge
+from ingest.agent.server.push.http import outcome_of
 from ingest.agent.spool.records import Message
 from spm.errors import Refused
 from tests.ingest.agent.conftest import FakeServer
@@ -15,17 +15,17 @@ MESSAGE = Message(1, b"\xab" * 16, b"zipped")
 @pytest.mark.parametrize(
     ("status", "verdict"),
     [
-        *((status, Verdict.TAKEN) for status in (200, 202, 204)),
-        *((status, Verdict.REFUSED) for status in (400, 413, 415, 422)),
-        *((status, Verdict.LATER) for status in (301, 401, 403, 404, 408, 429, 500, 502, 503, 504)),
+        *((status, Verdict.ACCEPTED) for status in (200, 202, 204)),
+        *((status, Verdict.REJECTED) for status in (400, 413, 415, 422)),
+        *((status, Verdict.RETRY) for status in (301, 401, 403, 404, 408, 429, 500, 502, 503, 504)),
     ],
 )
 def test_an_answer_is_judged_by_whose_turn_it_is(status: int, verdict: Verdict) -> None:
-    assert judge(status, b"", None).verdict is verdict
+    assert outcome_of(status, b"", None).verdict is verdict
 
 
 def test_a_push_carries_the_token_the_source_and_the_id(server: FakeServer) -> None:
-    assert open_push(server.url, token="secret", source="web-1").send(MESSAGE) == Outcome(Verdict.TAKEN)
+    assert open_push(server.url, token="secret", source="web-1").send(MESSAGE) == Outcome(Verdict.ACCEPTED)
     (request,) = server.requests
     assert request.path == "/write?precision=ms"
     assert request.body == b"zipped"
@@ -47,20 +47,20 @@ def test_a_kept_connection_that_the_server_dropped_is_opened_anew_at_once(server
     push = open_push(server.url, token="t", source="h")
     push.send(MESSAGE)
     server.script = [0, 204]
-    assert push.send(MESSAGE).verdict is Verdict.TAKEN
+    assert push.send(MESSAGE).verdict is Verdict.ACCEPTED
     assert server.ids == ["ab" * 16] * 3
     assert server.connections == 2
 
 
 def test_a_server_that_breaks_off_is_tried_later_not_for_ever(server: FakeServer) -> None:
     server.script = [0, 0, 0]
-    assert open_push(server.url, token="t", source="h").send(MESSAGE).verdict is Verdict.LATER
+    assert open_push(server.url, token="t", source="h").send(MESSAGE).verdict is Verdict.RETRY
     assert len(server.requests) == 1
 
 
 def test_a_server_that_is_not_there_is_tried_later() -> None:
     outcome = open_push("http://127.0.0.1:1", token="t", source="h").send(MESSAGE)
-    assert outcome.verdict is Verdict.LATER
+    assert outcome.verdict is Verdict.RETRY
     assert "refused" in outcome.reason
 
 
@@ -71,6 +71,6 @@ def test_the_pause_a_server_asks_for_is_read(server: FakeServer, text: str, seco
 
 
 @pytest.mark.parametrize("url", ["", "localhost:8000", "ftp://x", "http://", "http://x:99999", "http://x:y"])
-def test_an_address_nobody_can_push_to_is_refused(url: str) -> None:
+def test_an_address_nobody_can_push_to_is_rejected(url: str) -> None:
     with pytest.raises(Refused):
         open_push(url, token="t", source="h")

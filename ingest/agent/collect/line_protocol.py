@@ -1,7 +1,7 @@
-"""Line protocol as commands print it, read into points, so that tags can be added and nothing unread is sent on.
+"""Reads line protocol that commands print, so that labels can be added and nothing is sent without a check.
 
-Numbers and truths are kept; texts are left out, as the server keeps none. Times are of any unit: nanoseconds, as the
-protocol says, are told from milliseconds and seconds by their size.
+Numbers and booleans are kept; texts are left out, because the server stores none. Times may be of any unit: their size
+distinguishes nanoseconds, the unit of the protocol, from milliseconds and seconds. Enter by ``read_lines``.
 """
 
 import re
@@ -19,7 +19,7 @@ _TRUTHS = {"t": 1, "true": 1, "f": 0, "false": 0}
 
 
 def read_lines(text: str) -> tuple[Sequence[Point], Sequence[str]]:
-    """The points, and the beginnings of lines that are none."""
+    """Returns the points, and the beginnings of bad lines."""
     points: list[Point] = []
     bad: list[str] = []
     for line in text.splitlines():
@@ -34,27 +34,27 @@ def read_lines(text: str) -> tuple[Sequence[Point], Sequence[str]]:
 
 
 def read_line(line: str) -> Point | None:
-    """``cpu,core=0 busy=12.5,idle=3i 1700000000``; None if it is none."""
+    """Reads ``cpu,core=0 busy=12.5,idle=3i 1700000000``; None if the line is no point."""
     head = _HEAD.fullmatch(line)
     if head is None:
         return None
     fields: dict[str, float] = {}
     at, rest = 0, head[3]
-    while (found := _FIELD.match(rest, at)) is not None:
-        value = _value(found[2])
-        if value is None and not found[2].startswith('"'):
+    while (field := _FIELD.match(rest, at)) is not None:
+        value = _value(field[2])
+        if value is None and not field[2].startswith('"'):
             return None
         if value is not None:
-            fields[_plain(found[1])] = value
-        at = found.end()
+            fields[_plain(field[1])] = value
+        at = field.end()
         if rest[at : at + 1] != ",":
             break
         at += 1
     time = rest[at:].strip()
     if at == 0 or (time and not time.lstrip("-").isdigit()) or len(time) > 20 or not fields:
         return None
-    tags = {_plain(key): _plain(value) for key, value in _TAG.findall(head[2])}
-    return Point(_plain(head[1]), fields, tags, _ms(int(time)) if time else None)
+    labels = {_plain(key): _plain(value) for key, value in _TAG.findall(head[2])}
+    return Point(_plain(head[1]), fields, labels, _ms(int(time)) if time else None)
 
 
 def _value(text: str) -> float | None:
@@ -69,7 +69,7 @@ def _value(text: str) -> float | None:
 
 
 def _ms(time: int) -> int:
-    """Seconds until 2286, milliseconds, microseconds, nanoseconds, by their size."""
+    """Converts seconds (until 2286), milliseconds, microseconds or nanoseconds; the size of the number decides."""
     for digits, factor in ((10**10, 1_000), (10**13, 1)):
         if abs(time) < digits:
             return time * factor

@@ -1,9 +1,9 @@
-"""What the agent knows of itself (``agent``): what became of its messages, and what it costs.
+"""Collects the agent's own metrics (``agent``): the outcome of its messages, and its use of resources.
 
-``Counters`` is the agent's only shared state: the two threads each add to numbers of their own (the looker to
-``errors``, the pusher to ``sent``, ``refused`` and ``push_failures``). They start at 0 with the process; ``spooled`` is
-a level. Across restarts grow ``sequence``, the number of the newest message, and the two counts of what never got to
-the server, because the spool was full or the server refused it for good.
+``Counters`` is the agent's only shared state. Each of the two threads writes to different numbers: the collecting one
+to ``errors``, the pushing one to ``sent``, ``refused`` and ``push_failures``. They start at 0 with the process;
+``spooled`` is a gauge. Three numbers grow across restarts: ``sequence``, the number of the newest message, and the two
+counts of dropped messages and samples, which the spool had no space for or the server rejected permanently.
 """
 
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ from ingest.agent.lines import Point
 
 
 class Counters:
-    """What happened so far."""
+    """The agent's counters. Their names are those of the metrics."""
 
     def __init__(self) -> None:
         self.sent = 0
@@ -28,8 +28,8 @@ class Counters:
         self.collect_ms = 0.0
 
 
-class Itself:
-    """The collector of the agent's own numbers."""
+class SelfCollector:
+    """Collects the agent's own metrics."""
 
     def __init__(self, counters: Counters) -> None:
         self._counters = counters
