@@ -6,6 +6,7 @@ The room imports the store and the foundation, never Django: views and rules han
 import threading
 
 from spm import limits
+from spm.bounded import LruCache
 from spm.clock import Clock, SystemClock
 from spm.errors import Refused
 from spm.query.promql.result_cache.entries import ResultCache
@@ -17,7 +18,7 @@ from spm.store.keys import PlacementTable
 
 _LOCK = threading.Lock()
 _SETTINGS: dict[str, str] = {}
-_STORAGES: dict[int, AppStorage] = {}
+_STORAGES: LruCache[int, AppStorage] = LruCache(limits.QUERY_APPS_MAX)
 _CACHE = PageCache()
 _RESULTS = ResultCache()
 
@@ -40,16 +41,16 @@ def result_cache_of(storage: AppStorage) -> AppResultCache:
 def storage_for(app: int, clock: Clock | None = None) -> AppStorage:
     """The app's storage in this process; raises ``Refused`` before ``configure``."""
     with _LOCK:
-        if app not in _STORAGES:
+        storage = _STORAGES.get(app)
+        if storage is None:
             if "url" not in _SETTINGS:
                 raise Refused("the query room has no store", remedy="Call spm.query.configure(url) first.")
-            if len(_STORAGES) >= limits.QUERY_APPS_MAX:
-                _STORAGES.pop(next(iter(_STORAGES)))
-            _STORAGES[app] = AppStorage(
+            storage = AppStorage(
                 open_backend(_SETTINGS["url"]),
                 app,
                 placement=PlacementTable(),
                 clock=clock or SystemClock(),
                 cache=_CACHE,
             )
-        return _STORAGES[app]
+            _STORAGES.put(app, storage)
+        return storage

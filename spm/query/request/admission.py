@@ -186,7 +186,7 @@ def _check_cancellation(cancellation: Cancellation, reason: str) -> None:
         cancellation()
     except QueryTimeout as error:
         raise QueryTimeout(
-            f"query timed out while it waited for its turn: {reason}; ask again in a few seconds, or give it more time"
+            f"query timed out while it waited to start: {reason}; ask again in a few seconds, or give it more time"
         ) from error
 
 

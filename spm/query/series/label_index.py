@@ -5,7 +5,6 @@ lists the series of each value in order. A regular expression is tried on distin
 remembered. All of it only grows. Enter by ``LabelIndex``.
 """
 
-from collections import OrderedDict
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -13,6 +12,7 @@ import pyarrow as pa
 from numba import njit
 
 from spm.arrays import BOOL, I32, I64
+from spm.bounded import LruCache
 from spm.fast_dataclass import dataclass
 from spm.limits import LABEL_MASK_BYTES_MAX, LABEL_MASKS_MAX
 from spm.query.series.literals import literals
@@ -76,8 +76,7 @@ class LabelIndex:
         self._codes: I32 = np.zeros(0, np.int32)
         self._inverse: _Inverse | None = None
         self._texts: pa.Array | None = None
-        self._masks: OrderedDict[tuple[str, str], BOOL] = OrderedDict()
-        self._mask_bytes = 0
+        self._masks: LruCache[tuple[str, str], BOOL] = LruCache(LABEL_MASK_BYTES_MAX, count_max=LABEL_MASKS_MAX)
         self._sorted: list[str] = []
 
     def add(self, rows: I64, number: I64, texts: list[bytes], count: int) -> None:
@@ -112,19 +111,16 @@ class LabelIndex:
         if texts is not None and len(texts) <= _NAMED_MAX:
             return self._named(texts)
         key = matcher.op, matcher.value
-        known = self._masks.get(key, np.zeros(0, np.bool_))
+        known = self._masks.get(key)
+        if known is None:
+            known = np.zeros(0, np.bool_)
         if len(known) < len(self.values):
-            before = len(known)
             if texts is None:
                 new = self._column() if not len(known) else strings(self.values[len(known) :])
                 known = np.concatenate((known, mask(new, matcher, check_deadline=check_deadline)))
             else:
                 known = self._mask(self._named(texts))
-            self._masks[key] = known
-            self._mask_bytes += len(known) - before
-        self._masks.move_to_end(key)
-        while len(self._masks) > 1 and (len(self._masks) > LABEL_MASKS_MAX or self._mask_bytes > LABEL_MASK_BYTES_MAX):
-            self._mask_bytes -= len(self._masks.popitem(last=False)[1])
+            self._masks.put(key, known, min(len(known), LABEL_MASK_BYTES_MAX))  # the largest may stand alone
         return known
 
     def _mask(self, hits: Hits) -> BOOL:

@@ -60,7 +60,7 @@ class WorldAndModel:
         self.times.append(stamp.ms)
 
     def retract(self, kind: int, matchers: tuple[Matcher, ...], source: str) -> None:
-        now = self.tick()
+        now = self.advance()
         write_to = now if kind % 2 else (self.times[len(self.times) // 2] if self.times else now)
         data = (START + HOUR_MS, START + 2 * HOUR_MS) if kind % 3 == 0 else (0, 1 << 50)
         draft = Retraction(0, now, 0, 0, write_to, *data, source, matchers, "wrong", "me")
@@ -71,11 +71,11 @@ class WorldAndModel:
     def undo(self, which: int) -> None:
         in_force = [number for number, taken in self.model.taken.items() if taken.active(None)]
         if in_force:
-            number, now = in_force[which % len(in_force)], self.tick()
+            number, now = in_force[which % len(in_force)], self.advance()
             retractions.end(self.world.store, APP, number, now)
             self.model.undo(number, now)
 
-    def tick(self) -> int:
+    def advance(self) -> int:
         """Advance two seconds: any tail is read anew, and the time can be queried."""
         self.world.clock.advance(2_000)
         self.times.append(self.world.clock.now_ms() - 1_000)
@@ -176,7 +176,7 @@ def compared(acts: Acts) -> None:
     both = WorldAndModel()
     old = both.world.fresh()
     for act in acts:
-        both.tick()
+        both.advance()
         match act:
             case ("send", list() as samples, str() as source):
                 both.send(samples, source)
@@ -190,7 +190,7 @@ def compared(acts: Acts) -> None:
                 both.move()
             case ("seal", int() as hour, _):
                 both.seal(hour)
-        both.tick()
+        both.advance()
         both.check(old)
     both.check(both.world.fresh())
     for asof_ms in both.times[::4]:

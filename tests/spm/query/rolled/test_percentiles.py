@@ -56,7 +56,7 @@ def test_percentiles_of_any_range_and_group_are_within_a_hundredth(
     both.send(samples, "a")
     if rolled:
         both.world.roll()
-    both.tick()
+    both.advance()
     starts = START + np.array([s for s, _ in windows]) * MINUTE
     ends = starts + np.array([w for _, w in windows]) * MINUTE
     result = percentiles.group_percentiles(both.world.fresh(), EVERY, starts, ends, qs=[q], by=["__name__"])
@@ -71,7 +71,7 @@ def test_whole_days_and_hours_come_from_their_own_resolution() -> None:
     both = WorldAndModel()
     both.send([(s, at, at) for s in range(6) for at in range(1, 18)], "a")
     both.world.roll()
-    both.tick()
+    both.advance()
     day = np.array([START]), np.array([START + DAY_HOURS * HOUR_MS])
     result = percentiles.group_percentiles(both.world.fresh(), EVERY, *day, qs=[0.5], by=[])
     assert [resolution for resolution, _ in result.provenance.ranges] == ["day aggregates"]
@@ -84,10 +84,10 @@ def test_quantile_over_time_of_sealed_hours_comes_from_sketches_and_says_so() ->
     both = WorldAndModel()
     both.send([(0, at, at) for at in range(1, 18)], "a")
     both.world.roll()
-    both.tick()
+    both.advance()
     both.seal(0)
     assert both.model.sealed, "the hour must have been sealed"
-    both.tick()
+    both.advance()
     result = Engine(both.world.fresh()).instant("quantile_over_time(0.5, m0[2h])", START + 2 * HOUR_MS)
     assert result.values[0, 0] == pytest.approx(6.5, rel=0.01)
     assert "percentiles of aggregated hours are within 1 %" in result.notes
@@ -111,7 +111,7 @@ def test_too_many_buckets_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "QUERY_BUCKETS_MAX", 3)
     both = WorldAndModel()
     both.send([(s, at, at) for s in range(6) for at in range(1, 9)], "a")
-    both.tick()
+    both.advance()
     day = np.array([START]), np.array([START + DAY_HOURS * HOUR_MS])
     with pytest.raises(QueryTooLarge, match="buckets"):
         percentiles.group_percentiles(both.world.fresh(), EVERY, *day, qs=[0.5], by=[])

@@ -114,8 +114,8 @@ def test_answers_of_regular_expressions_are_remembered_up_to_a_bound(monkeypatch
     for matcher in patterns:
         label.hits(matcher, lambda: None)
     assert len(label._masks) == 3
-    assert label._mask_bytes == sum(map(len, label._masks.values())) == 9
+    assert label._masks.weight == 9
     assert np.asarray(label.hits(Matcher("host", "=~", "b+"), lambda: None)).tolist() == [False, False, True]
     label.add(np.arange(2, 3), np.arange(1), [b"bb"], 3)
     assert np.asarray(label.hits(Matcher("host", "=~", "b+"), lambda: None)).tolist() == [False, False, True, True]
-    assert label._mask_bytes == sum(map(len, label._masks.values())) == 10
+    assert label._masks.weight == 10
