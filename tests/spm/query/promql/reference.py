@@ -246,7 +246,8 @@ def total(values: list[float]) -> float:
     try:
         return math.fsum(values)
     except (OverflowError, ValueError):
-        return float(np.sum(values))
+        with np.errstate(invalid="ignore"):  # infinities of both signs
+            return float(np.sum(values))
 
 
 def least(values: list[float]) -> float:
