@@ -50,7 +50,7 @@ def range_query(call: Call) -> bytes:
         raise _of_query(error) from error
     _CACHED.inc(result.cached_steps)
     _COMPUTED.inc(len(result.times) - result.cached_steps)
-    telemetry.QUERY_KEPT.set(app_cache.cache.size)
+    telemetry.QUERY_CACHE_BYTES.set(app_cache.cache.size)
     return _query_response(call, storage, result)
 
 

@@ -268,7 +268,7 @@ def test_timeout_of_a_query_ends_its_waiting_for_a_turn(
         assert time.monotonic() - begun < 5
     answer = json.loads(refused.content)
     assert (refused.status_code, answer["errorType"], refused["Retry-After"]) == (503, "timeout", "2")
-    assert "waited for its turn" in answer["error"]
+    assert "waited to start" in answer["error"]
 
 
 BOMBS = {

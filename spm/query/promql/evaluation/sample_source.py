@@ -75,7 +75,7 @@ class SampleSource:
         return self._batches[key]
 
     def select_runs(self, matchers: tuple[Matcher, ...], start_ms: int, end_ms: int, *, steps: int) -> SampleRuns:
-        """Reads the samples with start_ms < ts <= end_ms as runs that point into the cached pages."""
+        """Reads the samples with start_ms < ts <= end_ms as runs that point to them, without a copy."""
         key = (matchers, start_ms, end_ms)
         if key not in self._runs:
             runs = self._storage.select_runs(matchers, start_ms, end_ms, check_deadline=self.check_deadline)

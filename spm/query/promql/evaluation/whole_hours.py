@@ -126,7 +126,7 @@ def combine(function: str, hours: HourBatch, windows: CellWindows) -> Combined:
     shape = (len(hours.labels), len(windows.low))
     values, present = np.empty(shape, np.float64), np.zeros(shape, np.bool_)
     if code in _CHANGES:
-        doubtful = _changes(
+        doubtful = _combine_changes(
             code,
             hours.count,
             hours.first,
@@ -145,7 +145,7 @@ def combine(function: str, hours: HourBatch, windows: CellWindows) -> Combined:
     column = {MIN: hours.min, MAX: hours.max, FIRST: hours.first, LAST: hours.last}.get(code, hours.sum)
     if code in (COUNT, PRESENT):
         column = np.zeros(hours.count.shape)  # not read
-    _levels(code, hours.count, column, windows.low, windows.high, values, present)
+    _combine_values(code, hours.count, column, windows.low, windows.high, values, present)
     doubtful = code in (SUM, AVG) and _is_beyond_range(hours, windows, present & ~np.isfinite(values))
     return Combined(values, present, doubtful)
 
@@ -155,48 +155,48 @@ def _is_beyond_range(hours: HourBatch, windows: CellWindows, suspect: BOOL) -> b
     if not suspect.any() or not hours.min.size:
         return bool(suspect.any())
     rows = np.flatnonzero(suspect.any(axis=1))
-    strange = (hours.count > 0) & ~(np.isfinite(hours.min) & np.isfinite(hours.max))
-    strange |= np.isnan(hours.sum)  # min and max ignore NaN
-    before = np.zeros((len(rows), strange.shape[1] + 1), np.int64)
-    np.cumsum(strange[rows], axis=1, out=before[:, 1:])
+    has_odd_sample = (hours.count > 0) & ~(np.isfinite(hours.min) & np.isfinite(hours.max))
+    has_odd_sample |= np.isnan(hours.sum)  # min and max ignore NaN
+    before = np.zeros((len(rows), has_odd_sample.shape[1] + 1), np.int64)
+    np.cumsum(has_odd_sample[rows], axis=1, out=before[:, 1:])
     explained = before[:, windows.high] > before[:, windows.low]
     return bool((suspect[rows] & ~explained).any())
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _levels(code: int, count: I64, column: F64, low: I64, high: I64, out: F64, present: BOOL) -> None:
+def _combine_values(code: int, count: I64, column: F64, low: I64, high: I64, out: F64, present: BOOL) -> None:
     for series in range(count.shape[0]):
         for step in range(out.shape[1]):
-            seen, value, lost = 0, 0.0, 0.0
+            samples, value, error = 0, 0.0, 0.0
             for hour in range(low[step], high[step]):
                 if count[series, hour] == 0:
                     continue
                 here = column[series, hour]
                 if code in (SUM, AVG):
-                    value, lost = compensated(value, lost, here)
-                elif seen == 0 or code == LAST:
+                    value, error = compensated(value, error, here)
+                elif samples == 0 or code == LAST:
                     value = here
                 elif code == MIN:
                     value = here if np.isnan(value) or here < value else value
                 elif code == MAX:
                     value = here if np.isnan(value) or here > value else value
-                seen += count[series, hour]
-            if seen == 0:
+                samples += count[series, hour]
+            if samples == 0:
                 continue
             present[series, step] = True
             if code == SUM:
-                value += lost
+                value += error
             elif code == AVG:
-                value = value / seen + lost / seen
+                value = value / samples + error / samples
             elif code == COUNT:
-                value = float(seen)
+                value = float(samples)
             elif code == PRESENT:
                 value = 1.0
             out[series, step] = value
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _changes(
+def _combine_changes(
     code: int,
     count: I64,
     first: F64,
@@ -214,7 +214,7 @@ def _changes(
     doubtful = False
     for series in range(count.shape[0]):
         for step in range(out.shape[1]):
-            seen, resets, head, tail, odd = 0, 0.0, -1, -1, False
+            samples, resets, head, tail, not_finite = 0, 0.0, -1, -1, False
             for hour in range(low[step], high[step]):
                 if count[series, hour] == 0:
                     continue
@@ -223,22 +223,22 @@ def _changes(
                     resets += last[series, tail]
                 if count[series, hour] > 1:
                     resets += increase[series, hour] - (last[series, hour] - first[series, hour])
-                seen += count[series, hour]
+                samples += count[series, hour]
                 head = hour if head < 0 else head
                 tail = hour
                 # A number that is not finite hides the resets beside it.
-                odd |= not (
+                not_finite |= not (
                     np.isfinite(first[series, hour])
                     and np.isfinite(last[series, hour])
                     and np.isfinite(increase[series, hour])
                 )
-            if seen < 2:
+            if samples < 2:
                 continue
-            doubtful |= odd
+            doubtful |= not_finite
             range_ms = last_ms[step] - first_ms[step]
             gained = last[series, tail] - first[series, head] + (0.0 if code == DELTA else resets)
             factor = extrapolation_factor(
-                seen,
+                samples,
                 first_ts[series, head],
                 last_ts[series, tail],
                 first[series, head],

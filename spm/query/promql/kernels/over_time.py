@@ -4,7 +4,7 @@ Every kernel takes the times and values of a window, in order and without stale 
 are compensated (Neumaier), means and variances computed as in Prometheus, so that results agree to the last bits, NaN
 and infinities included; division by zero gives these too, as in Go, instead of numba's exception. Counters are
 extrapolated exactly as in Prometheus (`extrapolation_factor`, which whole hours use too). `value` selects the kernel by
-a function's code, because numba compares small ints faster than names.
+a function's code: numba compares small ints, the names are for readers.
 """
 
 from typing import Any
@@ -169,46 +169,46 @@ def _place_of_extreme(values: F64, greatest: bool) -> Any:
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _sum(values: F64) -> Any:
-    total, lost = compensated_sum(values, 0.0)
+    total, error = compensated_sum(values, 0.0)
     if np.isfinite(total):
-        return total + lost
-    total, lost = 0.0, 0.0
+        return total + error
+    total, error = 0.0, 0.0
     for here in values:
-        total, lost = compensated(total, lost, here)
-    return total if np.isinf(total) else total + lost
+        total, error = compensated(total, error, here)
+    return total if np.isinf(total) else total + error
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _mean(values: F64) -> Any:
     """Divide the sum by the count; where the sum leaves the range of floats, continue with a running mean."""
-    total, lost = compensated_sum(values[1:], values[0])
+    total, error = compensated_sum(values[1:], values[0])
     if np.isfinite(total):
-        return total / len(values) + lost / len(values)
-    total, lost, count = values[0], 0.0, 1
+        return total / len(values) + error / len(values)
+    total, error, count = values[0], 0.0, 1
     is_running = False
     for here in values[1:]:
         count += 1
         if not is_running:
-            next_total, next_lost = compensated(total, lost, here)
+            next_total, next_error = compensated(total, error, here)
             if not np.isinf(next_total):
-                total, lost = next_total, next_lost
+                total, error = next_total, next_error
                 continue
             is_running = True
-            total, lost = total / (count - 1), lost / (count - 1)
+            total, error = total / (count - 1), error / (count - 1)
         share = (count - 1) / count
-        total, lost = compensated(share * total, share * lost, here / count)
-    return total + lost if is_running else total / count + lost / count
+        total, error = compensated(share * total, share * error, here / count)
+    return total + error if is_running else total / count + error / count
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _variance(values: F64) -> Any:
-    mean, lost_mean, squares, lost_squares, count = 0.0, 0.0, 0.0, 0.0, 0
+    mean, mean_error, squares, squares_error, count = 0.0, 0.0, 0.0, 0.0, 0
     for here in values:
         count += 1
-        distance = here - mean - lost_mean  # exact where all values are close to each other and far from zero
-        mean, lost_mean = compensated(mean, lost_mean, distance / count)
-        squares, lost_squares = compensated(squares, lost_squares, distance * (here - mean - lost_mean))
-    return (squares + lost_squares) / count
+        distance = here - mean - mean_error  # exact where all values are close to each other and far from zero
+        mean, mean_error = compensated(mean, mean_error, distance / count)
+        squares, squares_error = compensated(squares, squares_error, distance * (here - mean - mean_error))
+    return (squares + squares_error) / count
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -247,7 +247,7 @@ def _integral(ts: I64, values: F64, rule: float) -> Any:
 
     A NaN counts as zero.
     """
-    total, lost = 0.0, 0.0
+    total, error = 0.0, 0.0
     for i in range(1, len(values)):
         left = 0.0 if np.isnan(values[i - 1]) else values[i - 1]
         right = 0.0 if np.isnan(values[i]) else values[i]
@@ -260,8 +260,8 @@ def _integral(ts: I64, values: F64, rule: float) -> Any:
                 height, rest = height / 2, rest / 2
         if height != 0 or rest != 0:
             seconds = (ts[i] - ts[i - 1]) / 1000
-            total, lost = compensated(total, lost + rest * seconds, height * seconds)
-    return total if np.isinf(total) else total + lost
+            total, error = compensated(total, error + rest * seconds, height * seconds)
+    return total if np.isinf(total) else total + error
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -276,29 +276,29 @@ def _changes(values: F64) -> Any:
 def _regression(ts: I64, values: F64, at_ms: float) -> Any:
     """Return the slope per second and the level at a time, by least squares."""
     flat = True
-    x_sum, x_lost, y_sum, y_lost, xy_sum, xy_lost, xx_sum, xx_lost = 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0
+    x_sum, x_error, y_sum, y_error, xy_sum, xy_error, xx_sum, xx_error = 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0
     for i in range(len(values)):
         flat = flat and values[i] == values[0]
         x = (ts[i] - at_ms) / 1000
-        x_sum, x_lost = compensated(x_sum, x_lost, x)
-        y_sum, y_lost = compensated(y_sum, y_lost, values[i])
-        xy_sum, xy_lost = compensated(xy_sum, xy_lost, x * values[i])
-        xx_sum, xx_lost = compensated(xx_sum, xx_lost, x * x)
+        x_sum, x_error = compensated(x_sum, x_error, x)
+        y_sum, y_error = compensated(y_sum, y_error, values[i])
+        xy_sum, xy_error = compensated(xy_sum, xy_error, x * values[i])
+        xx_sum, xx_error = compensated(xx_sum, xx_error, x * x)
     if flat:
         return (np.nan, np.nan) if np.isinf(values[0]) else (0.0, values[0])
     count = len(values)
-    x_sum, y_sum, xy_sum, xx_sum = x_sum + x_lost, y_sum + y_lost, xy_sum + xy_lost, xx_sum + xx_lost
+    x_sum, y_sum, xy_sum, xx_sum = x_sum + x_error, y_sum + y_error, xy_sum + xy_error, xx_sum + xx_error
     slope = (xy_sum - x_sum * y_sum / count) / (xx_sum - x_sum * x_sum / count)
     return slope, y_sum / count - slope * x_sum / count
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _smooth(values: F64, smoothing: float, trending: float) -> Any:
+def _smooth(values: F64, smoothing: float, trend_factor: float) -> Any:
     """Smooth a level and a trend exponentially, each by its factor."""
     before, level, trend = 0.0, values[0], values[1] - values[0]
     for i in range(1, len(values)):
         if i > 1:
-            trend = trending * (level - before) + (1 - trending) * trend
+            trend = trend_factor * (level - before) + (1 - trend_factor) * trend
         before, level = level, smoothing * values[i] + (1 - smoothing) * (level + trend)
     return level
 

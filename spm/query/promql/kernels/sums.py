@@ -24,17 +24,17 @@ _VECTOR, _NUMBER = ir.VectorType(ir.DoubleType(), _LANES), ir.IntType(64)
 @njit(cache=True, nogil=True, error_model="numpy")
 def compensated_sum(values: F64, total: float) -> Any:
     """Return (total, its rounding error) after all values; meaningless if the total is not finite."""
-    lost, first = 0.0, 0
+    error, first = 0.0, 0
     if len(values) >= _WIDE_FROM:
         first = len(values) & ~(_LANES - 1)
         lanes = _lanes(values.ctypes.data, first)
         for lane in range(_LANES):
-            total, part = _two_sum(total, lanes[lane])
-            lost += part + lanes[_LANES + lane]
+            total, rest = _two_sum(total, lanes[lane])
+            error += rest + lanes[_LANES + lane]
     for i in range(first, len(values)):
-        total, part = _two_sum(total, values[i])
-        lost += part
-    return total, lost
+        total, rest = _two_sum(total, values[i])
+        error += rest
+    return total, error
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -57,13 +57,13 @@ def _build_lanes(context: Any, builder: Any, signature: Any, arguments: Any) -> 
     builder.branch(loop)
 
     builder.position_at_end(loop)
-    step, total, lost = builder.phi(_NUMBER), builder.phi(_VECTOR), builder.phi(_VECTOR)
+    step, total, errors = builder.phi(_NUMBER), builder.phi(_VECTOR), builder.phi(_VECTOR)
     value = builder.load(builder.gep(values, [step]), align=8)
     rounded = builder.fadd(total, value)
     part = builder.fsub(rounded, total)
     error = builder.fadd(builder.fsub(total, builder.fsub(rounded, part)), builder.fsub(value, part))
-    more, following = builder.fadd(lost, error), builder.add(step, ir.Constant(_NUMBER, 1))
-    for moving, goes_on in ((step, following), (total, rounded), (lost, more)):
+    more, following = builder.fadd(errors, error), builder.add(step, ir.Constant(_NUMBER, 1))
+    for moving, goes_on in ((step, following), (total, rounded), (errors, more)):
         moving.add_incoming(ir.Constant(moving.type, None), before)
         moving.add_incoming(goes_on, loop)
     builder.cbranch(builder.icmp_unsigned("<", following, steps), loop, after)

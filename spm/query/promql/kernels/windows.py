@@ -1,7 +1,7 @@
 """Evaluates windows at steps: the newest sample before each step, and functions of the samples in a window.
 
-`sweep` copies the samples of one series together from the cached pages, moves two pointers along its times (once for
-all series that share them), and calls `over_time.value` for each window; it pauses now and then to check the deadline.
+`sweep` copies the samples of one series together, moves two pointers along its times (once for all series that share
+them), and calls `over_time.value` for each window; it pauses now and then to check the deadline.
 `instants` does so for an instant selector. Windows are left-open, (t - range, t]. Stale markers are removed before a
 range function sees the samples; for an instant selector they end a series.
 """

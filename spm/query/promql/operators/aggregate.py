@@ -46,28 +46,28 @@ def aggregate(op: str, vector: Vector, groups: Groups, parameter: F64) -> Vector
 def _aggregate_groups(code: int, values: F64, present: BOOL, codes: I64, groups: int) -> Any:
     """Aggregates some steps at a time, so that the accumulators stay small however many groups there are."""
     steps = values.shape[1]
-    out, there = np.zeros((groups, steps)), np.zeros((groups, steps), np.bool_)
+    out, has_value = np.zeros((groups, steps)), np.zeros((groups, steps), np.bool_)
     width = min(steps, max(_CELLS_AT_ONCE // max(groups, 1), _STEPS_AT_LEAST))
     has_deviations = code in (STDDEV, STDVAR)
     counts, second = (
         np.empty((groups, width), np.int64),
         np.empty((groups, width if has_deviations or code in (SUM, AVG) else 0)),
     )
-    lost_mean, lost_second = (
+    mean_error, second_error = (
         np.empty((groups, width if has_deviations else 0)),
         np.empty((groups, width if has_deviations else 0)),
     )
     for begin in range(0, steps, max(width, 1)):
         end = min(begin + width, steps)
-        counts[:], second[:], lost_mean[:], lost_second[:] = 0, 0.0, 0.0, 0.0
+        counts[:], second[:], mean_error[:], second_error[:] = 0, 0.0, 0.0, 0.0
         if has_deviations:
-            _accumulate_deviations(values, present, codes, begin, end, out, second, lost_mean, lost_second, counts)
+            _accumulate_deviations(values, present, codes, begin, end, out, second, mean_error, second_error, counts)
         else:
             _accumulate(code, values, present, codes, begin, end, out, second, counts)
         if code == AVG:
             _retry_overflowed(values, present, codes, begin, end, out, second, counts)
-        _finish(code, begin, end, out, second, counts, there)
-    return out, there
+        _finish(code, begin, end, out, second, counts, has_value)
+    return out, has_value
 
 
 # The loops below index slices from zero: a compiler cannot exclude that an index with another start is negative.
@@ -79,15 +79,15 @@ def _accumulate(
 ) -> None:
     for row in range(values.shape[0]):
         group = codes[row]
-        own, there, total = values[row, begin:end], present[row, begin:end], out[group, begin:end]
-        lost, count = second[group], counts[group]
+        own, has_value, total = values[row, begin:end], present[row, begin:end], out[group, begin:end]
+        error, count = second[group], counts[group]
         for at in range(len(own)):
-            if not there[at]:
+            if not has_value[at]:
                 continue
             value = own[at]
             count[at] += 1
             if code in (SUM, AVG):
-                total[at], lost[at] = compensated(total[at], lost[at], value)
+                total[at], error[at] = compensated(total[at], error[at], value)
             elif code in (MIN, MAX):
                 best = total[at]
                 if count[at] == 1 or np.isnan(best) or (value > best if code == MAX else value < best):
@@ -103,24 +103,24 @@ def _accumulate_deviations(
     end: int,
     out: F64,
     second: F64,
-    lost_mean: F64,
-    lost_second: F64,
+    mean_error: F64,
+    second_error: F64,
     counts: I64,
 ) -> None:
     """Accumulates means and squared distances, both compensated: timestamps are large compared to their deviation."""
     for row in range(values.shape[0]):
         group = codes[row]
-        own, there, means = values[row, begin:end], present[row, begin:end], out[group, begin:end]
-        squares, low, lost, count = second[group], lost_mean[group], lost_second[group], counts[group]
+        own, has_value, means = values[row, begin:end], present[row, begin:end], out[group, begin:end]
+        squares, low, error, count = second[group], mean_error[group], second_error[group], counts[group]
         for at in range(len(own)):
-            if not there[at]:
+            if not has_value[at]:
                 continue
             count[at] += 1
             distance = own[at] - means[at] - low[at]
             means[at], low[at] = compensated(means[at], low[at], distance / count[at])
             squared = distance * (own[at] - means[at] - low[at])
-            squares[at], lost[at] = compensated(squares[at], lost[at], squared)
-    second += lost_second
+            squares[at], error[at] = compensated(squares[at], error[at], squared)
+    second += second_error
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -129,43 +129,43 @@ def _retry_overflowed(
 ) -> None:
     """Computes averages whose sum left the range of floats again, as a sum of values divided by their count."""
     for group in range(out.shape[0]):
-        total, more, count = out[group, begin:end], second[group], counts[group]
+        total, rest, count = out[group, begin:end], second[group], counts[group]
         for at in range(len(total)):
             if np.isinf(total[at]):
-                mean, lost = 0.0, 0.0
+                mean, error = 0.0, 0.0
                 for row in range(values.shape[0]):
                     if codes[row] == group and present[row, begin + at]:
-                        mean, lost = compensated(mean, lost, values[row, begin + at] / count[at])
-                total[at], more[at] = np.nan, mean + lost
+                        mean, error = compensated(mean, error, values[row, begin + at] / count[at])
+                total[at], rest[at] = np.nan, mean + error
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _finish(code: int, begin: int, end: int, out: F64, second: F64, counts: I64, present: BOOL) -> None:
     for group in range(out.shape[0]):
-        total, there = out[group, begin:end], present[group, begin:end]
-        more, own_counts = second[group], counts[group]
+        total, has_value = out[group, begin:end], present[group, begin:end]
+        rest, own_counts = second[group], counts[group]
         for at in range(len(total)):
             count = own_counts[at]
             if count == 0:
                 continue
-            there[at] = True
+            has_value[at] = True
             if code == SUM:
-                total[at] += more[at]
+                total[at] += rest[at]
             elif code == AVG:
                 if np.isnan(total[at]):
-                    total[at] = more[at]
+                    total[at] = rest[at]
                 elif count == 1:  # a division by one changes nothing and takes long
-                    total[at] += more[at]
+                    total[at] += rest[at]
                 else:
-                    total[at] = total[at] / count + more[at] / count
+                    total[at] = total[at] / count + rest[at] / count
             elif code == COUNT:
                 total[at] = count
             elif code == GROUP:
                 total[at] = 1.0
             elif code == STDVAR:
-                total[at] = more[at] / count
+                total[at] = rest[at] / count
             elif code == STDDEV:
-                total[at] = np.sqrt(more[at] / count)
+                total[at] = np.sqrt(rest[at] / count)
 
 
 @njit(cache=True, nogil=True, error_model="numpy")

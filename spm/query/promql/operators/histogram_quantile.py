@@ -181,7 +181,7 @@ def _quantiles(
     bounds: F64,
     q: F64,
     out: F64,
-    seen: BOOL,
+    present_out: BOOL,
     raised: F64,
     span: I64,
 ) -> None:
@@ -193,7 +193,7 @@ def _quantiles(
             size = _collect_buckets(values, present, rows[part], bounds[part], step, own_bounds, own_counts)
             if size == 0:
                 continue
-            seen[histogram, step] = True
+            present_out[histogram, step] = True
             if np.isnan(q[step]):
                 out[histogram, step] = np.nan
             elif q[step] < 0:
@@ -235,7 +235,7 @@ def _rank(bounds: F64, counts: F64, size: int, at: float) -> Any:
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _fractions(
-    values: F64, present: BOOL, rows: I64, starts: I64, bounds: F64, lower: F64, upper: F64, out: F64, seen: BOOL
+    values: F64, present: BOOL, rows: I64, starts: I64, bounds: F64, lower: F64, upper: F64, out: F64, present_out: BOOL
 ) -> None:
     widest = np.max(np.diff(starts)) if len(starts) > 1 else 0
     own_bounds, own_counts = np.empty(widest), np.empty(widest)
@@ -245,7 +245,7 @@ def _fractions(
             size = _collect_buckets(values, present, rows[part], bounds[part], step, own_bounds, own_counts)
             if size == 0:
                 continue
-            seen[histogram, step] = True
+            present_out[histogram, step] = True
             count, low, high = own_counts[size - 1], lower[step], upper[step]
             if own_bounds[size - 1] != np.inf or count == 0 or np.isnan(low) or np.isnan(high):
                 out[histogram, step] = np.nan

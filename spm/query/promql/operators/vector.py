@@ -110,21 +110,21 @@ def merge_rows(parts: list[Vector]) -> Vector:
     for part in parts:
         own = places[first : first + len(part.labels)]
         first += len(part.labels)
-        elements, there = np.ascontiguousarray(part.values), np.ascontiguousarray(part.present)
-        if not _copy_rows(elements, there, own, twins, values, present):
+        elements, part_present = np.ascontiguousarray(part.values), np.ascontiguousarray(part.present)
+        if not _copy_rows(elements, part_present, own, twins, values, present):
             raise QueryFailed("vector cannot contain metrics with the same labelset")
     return Vector(take_labels(labels, rows), values, present, nameless[rows])
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _copy_rows(values: F64, present: BOOL, places: I64, twins: I64, out: F64, there: BOOL) -> bool:
+def _copy_rows(values: F64, present: BOOL, places: I64, twins: I64, out: F64, occupied: BOOL) -> bool:
     """Copies elements to their places; false if a place, or that of a row with equal labels (its twin), is occupied."""
     for row in range(len(places)):
         place = places[row]
         twin = twins[place]
         for step in range(values.shape[1]):
             if present[row, step]:
-                if there[place, step] or (twin >= 0 and there[twin, step]):
+                if occupied[place, step] or (twin >= 0 and occupied[twin, step]):
                     return False
-                out[place, step], there[place, step] = values[row, step], True
+                out[place, step], occupied[place, step] = values[row, step], True
     return True

@@ -62,7 +62,7 @@ class PartialAnswer:
     infos: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
     samples: int = 0
-    separable: bool = False  # whether each step has this value in any range: from samples, without warnings
+    separable: bool = False  # whether its steps depend on no others: from samples alone, separable annotations
     cacheable: bool = False  # whether it also may be cached: no sample under it was retracted or has expired
     cached_steps: int = 0  # steps that were not computed
 

@@ -105,7 +105,7 @@ class History:
     def question(self) -> None:
         """Run one of the queries at a random time, and compare it with an answer without a cache."""
         self.world.clock.advance(limits.TAIL_AGE_MS + 1)
-        text, step, phase = self.queries[self.rng.integers(len(self.asked))]
+        text, step, phase = self.queries[self.rng.integers(len(self.queries))]
         first = START + (phase + step * int(self.rng.integers(-5, 60 * HOURS // step))) * MINUTE_MS
         last = first + int(self.rng.integers(0, 60 * HOURS // step)) * step * MINUTE_MS
         back = int(self.rng.choice([5, 5, 5, 25])) * MINUTE_MS
