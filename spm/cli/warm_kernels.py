@@ -13,7 +13,7 @@ as all the rest, and another process can do it meanwhile.
 import sys
 
 from ingest import protocols
-from ingest.accept.stamper import Acceptor
+from ingest.accept.stamper import Stamper
 from ingest.protocols.influx.reader import parse
 from ingest.writer import Writer
 from rollups.run.driver import Driver
@@ -28,7 +28,7 @@ from spm.query.series.label_table import LabelTable
 from spm.query.view.page_cache import PageCache
 from spm.store.backends import open_backend
 from spm.store.backends.base import Backend
-from spm.store.keys import Distribution
+from spm.store.keys import PlacementTable
 from spm.store.rollup import sketch
 
 APP = 1
@@ -81,10 +81,12 @@ def whole_way() -> None:
 
 
 def _push(backend: Backend, clock: FakeClock) -> None:
-    acceptor, writer = Acceptor(1, clock), Writer(backend, Distribution())
+    acceptor, writer = Stamper(1, clock), Writer(backend, PlacementTable())
     for number, body in enumerate(_bodies()):
         parsed = parse(body, now_ms=clock.now_ms(), precision="ms")
-        writer.write([acceptor.accept(app=APP, source="rehearsal", parsed=parsed, message_id=bytes([number]) * 16)])
+        writer.write(
+            [acceptor.stamp_message(app=APP, source="rehearsal", parsed=parsed, message_id=bytes([number]) * 16)]
+        )
 
 
 def _bodies() -> list[bytes]:
@@ -112,14 +114,14 @@ def _line(host: int, ts: int) -> str:
 
 
 def _ask(backend: Backend, clock: FakeClock) -> None:
-    storage = AppStorage(backend, APP, distribution=Distribution(), clock=clock, cache=PageCache())
+    storage = AppStorage(backend, APP, placement=PlacementTable(), clock=clock, cache=PageCache())
     engine = Engine(storage, clock=clock)
     end = _DAY + _HOURS * HOUR_MS
     for question in QUESTIONS:
-        prometheus.answer(engine.instant(question, end))
-        prometheus.answer(engine.range(question, _DAY + HOUR_MS, end, 300_000))
+        prometheus.query_body(engine.instant(question, end))
+        prometheus.query_body(engine.range(question, _DAY + HOUR_MS, end, 300_000))
     for samples_of in ("cpu_usage[10m]", "cpu_usage[605s] smoothed"):
-        prometheus.answer(engine.instant(samples_of, end - 5_000))
+        prometheus.query_body(engine.instant(samples_of, end - 5_000))
     matchers = [Matcher(METRIC_NAME, "=", "cpu_usage")]
     labels = storage.select_hours(matchers, _DAY // HOUR_MS, _DAY // HOUR_MS).labels
     assert isinstance(labels, LabelTable), "BUG: labels that are no columns"

@@ -17,10 +17,10 @@ from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
 
-from ingest.writer import Batch, Writer
-from rollups.crash_points import POINTS, nowhere
+from ingest.writer import WriteBatch, Writer
+from rollups.crash_points import POINTS, ignore_point
+from rollups.delete.expire import RetentionPeriods
 from rollups.delete.purge import purge
-from rollups.delete.seal import Keep
 from rollups.move import redistribute
 from rollups.run.rollback import roll_back
 from spm.clock import SystemClock
@@ -44,12 +44,12 @@ samples = st.lists(st.tuples(st.integers(0, 3), times, st.integers(-9, 9).map(fl
 hours = st.integers(0, 50)
 sources = st.sampled_from(["a", "b"])
 RUN_POINTS = POINTS[: POINTS.index("late counted") + 1]
-MOVE_POINTS = ("compacted", "flip sent", "moved", "epoch closing", "histories cut", "epoch closed")
+MOVE_POINTS = ("compacted", "publish sent", "moved", "epoch closing", "histories cut", "epoch closed")
 SEAL_POINTS = (
     "sealing",
     "sealed",
-    "flip sent",
-    "flipped",
+    "publish sent",
+    "published",
     "ledger written",
     "raw deleting",
     "expired",
@@ -57,7 +57,7 @@ SEAL_POINTS = (
     "hours deleting",
     "days dropped",
 )
-SHRED_POINTS = ("purge marked", "purge rewritten", "flip sent", "purge fenced", "purge deleting")
+SHRED_POINTS = ("erasure marked", "erasure published", "publish sent", "purge fenced", "purge deleting")
 SPREADS = [("byte", 16, 16), ("hash", 8, 2), ("byte", 8, 8), ("hash", 16, 16)]
 
 
@@ -71,7 +71,7 @@ class Life(RuleBasedStateMachine):
         self.world = World(self.open())
         self.sent: list[Envelope] = []
         self.moments = [self.world.clock.now_ms()]
-        self.slow: list[tuple[Writer, Batch, Envelope]] = []  # batches that are prepared and not written yet
+        self.slow: list[tuple[Writer, WriteBatch, Envelope]] = []  # batches that are prepared and not written yet
 
     def open(self) -> Backend:
         """A new store."""
@@ -94,7 +94,7 @@ class Life(RuleBasedStateMachine):
     def prepare(self, samples: list[Sample], source: str) -> None:
         """A slow worker has made its batch, by the distribution it knows, and writes it later."""
         world = self.world
-        message = world.acceptor.accept(app=APP, source=source, parsed=parsed(samples), message_id=bytes(16))
+        message = world.acceptor.stamp_message(app=APP, source=source, parsed=parsed(samples), message_id=bytes(16))
         self.slow.append((world.writer, world.writer.prepare([message]), message))
         world.writer = Writer(world.store, SPREAD)
 
@@ -141,7 +141,7 @@ class Life(RuleBasedStateMachine):
         runs = {former.run for day in days for entry in day.entries.values() for former in entry.history}
         for run in sorted(runs, reverse=True)[which : which + 1]:
             try:
-                roll_back(self.world.store, run, [APP], at=crash_at(point) if point else nowhere)
+                roll_back(self.world.store, run, [APP], at=crash_at(point) if point else ignore_point)
             except (Refused, Crash):
                 return
 
@@ -187,7 +187,7 @@ class Life(RuleBasedStateMachine):
         """Delete for good what one hides, perhaps not to the end; or go on with it."""
         number = data.draw(st.sampled_from([n for n, taken in self.world.model.taken.items() if not taken.end_ms]))
         with contextlib.suppress(Crash):
-            self.world.shred(number, crash_at(point, times) if point else nowhere)
+            self.world.erase_retracted(number, crash_at(point, times) if point else ignore_point)
 
     # --- moving
 
@@ -196,13 +196,13 @@ class Life(RuleBasedStateMachine):
         """Writers go elsewhere from now on, once they have noticed."""
         strategy, shards, width = spread
         with contextlib.suppress(Refused):
-            epochs.open_epoch(self.world.store, APP, strategy=strategy, shards=shards, spread=width)
+            epochs.open_epoch(self.world.store, APP, function=strategy, shards=shards, spread=width)
 
     @rule(point=st.none() | st.sampled_from(MOVE_POINTS[:3]))
     def migrate(self, point: str | None) -> None:
         """Move what lies elsewhere, perhaps not to the end."""
         with contextlib.suppress(Crash):
-            self.world.migrate(crash_at(point) if point else nowhere)
+            self.world.migrate(crash_at(point) if point else ignore_point)
 
     @precondition(lambda self: not self.world.spread().settled)
     @rule(point=st.none() | st.sampled_from(MOVE_POINTS[3:]))
@@ -210,7 +210,7 @@ class Life(RuleBasedStateMachine):
         """Close the oldest epoch, if nothing stands in the way."""
         oldest = next(epoch for epoch in self.world.spread().epochs if epoch.state != CLOSED)
         with contextlib.suppress(Crash):
-            redistribute.close_epoch(self.world.store, APP, oldest.number, crash_at(point) if point else nowhere)
+            redistribute.close_epoch(self.world.store, APP, oldest.number, crash_at(point) if point else ignore_point)
 
     # --- letting go
 
@@ -224,16 +224,18 @@ class Life(RuleBasedStateMachine):
     def retain(self, days_later: int, raw: int | None, hour: int | None, day: int | None, point: str | None) -> None:
         """Samples, hours and days go after their time, perhaps not to the end."""
         with contextlib.suppress(Crash):
-            self.world.retain(Keep(raw, hour, day), days_later=days_later, at=crash_at(point) if point else nowhere)
+            self.world.retain(
+                RetentionPeriods(raw, hour, day), days_later=days_later, at=crash_at(point) if point else ignore_point
+            )
 
     # --- purging
 
     @rule(keep=st.integers(0, 2), point=st.sampled_from([None, "purge listed", "purge fenced", "purge deleting"]))
     def purge(self, keep: int, point: str | None) -> None:
         """Delete what is superseded, perhaps not to the end."""
-        shards = self.world.spread().all(APP)
+        shards = self.world.spread().all_shards(APP)
         try:
-            purge(self.world.store, APP, shards, keep=keep, at=crash_at(point) if point else nowhere)
+            purge(self.world.store, APP, shards, keep=keep, at=crash_at(point) if point else ignore_point)
         except Crash:
             return
 
@@ -245,14 +247,14 @@ class Life(RuleBasedStateMachine):
         for _ in range(2):  # a replay list that came with a race is taken in by the next
             self.world.roll(now_ms=START + 50 * HOUR_MS, sweep=True)
         value, next_day = self.world.manifest(), self.world.manifest(DAY + 1)
-        if not self.world.spread().settled or SEALING in {*value.seals.values(), *next_day.seals.values()}:
+        if not self.world.spread().has_one_live_epoch or SEALING in {*value.seals.values(), *next_day.seals.values()}:
             return  # what lies in two places waits for its move, and an hour that is being sealed for its sealer
         assert self.world.pending_rows() == 0
         for (_, hour), entry in value.entries.items():
             assert len(entry.state.generations) <= 1
             assert entry.state.replay == () or value.seal(hour)
         if not value.seals:
-            assert self.world.levels() <= {DAYS}
+            assert self.world.resolutions() <= {DAYS}
 
     @invariant()
     def every_answer_is_right(self) -> None:

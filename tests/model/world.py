@@ -12,13 +12,13 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from ingest.accept.stamper import Acceptor
+from ingest.accept.stamper import Stamper
 from ingest.writer import Writer
-from rollups.compute.source import Place, read_pack
-from rollups.crash_points import Hook, nowhere
-from rollups.delete import seal
-from rollups.delete.erase_retracted import shred
-from rollups.delete.seal import Keep
+from rollups.compute.source import PackPlace, read_pack
+from rollups.crash_points import Hook, ignore_point
+from rollups.delete import expire
+from rollups.delete.erase_retracted import erase_retracted
+from rollups.delete.expire import RetentionPeriods
 from rollups.move import redistribute
 from rollups.run.driver import Driver, RunReport
 from rollups.run.local import LocalExecutor
@@ -32,7 +32,7 @@ from spm.store import epochs as distribution
 from spm.store import keys, manifest
 from spm.store.backends.base import Backend
 from spm.store.backends.memory import MemoryBackend
-from spm.store.keys import Distribution
+from spm.store.keys import PlacementTable
 from spm.store.ledger import commit_records
 from spm.store.ledger.commit_records import Commit
 from spm.store.manifest import Manifest, Month, first_day_of, month_of
@@ -49,7 +49,7 @@ NEXT_DAY = START + 26 * HOUR_MS  # when all of that day is closed
 DAY_MS = DAY_HOURS * HOUR_MS
 FIRST = DAY * DAY_HOURS  # its first hour
 ALL = (Matcher("__name__", "=~", "m."),)
-SPREAD = Distribution.single(spread=3)  # metrics lie in two shards
+SPREAD = PlacementTable.single(spread=3)  # metrics lie in two shards
 
 Sample = tuple[int, int, float]  # series number, ms after START, value
 
@@ -64,7 +64,7 @@ def crash_at(point: str, times: int = 1) -> Hook:
 
     def hook(reached: str) -> None:
         nonlocal left
-        nowhere(reached)
+        ignore_point(reached)
         if reached == point:
             left -= 1
             if left == 0:
@@ -78,7 +78,7 @@ def meanwhile(point: str, act: Callable[[], object]) -> Hook:
     left = [point]
 
     def hook(reached: str) -> None:
-        nowhere(reached)
+        ignore_point(reached)
         if left == [reached]:
             left.clear()
             act()
@@ -102,22 +102,22 @@ class World:
 
     store: Backend = field(default_factory=MemoryBackend)
     clock: FakeClock = field(default_factory=lambda: FakeClock(START + HOUR_MS))
-    distribution: Distribution = SPREAD
+    distribution: PlacementTable = SPREAD
 
     def __post_init__(self) -> None:
         cell = distribution.encode(self.distribution)
-        self.store.check_and_put("config", distribution.name_of(APP), distribution.COLUMN, None, cell)
-        self.acceptor = Acceptor(1, self.clock)
+        self.store.check_and_put("config", distribution.row_key(APP), distribution.COLUMN, None, cell)
+        self.acceptor = Stamper(1, self.clock)
         self.writer = Writer(self.store, self.distribution)
         self.model = Model()
-        self.readers = AppStorage(self.store, APP, distribution=self.distribution, clock=self.clock, cache=PageCache())
+        self.readers = AppStorage(self.store, APP, placement=self.distribution, clock=self.clock, cache=PageCache())
 
     # --- writing
 
     def send(self, *samples: Sample, source: str = "host") -> Envelope:
         """Accept and store one message."""
         self.clock.advance(1)
-        envelope = self.acceptor.accept(app=APP, source=source, parsed=parsed(samples), message_id=bytes(16))
+        envelope = self.acceptor.stamp_message(app=APP, source=source, parsed=parsed(samples), message_id=bytes(16))
         self.store_again(envelope)
         return envelope
 
@@ -133,11 +133,11 @@ class World:
 
     # --- runs
 
-    def retain(self, keep: Keep, *, days_later: int, at: Hook = nowhere) -> None:
+    def retain(self, keep: RetentionPeriods, *, days_later: int, at: Hook = ignore_point) -> None:
         """Let what is over go, some days after the first one ended."""
         now = START + (1 + days_later) * DAY_MS
         try:
-            seal.retain(self.driver(at), LocalExecutor(self.store, at), APP, keep, now_ms=now)
+            expire.expire(self.driver(at), LocalExecutor(self.store, at), APP, keep, now_ms=now)
         finally:
             self.seals()
 
@@ -158,7 +158,7 @@ class World:
         [row] = self.store.get("manifest", [keys.manifest_month(APP, month_of(day))], [b"v"])
         return manifest.decode_month(row[b"v"] if row else None)
 
-    def driver(self, at: Hook = nowhere) -> Driver:
+    def driver(self, at: Hook = ignore_point) -> Driver:
         """A driver of runs over this store."""
         return Driver(self.store, self.clock, at=at)
 
@@ -167,7 +167,7 @@ class World:
         *,
         minor: bool = False,
         now_ms: int = NEXT_DAY,
-        at: Hook = nowhere,
+        at: Hook = ignore_point,
         upgrade: bool = False,
         sweep: bool = False,
     ) -> RunReport:
@@ -175,7 +175,7 @@ class World:
         executor = LocalExecutor(self.store, at)
         return self.driver(at).roll(executor, [APP], minor=minor, now_ms=now_ms, upgrade=upgrade, sweep=sweep)
 
-    def migrate(self, at: Hook = nowhere) -> RunReport:
+    def migrate(self, at: Hook = ignore_point) -> RunReport:
         """Move what lies where the newest epoch does not put it."""
         return redistribute.migrate(self.driver(at), LocalExecutor(self.store, at), APP, now_ms=NEXT_DAY)
 
@@ -224,10 +224,10 @@ class World:
         ended = retractions.end(self.store, APP, number, self.clock.now_ms())
         self.model.undo(number, ended.end_ms)
 
-    def shred(self, number: int, at: Hook = nowhere) -> None:
+    def erase_retracted(self, number: int, at: Hook = ignore_point) -> None:
         """Delete for good what a retraction hides: from its mark on, no moment shows any of it."""
         self.model.purge(number)
-        shred(self.store, APP, number, now_ms=self.clock.now_ms(), at=at)
+        erase_retracted(self.store, APP, number, now_ms=self.clock.now_ms(), at=at)
 
     # --- reading
 
@@ -257,16 +257,16 @@ class World:
     def quantiles(self, q: float, storage: AppStorage | None = None) -> list[float]:
         """The quantile of all values of each of the two days, whatever the series."""
         starts = np.array([START, START + DAY_MS])
-        found = percentiles.of_groups(storage or self.fresh(), ALL, starts, starts + DAY_MS, qs=[q], by=[])
+        found = percentiles.group_percentiles(storage or self.fresh(), ALL, starts, starts + DAY_MS, qs=[q], by=[])
         return found.values[0][0].tolist() if len(found.labels) else [math.nan, math.nan]
 
-    def levels(self) -> set[str]:
+    def resolutions(self) -> set[str]:
         """Where daily answers come from: days, hours or raw samples."""
-        return {level for level, _ in self._select_days(None).basis.runs}
+        return {resolution for resolution, _ in self._select_days(None).provenance.ranges}
 
     def fresh(self) -> AppStorage:
         """A reader with empty caches."""
-        return AppStorage(self.store, APP, distribution=self.distribution, clock=self.clock, cache=PageCache())
+        return AppStorage(self.store, APP, placement=self.distribution, clock=self.clock, cache=PageCache())
 
     def manifest(self, day: int = DAY) -> Manifest:
         """What is in force."""
@@ -275,10 +275,10 @@ class World:
 
     def pending_rows(self) -> int:
         """How many pending records there are."""
-        ranges = [keys.app_range(shard, APP) for shard in self.spread().all(APP)]
+        ranges = [keys.app_range(shard, APP) for shard in self.spread().all_shards(APP)]
         return sum(1 for r in ranges for _ in self.store.scan("pending", *r))
 
-    def spread(self) -> Distribution:
+    def spread(self) -> PlacementTable:
         """Where the app's data may lie now."""
         return distribution.read(self.store, APP)
 
@@ -377,7 +377,7 @@ def days_in_force(world: World) -> dict[int, dict[str, float]]:
     for shard, days in manifest.decode_month(row[b"v"] if row else None).days.items():
         if DAY not in days.days:
             continue
-        place = Place("days", APP, shard, month_of(DAY), first_day_of(month_of(DAY)) * DAY_HOURS)
+        place = PackPlace("days", APP, shard, month_of(DAY), first_day_of(month_of(DAY)) * DAY_HOURS)
         for _, steps in read_pack(world.store, place, days.generation):
             rows = steps.at(DAY)
             for i, series in enumerate(rows.series.tolist()):

@@ -98,7 +98,7 @@ def test_a22_old_data_is_one_record_per_series_and_day(figure: Note) -> None:
     assert world.answer() == {}
     assert world.hours() == {}
     assert world.days() == before == world.model.days()
-    assert world.levels() == {DAYS}
+    assert world.resolutions() == {DAYS}
     reader = world.fresh()
     reader.select([Matcher("n", "=", "0")], START, START + 1)
     store.calls.clear()

@@ -1,5 +1,4 @@
-"""The provenance of an answer: which time ranges came from which resolution, which retractions it leaves out, what has
-expired.
+"""The provenance of an answer: the resolution of each time range, the retractions it leaves out, and what has expired.
 
 ``Provenance`` is a value that every batch carries; those of a query's batches are joined, and become the ``infos`` and
 ``warnings`` of the answer. A read fills a ``ProvenanceBuilder`` on its way. Enter by ``ProvenanceBuilder``.

@@ -4,17 +4,17 @@ import pytest
 
 from ingest.writer import Writer
 from rollups.decide import retention
-from rollups.decide.retention import Keep
+from rollups.decide.retention import RetentionPeriods
 from rollups.move import redistribute
 from rollups.run import rollback, survey
 from rollups.run.driver import Driver
 from spm.errors import Refused
 from spm.limits import HOUR_MS
-from spm.query.rolled.resolutions import Levels
+from spm.query.rolled.resolutions import RollupReader
 from spm.store import epochs, manifest
 from spm.store.backends.base import Reader
 from spm.store.backends.memory import MemoryBackend
-from spm.store.keys import Distribution
+from spm.store.keys import PlacementTable
 from spm.store.ledger import commit_records
 from spm.store.manifest import Manifest
 from spm.store.versions import retractions
@@ -24,7 +24,7 @@ from tests.model.world import APP, FIRST, World, crash_at, parsed, versions_of
 from tests.support.faults import Faulty
 
 Patch = pytest.MonkeyPatch
-NARROW = Distribution.single(spread=1)  # all metrics in shard 11
+NARROW = PlacementTable.single(spread=1)  # all metrics in shard 11
 
 
 def wide(*, moved: bool = True) -> tuple[World, int]:
@@ -32,11 +32,11 @@ def wide(*, moved: bool = True) -> tuple[World, int]:
     world = World(distribution=NARROW)
     world.send((0, 1, 1.0), (1, 1, 2.0), (2, HOUR_MS + 1, 3.0))
     world.roll()
-    epochs.open_epoch(world.store, APP, strategy="hash", shards=16, spread=3)
+    epochs.open_epoch(world.store, APP, function="hash", shards=16, spread=3)
     return world, world.migrate().run if moved else 0
 
 
-def close(world: World) -> redistribute.Closing:
+def close(world: World) -> redistribute.EpochClosing:
     """Close the first epoch."""
     return redistribute.close_epoch(world.store, APP, 0)
 
@@ -44,7 +44,7 @@ def close(world: World) -> redistribute.Closing:
 def late_batch(world: World, *, until_closed: bool) -> None:
     """A worker prepares a batch by the old epoch, and writes it when that one is closed."""
     samples = parsed([(0, 7, 7.0), (2, 7, 7.0)])
-    message = world.acceptor.accept(app=APP, source="slow", parsed=samples, message_id=bytes(16))
+    message = world.acceptor.stamp_message(app=APP, source="slow", parsed=samples, message_id=bytes(16))
     writer = Writer(world.store, NARROW)
     with patched(epochs, "read_many", lambda store, apps, default: dict.fromkeys(apps, NARROW)):
         batch = writer.prepare([message])
@@ -68,8 +68,8 @@ def a_slow_writer_over_a_close() -> None:
 
 
 def closed_unseen(patch: Patch) -> None:
-    patch.setattr(redistribute, "_waiting", lambda *args: [])
-    patch.setattr(redistribute, "_standing", lambda *args: [])
+    patch.setattr(redistribute, "_pending_obstacles", lambda *args: [])
+    patch.setattr(redistribute, "_hour_obstacles", lambda *args: [])
 
 
 def a_close_before_the_move() -> None:
@@ -87,7 +87,7 @@ def a_close_before_the_run_of_a_late_batch() -> None:
 
 
 def histories_stay(patch: Patch) -> None:
-    patch.setattr(redistribute, "_cut", lambda *args: True)
+    patch.setattr(redistribute, "_cut_histories", lambda *args: True)
 
 
 def a_roll_back_of_a_move_after_the_close() -> None:
@@ -101,8 +101,8 @@ def each_unit_alone(patch: Patch) -> None:
     def tops(now: Manifest, run: int) -> list[tuple[int, int]]:
         return [unit for unit, entry in now.entries.items() if entry.history and entry.history[-1].run == run]
 
-    patch.setattr(rollback, "tops_of", tops)
-    patch.setattr(rollback, "_above", lambda now, run: set())
+    patch.setattr(rollback, "entries_to_roll_back", tops)
+    patch.setattr(rollback, "_later_runs", lambda now, run: set())
 
 
 def a_roll_back_of_a_move_that_a_run_stands_on() -> None:
@@ -117,13 +117,13 @@ def a_roll_back_of_a_move_that_a_run_stands_on() -> None:
 
 
 def pending_is_read_before_the_mark(patch: Patch) -> None:
-    look, seen = survey.survey, list[survey.Survey]()
+    look, seen = survey.read_survey, list[survey.Survey]()
 
     def once(store: Reader, app: int, *rest: object) -> survey.Survey:
         seen.append(look(store, app, *rest))
         return seen[0]
 
-    patch.setattr(survey, "survey", once)
+    patch.setattr(survey, "read_survey", once)
 
 
 def a_sample_between_the_look_and_the_mark() -> None:
@@ -131,7 +131,7 @@ def a_sample_between_the_look_and_the_mark() -> None:
     world.send((0, 1, 1.0))
     world.roll()
     before(store, "check manifest", lambda: world.send((0, 2, 2.0)))
-    world.retain(Keep(0), days_later=0)
+    world.retain(RetentionPeriods(0), days_later=0)
     assert world.hours() == world.recount()
     assert world.accounts() == world.model.accounts()
     assert next(iter(world.hours().values()))["count"] == 2
@@ -151,7 +151,7 @@ def a_run_over_late_data_of_a_sealed_hour() -> None:
     world = World()
     world.send((0, 1, 1.0))
     world.roll()
-    world.retain(Keep(0), days_later=0)
+    world.retain(RetentionPeriods(0), days_later=0)
     world.send((0, 2, 2.0))
     world.roll(minor=True)
     assert world.pending_rows() == 0
@@ -159,41 +159,41 @@ def a_run_over_late_data_of_a_sealed_hour() -> None:
 
 
 def only_what_has_an_entry_is_sealed(patch: Patch) -> None:
-    marked = retention.marked
+    marked = retention.with_seal
 
     def partly(now: Manifest, hours: tuple[int, ...], state: int, nonce: int) -> Manifest:
         held = {hour for _, hour in now.entries}
         return marked(now, tuple(hour for hour in hours if hour in held), state, nonce)
 
-    patch.setattr(retention, "marked", partly)
+    patch.setattr(retention, "with_seal", partly)
 
 
 def late_data_for_an_empty_hour_of_a_sealed_day() -> None:
     world = World()
     world.send((0, 1, 1.0))
     world.roll()
-    world.retain(Keep(0), days_later=0)
+    world.retain(RetentionPeriods(0), days_later=0)
     world.send((0, 5 * HOUR_MS, 5.0))
     assert world.answer() == {}
     assert world.hours().keys() == {(0, FIRST)}
 
 
 def sealed_hours_must_fit_today(patch: Patch) -> None:
-    take = Levels._take_sealed
+    take = RollupReader._take_sealed
 
-    def checked(self: Levels, hour: int, state: int, packs: object) -> None:
-        day = self.scan.manifests[hour // 24]
+    def checked(self: RollupReader, hour: int, state: int, packs: object) -> None:
+        day = self.view.manifests[hour // 24]
         if all(self._hour_is_exact(shard, hour) for shard, held in day.hours.items() if hour in held.hours):
             take(self, hour, state, packs)  # type: ignore[arg-type]
 
-    patch.setattr(Levels, "_take_sealed", checked)
+    patch.setattr(RollupReader, "_take_sealed", checked)
 
 
 def a_retraction_after_a_seal() -> None:
     world = World()
     world.send((0, 1, 1.0))
     world.roll()
-    world.retain(Keep(0), days_later=0)
+    world.retain(RetentionPeriods(0), days_later=0)
     world.retract()
     assert world.hours() == world.recount() != {}
 
@@ -203,12 +203,12 @@ def late_data_is_stored(patch: Patch) -> None:
 
 
 def sealed_hours_answer_any_moment(patch: Patch) -> None:
-    def take(self: Levels, hour: int, state: int, packs: dict[object, object]) -> None:
-        for shard, held in self.scan.manifests[hour // 24].hours.items():
+    def take(self: RollupReader, hour: int, state: int, packs: dict[object, object]) -> None:
+        for shard, held in self.view.manifests[hour // 24].hours.items():
             if hour in held.hours:
-                self._pack(packs, shard, hour, self.asked.every)  # type: ignore[arg-type]
+                self._take_hour(packs, shard, hour, self.plan.everything)  # type: ignore[arg-type]
 
-    patch.setattr(Levels, "_take_sealed", take)
+    patch.setattr(RollupReader, "_take_sealed", take)
 
 
 def an_earlier_moment_of_a_sealed_hour() -> None:
@@ -217,7 +217,7 @@ def an_earlier_moment_of_a_sealed_hour() -> None:
     then = world.clock.now_ms()
     world.send((0, 1, 2.0))
     world.roll()
-    world.retain(Keep(0), days_later=0)
+    world.retain(RetentionPeriods(0), days_later=0)
     assert world.hours(world.fresh().asof(then)) == world.model.hours(then) == {}
 
 
@@ -228,7 +228,7 @@ def purges_leave_no_mark(patch: Patch) -> None:
     def unmarked(store: Reader, app: int, number: int, now_ms: int) -> object:
         return next(r for r in retractions.read(store, app) if r.number == number)
 
-    patch.setattr(retractions, "mark_purged", unmarked)
+    patch.setattr(retractions, "mark_erased", unmarked)
 
 
 def an_undo_in_the_middle_of_a_purge() -> None:
@@ -237,7 +237,7 @@ def an_undo_in_the_middle_of_a_purge() -> None:
     world.send((0, 1, 9.0), source="wrong")
     world.roll()
     number = world.retract(source="wrong")
-    killed(lambda: world.shred(number, crash_at("purge rewritten")))
+    killed(lambda: world.erase_retracted(number, crash_at("erasure published")))
     refused(lambda: world.undo(number), Refused)
     right(world)
 

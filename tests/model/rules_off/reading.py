@@ -11,23 +11,24 @@ import msgspec
 import numpy as np
 import pytest
 
-from ingest.writer import Batch, Writer
+from ingest.writer import WriteBatch, Writer
 from rollups.delete import purge
 from spm.errors import IntegrityError
 from spm.limits import HOUR_MS
-from spm.query.rolled.resolutions import Levels
-from spm.query.view.app_state import Held
+from spm.query.rolled.resolutions import RollupReader
+from spm.query.view.app_state import AppState
+from spm.query.view.decoded_rows import DecodedRows
 from spm.query.view.tail import Tail
-from spm.query.view.view import Rows, Scan
+from spm.query.view.view import View
 from spm.store import epochs, keys
 from spm.store.backends.base import Backend, Reader
 from spm.store.backends.lmdb import LmdbBackend
 from spm.store.backends.memory import MemoryBackend
-from spm.store.keys import Distribution
+from spm.store.keys import PlacementTable
 from spm.store.ledger import counters
 from spm.store.manifest import Manifest
 from spm.store.versions import retractions
-from spm.store.versions.generations import HourShardData, Inputs
+from spm.store.versions.generations import HourShard, Inputs
 from spm.store.versions.quarantine import Quarantine
 from spm.wire import Envelope, Stamp
 from tests.model.rules_off.switch import Rule, refused, right, world_of
@@ -55,7 +56,7 @@ def before(store: Faulty, call: str, act: Callable[[], object]) -> None:
 def workers_stamp(patch: Patch) -> None:
     prepare, last = Writer.prepare, itertools.count()
 
-    def stamped(self: Writer, envelopes: Sequence[Envelope]) -> Batch:
+    def stamped(self: Writer, envelopes: Sequence[Envelope]) -> WriteBatch:
         fresh = [dataclasses.replace(e, stamp=Stamp(START + 9_000_000 + next(last), 1, 0)) for e in envelopes]
         return prepare(self, fresh)
 
@@ -73,17 +74,17 @@ def a_redelivery_after_a_correction() -> None:
 def pending_first_then_blocks(patch: Patch) -> None:
     prepare = Writer.prepare
 
-    def reversed_steps(self: Writer, envelopes: Sequence[Envelope]) -> Batch:
+    def reversed_steps(self: Writer, envelopes: Sequence[Envelope]) -> WriteBatch:
         batch = prepare(self, envelopes)
-        return Batch(tuple(reversed(batch.steps)), batch.samples, batch.dead)
+        return WriteBatch(tuple(reversed(batch.steps)), batch.samples, batch.dead)
 
     patch.setattr(Writer, "prepare", reversed_steps)
 
 
 def a_writer_that_dies_after_its_first_step() -> None:
     world = world_of()
-    envelope = world.acceptor.accept(app=APP, source="a", parsed=parsed([(0, 2, 2.0)]), message_id=bytes(16))
-    batch = Writer(world.store, Distribution()).prepare([envelope])
+    envelope = world.acceptor.stamp_message(app=APP, source="a", parsed=parsed([(0, 2, 2.0)]), message_id=bytes(16))
+    batch = Writer(world.store, PlacementTable()).prepare([envelope])
     world.store.put(batch.steps[:1])
     right(world)  # what was never acked may be missing, but must not stand in the way
 
@@ -92,15 +93,15 @@ def a_writer_that_dies_after_its_first_step() -> None:
 
 
 def manifests_first(patch: Patch) -> None:
-    refreshed, manifests = Held._refreshed, Rows.manifests
+    refreshed, manifests = AppState._refreshed, DecodedRows.manifests
     early: dict[int, dict[int, Manifest]] = {}
 
-    def reads_ahead(self: Held, reader: Reader, *, force: bool) -> object:
+    def reads_ahead(self: AppState, reader: Reader, *, force: bool) -> object:
         early[id(self.rows)] = manifests(self.rows, reader, range(DAY, DAY + 3))
         return refreshed(self, reader, force=force)
 
-    patch.setattr(Held, "_refreshed", reads_ahead)
-    patch.setattr(Rows, "manifests", lambda self, reader, days: early[id(self)])
+    patch.setattr(AppState, "_refreshed", reads_ahead)
+    patch.setattr(DecodedRows, "manifests", lambda self, reader, days: early[id(self)])
 
 
 def a_run_between_the_two_looks_of_a_query() -> None:
@@ -112,13 +113,13 @@ def a_run_between_the_two_looks_of_a_query() -> None:
 
 
 def manifests_are_kept(patch: Patch) -> None:
-    manifests = Rows.manifests
+    manifests = DecodedRows.manifests
     held: dict[int, dict[int, Manifest]] = {}
 
-    def kept(self: Rows, reader: Reader, days: Sequence[int]) -> dict[int, Manifest]:
+    def kept(self: DecodedRows, reader: Reader, days: Sequence[int]) -> dict[int, Manifest]:
         return held.setdefault(id(self), manifests(self, reader, range(DAY, DAY + 3)))
 
-    patch.setattr(Rows, "manifests", kept)
+    patch.setattr(DecodedRows, "manifests", kept)
 
 
 def a_run_between_two_queries() -> None:
@@ -130,7 +131,7 @@ def a_run_between_two_queries() -> None:
 
 
 def nobody_looks_again(patch: Patch) -> None:
-    patch.setattr(Scan, "moved_or_lost", lambda self, hour: None)
+    patch.setattr(View, "raise_if_outdated", lambda self, hour: None)
 
 
 def a_purge_in_the_middle_of_a_query() -> None:
@@ -142,7 +143,7 @@ def a_purge_in_the_middle_of_a_query() -> None:
 
     def run_and_purge() -> None:
         world.roll()
-        purge.purge(world.store, APP, world.distribution.all(APP), keep=0)
+        purge.purge(world.store, APP, world.distribution.all_shards(APP), keep=0)
 
     before(store, "get chunks", run_and_purge)
     assert world.answer() == world.truth
@@ -150,13 +151,13 @@ def a_purge_in_the_middle_of_a_query() -> None:
 
 
 def an_empty_directory(patch: Patch) -> None:
-    directory = Scan.directory
+    directory = View.directory
 
-    def emptied(self: Scan, unit: HourShardData, generation: object) -> object:
+    def emptied(self: View, unit: HourShard, generation: object) -> object:
         made = directory(self, unit, generation)  # type: ignore[arg-type]
         return msgspec.structs.replace(made, pages={}) if isinstance(made, Inputs) else made
 
-    patch.setattr(Scan, "directory", emptied)
+    patch.setattr(View, "directory", emptied)
 
 
 def a_page_that_is_missing() -> None:
@@ -167,7 +168,7 @@ def a_page_that_is_missing() -> None:
 
 
 def nobody_checks_the_tail(patch: Patch) -> None:
-    patch.setattr(Scan, "_check_tail", lambda self, unit, entry: None)
+    patch.setattr(View, "_check_tail", lambda self, unit, entry: None)
 
 
 def a_block_that_is_missing() -> None:
@@ -209,12 +210,12 @@ def a_flipped_bit() -> None:
 
 
 def hours_of_any_state(patch: Patch) -> None:
-    def there(self: Levels, shard: int, hour: int) -> bool:
-        day = self.scan.manifests.get(hour // 24)
+    def there(self: RollupReader, shard: int, hour: int) -> bool:
+        day = self.view.manifests.get(hour // 24)
         pack = day.hours.get(shard) if day else None
-        return pack is not None and hour in pack.hours and (shard, hour) not in self.scan.tail.units()
+        return pack is not None and hour in pack.hours and (shard, hour) not in self.view.tail.hour_shards()
 
-    patch.setattr(Levels, "_hour_is_exact", there)
+    patch.setattr(RollupReader, "_hour_is_exact", there)
 
 
 def a_minor_run_of_late_data() -> None:
@@ -234,10 +235,10 @@ def a_retraction_after_a_run() -> None:
 
 
 def days_of_any_state(patch: Patch) -> None:
-    def there(self: Levels, shard: int, day: int, in_force: object) -> bool:
+    def there(self: RollupReader, shard: int, day: int, in_force: object) -> bool:
         return shard in in_force.days and day in in_force.days[shard].days  # type: ignore[attr-defined]
 
-    patch.setattr(Levels, "_day_is_exact", there)
+    patch.setattr(RollupReader, "_day_is_exact", there)
 
 
 def late_data_in_a_day_that_is_built() -> None:
@@ -248,7 +249,7 @@ def late_data_in_a_day_that_is_built() -> None:
 
 
 def rollups_are_timeless(patch: Patch) -> None:
-    patch.setattr(Levels, "_known_by_then", lambda self, stamp_max_ms: True)
+    patch.setattr(RollupReader, "_is_known_by_asof", lambda self, stamp_max_ms: True)
 
 
 def an_earlier_moment_after_a_run() -> None:
@@ -281,24 +282,24 @@ def a_moment_between_retraction_and_undo() -> None:
 
 
 def only_the_newest_epoch(patch: Patch) -> None:
-    patch.setattr(Distribution, "all", lambda self, app: sorted(self.newest.all(app)))
+    patch.setattr(PlacementTable, "all_shards", lambda self, app: sorted(self.newest.all_shards(app)))
 
 
 def a_new_epoch() -> None:
     world = world_of((0, 1, 1.0), (1, 1, 1.0), (2, HOUR_MS + 1, 1.0))
-    epochs.open_epoch(world.store, APP, strategy="byte", shards=8, spread=8)
+    epochs.open_epoch(world.store, APP, function="byte", shards=8, spread=8)
     right(world)
 
 
 def shards_apart(patch: Patch) -> None:
-    asked = Scan.asked
-    patch.setattr(Scan, "asked", lambda *args: dataclasses.replace(asked(*args), apart=True))
+    plan = View.plan
+    patch.setattr(View, "plan", lambda *args: dataclasses.replace(plan(*args), disjoint=True))
 
 
 def late_data_under_a_new_epoch() -> None:
     world = world_of((0, 1, 1.0), (1, 1, 1.0), (2, 1, 1.0))
     world.roll()
-    epochs.open_epoch(world.store, APP, strategy="byte", shards=16, spread=16)
+    epochs.open_epoch(world.store, APP, function="byte", shards=16, spread=16)
     world.writer = Writer(world.store, epochs.read(world.store, APP))
     world.send((0, 2, 2.0), (1, 2, 2.0), (2, 1, 2.0))
     right(world)
