@@ -1,13 +1,12 @@
-"""Maps that stay within a bound: the one least-recently-used cache of the product.
+"""Maps that stay within a bound, for everything that a process remembers.
 
-Enter by ``LruCache``. Each entry has a weight (bytes, rows or 1), and the sum of all weights stays below a limit that
-its owner names in ``spm.limits``. The maps of this module never read the time: what is bounded by age as well keeps
-``cachetools.TTLCache`` with a clock of its own.
+``LruCache`` is bounded by the weight of its entries (bytes, rows, or their number), ``TtlMap`` by their number and age.
+The owner names each bound in ``spm.limits``. Neither reads the time: callers pass the seconds of their own clock.
 """
 
 import threading
 from collections import OrderedDict
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Generic, TypeVar
 
 K = TypeVar("K", bound=Hashable)
@@ -57,7 +56,7 @@ class LruCache(Generic[K, V]):
                     touch(key)
         return [None if entry is None else entry[0] for entry in entries]
 
-    def put(self, key: K, value: V, weight: int) -> None:
+    def put(self, key: K, value: V, weight: int = 1) -> None:
         """Takes an entry in place of an older one of its key, and drops the least recently used beyond the bounds."""
         self.put_many([(key, value, weight)])
 
@@ -80,3 +79,35 @@ class LruCache(Generic[K, V]):
         with self._lock:
             self._entries.clear()
             self._weight = 0
+
+
+class TtlMap(Generic[K, V]):
+    """What was loaded for a key is valid for ``ttl_s``; of more than ``count_max`` the least recently used go first.
+
+    Thread-safe. Two threads that miss one key at a time both load it.
+    """
+
+    def __init__(self, count_max: int, ttl_s: float) -> None:
+        self._entries: LruCache[K, tuple[float, V]] = LruCache(count_max)
+        self._ttl_s = ttl_s
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def get_or_load(self, key: K, now_s: float, load: Callable[[], V]) -> V:
+        """Returns the valid value, or loads it; what ``load`` raises is raised, and nothing is remembered."""
+        entry = self._entries.get(key)
+        if entry is not None and now_s < entry[0]:
+            return entry[1]
+        value = load()
+        self._entries.put(key, (now_s + self._ttl_s, value))
+        return value
+
+    def last(self, key: K) -> V | None:
+        """Returns the last value of a key, whatever its age; ``None`` where there is none."""
+        entry = self._entries.get(key)
+        return None if entry is None else entry[1]
+
+    def clear(self) -> None:
+        """Drops everything."""
+        self._entries.clear()

@@ -23,7 +23,7 @@ def record_accepted(parsed: Parsed, sender: Sender, now_ms: int) -> None:
     telemetry.REJECTED_LINES.inc(parsed.rejected)
     try:
         if len(parsed.ts):
-            sources.seen(sender.app_id, sender.source, now_ms, period_ms=sender.period_ms)
+            sources.note_seen(sender.app_id, sender.source, now_ms, period_ms=sender.period_ms)
             arrivals.record_arrival(sender.app_id, sender.way, sender.source, now_ms)
         rejections.record_rejections(sender.app_id, sender.source, parsed.rejections, now_ms, sender.way)
         descriptions.record_descriptions(sender.app_id, parsed.metadata)

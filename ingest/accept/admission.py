@@ -33,7 +33,7 @@ class Admission:
     ``quota_of`` returns the quota of an app; the store holds the counts that processes share.
     """
 
-    def __init__(self, store: Backend, clock: Clock, quota_of: Callable[[int], Quota] = quotas.of) -> None:
+    def __init__(self, store: Backend, clock: Clock, quota_of: Callable[[int], Quota] = quotas.read_quota) -> None:
         self._clock, self._quota_of = clock, quota_of
         self._rates = RateAllowances(store, clock, quota_of)
         self._series = SeriesQuota(store, clock)

@@ -10,6 +10,7 @@ from datetime import datetime
 from django.db import IntegrityError, transaction
 
 from ingest.models import Arrival
+from spm.bounded import LruCache
 from spm.clock import moment
 from spm.limits import SOURCE_SEEN_EVERY_MS, SOURCES_SEEN_MAX
 
@@ -25,7 +26,7 @@ _PROGRAMS = {
     "remote_write": {"prometheus": "prometheus"},
     "otlp": {"opentelemetry collector": "collector", "otelcol": "collector"},
 }
-_written: dict[tuple[int, str], int] = {}  # (app, way) → ms of the last write by this process; bounded below
+_written: LruCache[tuple[int, str], int] = LruCache(SOURCES_SEEN_MAX)  # (app, way) → ms of our last write
 
 
 def way_of(protocol: str, user_agent: str) -> str:
@@ -37,15 +38,14 @@ def way_of(protocol: str, user_agent: str) -> str:
 def record_arrival(app_id: int, way: str, source: str, now_ms: int) -> None:
     """Record that data came by this way now; an empty way is not recorded."""
     key = (app_id, way)
-    if not way or 0 <= now_ms - _written.get(key, -SOURCE_SEEN_EVERY_MS) < SOURCE_SEEN_EVERY_MS:
+    last_ms = _written.get(key)
+    if not way or (last_ms is not None and 0 <= now_ms - last_ms < SOURCE_SEEN_EVERY_MS):
         return
     at = moment(now_ms)
     known = Arrival.objects.filter(app_id=app_id, way=way)
     if known.filter(last_seen__lt=at).update(last_seen=at, source=source) == 0 and not known.exists():
         _add(app_id, way, source, at)
-    if len(_written) >= SOURCES_SEEN_MAX:
-        _written.clear()
-    _written[key] = now_ms
+    _written.put(key, now_ms)
 
 
 def forget_written() -> None:

@@ -10,11 +10,12 @@ from collections.abc import Iterable
 
 from ingest.accept.write_throttle import WriteThrottle
 from ingest.models import MetricDescription
+from spm.bounded import LruCache
 from spm.clock import Clock, SystemClock
 from spm.limits import METADATA_APP_MAX, METADATA_KNOWN_MAX
 from spm.wire import Metadata
 
-_written: dict[tuple[int, str], Metadata] = {}  # by app and metric; bounded below
+_written: LruCache[tuple[int, str], Metadata] = LruCache(METADATA_KNOWN_MAX)  # by app and metric
 _throttle = WriteThrottle()
 _clock = SystemClock()
 
@@ -33,9 +34,7 @@ def record_descriptions(app_id: int, descriptions: Iterable[Metadata], clock: Cl
         unique_fields=["app", "metric"],
         update_fields=["type", "help", "unit"],
     )
-    if len(_written) + len(news) > METADATA_KNOWN_MAX:
-        _written.clear()
-    _written.update({(app_id, metric): one for metric, one in news.items()})
+    _written.put_many(((app_id, metric), one, 1) for metric, one in news.items())
 
 
 def of_app(app_id: int, metric: str | None = None) -> dict[str, Metadata]:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from spm import limits, telemetry
 from spm.accounts.quotas import Quota
+from spm.bounded import LruCache
 from spm.clock import Clock
 from spm.errors import LimitExceeded, StoreUnavailable
 from spm.store.backends.base import Backend
@@ -45,7 +46,7 @@ class RateAllowances:
     def __init__(self, store: Backend, clock: Clock, quota_of: Callable[[int], Quota]) -> None:
         self._store, self._clock, self._quota_of = store, clock, quota_of
         self._lock = threading.Lock()
-        self._allowances: dict[int, RateAllowance] = {}
+        self._allowances: LruCache[int, RateAllowance] = LruCache(limits.QUOTA_APPS_MAX)
 
     def check(self, app: int) -> None:
         """Raise ``TooFast`` for an app that has used up its rate."""
@@ -77,7 +78,6 @@ class RateAllowances:
     def _allowance(self, app: int) -> RateAllowance:
         allowance = self._allowances.get(app)
         if allowance is None:
-            if len(self._allowances) >= limits.QUOTA_APPS_MAX:
-                self._allowances = {}
-            allowance = self._allowances.setdefault(app, RateAllowance())
+            allowance = RateAllowance()
+            self._allowances.put(app, allowance)
         return allowance

@@ -11,6 +11,7 @@ import numpy as np
 
 from spm import limits
 from spm.arrays import BOOL, I64, U64
+from spm.bounded import LruCache
 from spm.clock import Clock
 from spm.errors import StoreUnavailable
 from spm.store import keys
@@ -37,16 +38,15 @@ class OverQuotaCache:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._until: dict[int, float] = {}  # app → monotonic seconds
+        self._until: LruCache[int, float] = LruCache(limits.QUOTA_APPS_MAX)  # app → monotonic seconds
 
     def add(self, app: int) -> None:
         """Remember the app for ``OVER_QUOTA_CACHE_S``."""
-        if len(self._until) >= limits.QUOTA_APPS_MAX:
-            self._until = {}
-        self._until[app] = self._clock.monotonic() + limits.OVER_QUOTA_CACHE_S
+        self._until.put(app, self._clock.monotonic() + limits.OVER_QUOTA_CACHE_S)
 
     def __contains__(self, app: int) -> bool:
-        return self._until.get(app, 0.0) > self._clock.monotonic()
+        until = self._until.get(app)
+        return until is not None and until > self._clock.monotonic()
 
 
 class SeriesQuota:
@@ -56,19 +56,18 @@ class SeriesQuota:
         self._store, self._clock = store, clock
         self._lock = threading.Lock()
         self._known: dict[int, _KnownSeries] = {}
-        self._admitted_sets: dict[tuple[int, int], None] = {}  # (app, hash of ids) of tables without a rejected series
+        # (app, hash of ids) of tables without a rejected series
+        self._admitted_sets: LruCache[tuple[int, int], bool] = LruCache(limits.QUOTA_SETS_MAX)
         self.apps_over_quota = OverQuotaCache(clock)
 
     def over_quota(self, app: int, table: SeriesTable, quota_series: int) -> BOOL | None:
         """Return a mask of the series that are over the quota; ``None`` if all are admitted."""
         name = (app, hash(table.ids.tobytes()))
-        if name in self._admitted_sets:
+        if self._admitted_sets.get(name):
             return None
         rejected = self._rejected(app, table, quota_series)
         if rejected is None:
-            if len(self._admitted_sets) >= limits.QUOTA_SETS_MAX:
-                self._admitted_sets = {}
-            self._admitted_sets[name] = None
+            self._admitted_sets.put(name, True)
         return rejected
 
     def _rejected(self, app: int, table: SeriesTable, quota_series: int) -> BOOL | None:
@@ -107,7 +106,8 @@ class SeriesQuota:
         known = self._known.get(app)
         if known is None:
             if sum(len(each.ids) for each in self._known.values()) > limits.QUOTA_KNOWN_MAX:
-                self._known, self._admitted_sets = {}, {}  # the store is asked again: slower, never wrong
+                self._known = {}  # the store is asked again: slower, never wrong
+                self._admitted_sets.clear()
             known = self._known.setdefault(app, _KnownSeries())
         return known
 

@@ -1,7 +1,7 @@
-"""How much an app may send: its own quotas where staff have set some, else the site's.
+"""The quotas of an app: its own where staff have set some, else the site's.
 
-Enter by ``of``: what the database said is remembered for ``QUOTA_CACHE_S`` per process, and longer while the database
-does not answer, since a quota is no reason to refuse anybody's samples.
+Enter by ``read_quota``: each process caches the database's answer for ``QUOTA_CACHE_S``, and longer while the database
+does not answer, since no samples are refused for want of a quota.
 """
 
 from dataclasses import dataclass
@@ -10,6 +10,7 @@ from django.db import DatabaseError
 
 from spm import limits
 from spm.accounts.models import App
+from spm.bounded import TtlMap
 from spm.clock import Clock, SystemClock
 
 _DAY_MS = 86_400_000
@@ -17,39 +18,28 @@ _DAY_MS = 86_400_000
 
 @dataclass(frozen=True, slots=True)
 class Quota:
-    """Series an app may have, samples it may send a second, and for how many days it keeps anything (None: all)."""
+    """The series an app may have, the samples it may send a second, and for how many days it keeps data (None: all)."""
 
     series: int = limits.QUOTA_SERIES
     samples_per_s: int = limits.QUOTA_SAMPLES_PER_S
     kept_days: int | None = None
 
     def oldest_ms(self, now_ms: int) -> int:
-        """The earliest time of which anything would still be kept."""
+        """The earliest time of samples that would still be kept."""
         return 1 if self.kept_days is None else max(1, now_ms - (self.kept_days + 1) * _DAY_MS)
 
 
-_found: dict[int, tuple[float, Quota]] = {}  # a cache, bounded by QUOTA_APPS_MAX
+_cache: TtlMap[int, Quota] = TtlMap(limits.QUOTA_APPS_MAX, limits.QUOTA_CACHE_S)
 _clock = SystemClock()
 
 
-def of(app_id: int, clock: Clock = _clock) -> Quota:
-    """The app's quotas now, or a few seconds ago."""
-    now = clock.monotonic()
-    known = _found.get(app_id)
-    if known is not None and now < known[0]:
-        return known[1]
-    try:
-        quota = told(App.objects.filter(pk=app_id).first())
-    except DatabaseError:
-        quota = known[1] if known is not None else Quota()
-    if len(_found) >= limits.QUOTA_APPS_MAX:
-        _found.clear()
-    _found[app_id] = (now + limits.QUOTA_CACHE_S, quota)
-    return quota
+def read_quota(app_id: int, clock: Clock = _clock) -> Quota:
+    """The app's quotas, at most ``QUOTA_CACHE_S`` old."""
+    return _cache.get_or_load(app_id, clock.monotonic(), lambda: _load(app_id))
 
 
-def told(app: App | None) -> Quota:
-    """The quotas of an app's row."""
+def quota_of_row(app: App | None) -> Quota:
+    """The quotas in an app's row."""
     if app is None:
         return Quota()
     series = limits.QUOTA_SERIES if app.series_max is None else app.series_max
@@ -58,5 +48,12 @@ def told(app: App | None) -> Quota:
 
 
 def forget() -> None:
-    """Ask the database again about every app."""
-    _found.clear()
+    """Empty the cache, so that the next ``read_quota`` reads the database."""
+    _cache.clear()
+
+
+def _load(app_id: int) -> Quota:
+    try:
+        return quota_of_row(App.objects.filter(pk=app_id).first())
+    except DatabaseError:
+        return _cache.last(app_id) or Quota()

@@ -2,9 +2,9 @@
 
     spm_ID_SECRETCHECK      ID 8, SECRET 32, CHECK 6 characters of base 62; CHECK is the CRC-32 of all before it
 
-The database keeps the prefix ``spm_ID`` and HMAC-SHA256(pepper, text), so neither it nor a backup can be used to send
-or read. A text that fails its check never reaches the database. What the database said is remembered for
-``TOKEN_CACHE_S`` per process: a revoked token ends within that time. Enter by ``authenticate``.
+The database stores the prefix ``spm_ID`` and HMAC-SHA256(pepper, text), so neither it nor a backup can be used to send
+or read. A text that fails its check never reaches the database. Each process caches the database's answers for
+``TOKEN_CACHE_S``: a revoked token stops working within that time. Enter by ``authenticate``.
 """
 
 import base64
@@ -19,6 +19,7 @@ from django.db.models import Q
 from django.http import HttpRequest
 
 from spm.accounts.models import App, Token
+from spm.bounded import TtlMap
 from spm.clock import Clock, SystemClock, moment, random_bytes
 from spm.errors import Refused
 from spm.limits import TOKEN_CACHE_ITEMS_MAX, TOKEN_CACHE_S, TOKEN_USED_EVERY_MS
@@ -31,7 +32,7 @@ _TEXT_CHARS = len("spm_") + _ID_CHARS + len("_") + _SECRET_CHARS + _CHECK_CHARS
 
 @dataclass(frozen=True, slots=True)
 class Principal:
-    """Whom a token speaks for: one app, with these scopes."""
+    """The access that a token gives: to one app, with these scopes."""
 
     app_id: int
     organisation_id: int
@@ -44,7 +45,7 @@ class Principal:
 
 
 def issue(app: App, *, name: str, scopes: Iterable[str]) -> tuple[Token, str]:
-    """Make a token; its secret text is returned here and can never be shown again."""
+    """Create a token; its secret text is returned here and can never be shown again."""
     wanted = set(scopes)
     if not wanted or not wanted <= set(SCOPES):
         raise Refused("A token needs known scopes", got=sorted(wanted), wanted=" ".join(SCOPES))
@@ -60,12 +61,15 @@ def authenticate(secret: str, scope: str, clock: Clock | None = None) -> Princip
     """The principal of a token that is well formed, known, not revoked, and has the scope; else None."""
     if not well_formed(secret):
         return None
-    principal = _cache.find(_digest(secret), secret[: 4 + _ID_CHARS], clock or _clock)
+    clock, digest = clock or _clock, _digest(secret)
+    principal = _principals.get_or_load(
+        digest, clock.monotonic(), lambda: _look_up(digest, secret[: 4 + _ID_CHARS], clock.now_ms())
+    )
     return principal if principal is not None and principal.may(scope) else None
 
 
 def well_formed(secret: str) -> bool:
-    """Whether the text can be a token at all: shape and check digits, without asking anyone."""
+    """Whether the text has the form and the check digits of a token; the database is not read."""
     return (
         len(secret) == _TEXT_CHARS
         and secret.isascii()
@@ -77,64 +81,44 @@ def well_formed(secret: str) -> bool:
 def from_request(request: HttpRequest, *, query_parameter: bool = False) -> str | None:
     """The token text of a request: ``Authorization: Bearer|Token`` or the password of ``Basic``.
 
-    ``?token=``, and ``?p=`` beside ``?u=`` as old Influx clients write it, count only where the caller says so
-    (ingest): addresses end up in logs and histories.
+    ``?token=``, and ``?p=`` beside ``?u=`` as old Influx clients write it, count only with ``query_parameter``
+    (ingest): URLs end up in logs and histories.
     """
-    said = request.META.get("HTTP_AUTHORIZATION", "")
-    if not query_parameter or _kind(said):
-        return from_header(said)
+    header = request.META.get("HTTP_AUTHORIZATION", "")
+    if not query_parameter or _kind(header):
+        return from_header(header)
     return request.GET.get("token") or request.GET.get("p") or None
 
 
-def from_header(said: str) -> str | None:
-    """The token text of an ``Authorization``; None where it shows none."""
-    kind, shown = _kind(said), said.partition(" ")[2].strip()
+def from_header(header: str) -> str | None:
+    """The token text of an ``Authorization`` header; None where it has none."""
+    kind, credentials = _kind(header), header.partition(" ")[2].strip()
     if kind == "basic":
-        return _basic_password(shown)
-    return shown if kind else None
+        return _basic_password(credentials)
+    return credentials if kind else None
 
 
-def _kind(said: str) -> str:
-    """How an ``Authorization`` shows a token; "" where it does not."""
-    kind, _, rest = said.partition(" ")
+def _kind(header: str) -> str:
+    """The scheme of an ``Authorization`` header with a token; "" for any other header."""
+    kind, _, rest = header.partition(" ")
     return kind.lower() if kind.lower() in ("bearer", "token", "basic") and rest.strip() else ""
 
 
 def revoke(token: Token, clock: Clock | None = None) -> bool:
-    """End a token for ever; false when it had ended before. Other processes follow within ``TOKEN_CACHE_S``."""
+    """Revoke a token; false when it was revoked before. Other processes follow within ``TOKEN_CACHE_S``."""
     now = moment((clock or _clock).now_ms())
-    ended = Token.objects.filter(pk=token.pk, revoked=None).update(revoked=now) == 1
-    _cache.clear()
-    return ended
+    is_revoked = Token.objects.filter(pk=token.pk, revoked=None).update(revoked=now) == 1
+    _principals.clear()
+    return is_revoked
 
 
 def clear_cache() -> None:
-    """Forget what the database said about tokens."""
-    _cache.clear()
+    """Empty the cache, so that tokens are looked up in the database again."""
+    _principals.clear()
 
 
-class _Cache:
-    """What the database said about a digest, for a few seconds; unknown ones too, so that guessing costs it little."""
-
-    def __init__(self) -> None:
-        self._found: dict[bytes, tuple[float, Principal | None]] = {}
-
-    def find(self, digest: bytes, prefix: str, clock: Clock) -> Principal | None:
-        now = clock.monotonic()
-        known = self._found.get(digest)
-        if known is not None and now < known[0]:
-            return known[1]
-        principal = _look_up(digest, prefix, clock.now_ms())
-        if len(self._found) >= TOKEN_CACHE_ITEMS_MAX:
-            self._found.clear()
-        self._found[digest] = (now + TOKEN_CACHE_S, principal)
-        return principal
-
-    def clear(self) -> None:
-        self._found.clear()
-
-
-_cache = _Cache()
+# principals by digest, for a few seconds; unknown digests too, so that guessing costs the database little
+_principals: TtlMap[bytes, Principal | None] = TtlMap(TOKEN_CACHE_ITEMS_MAX, TOKEN_CACHE_S)
 _clock = SystemClock()
 
 
@@ -147,7 +131,7 @@ def _look_up(digest: bytes, prefix: str, now_ms: int) -> Principal | None:
 
 
 def _note_use(token: Token, now_ms: int) -> None:
-    """Write the time of use, at most once in ``TOKEN_USED_EVERY_MS``; of several processes only one writes."""
+    """Write the time of use at most once in ``TOKEN_USED_EVERY_MS``; of several processes only one writes it."""
     before = moment(now_ms - TOKEN_USED_EVERY_MS)
     if token.last_used is None or token.last_used < before:
         due = Token.objects.filter(Q(last_used=None) | Q(last_used__lt=before), pk=token.pk)
@@ -155,13 +139,13 @@ def _note_use(token: Token, now_ms: int) -> None:
 
 
 def _digest(secret: str) -> bytes:
-    made = _peppered(settings.SPM_PEPPER).copy()  # a new one costs ten times that
-    made.update(secret.encode())
-    return made.digest()
+    digest = _keyed_hash(settings.SPM_PEPPER).copy()  # a new one costs ten times as much
+    digest.update(secret.encode())
+    return digest.digest()
 
 
 @lru_cache(maxsize=4)
-def _peppered(text: str) -> hmac.HMAC:
+def _keyed_hash(text: str) -> hmac.HMAC:
     return hmac.new(text.encode(), digestmod="sha256")
 
 
@@ -174,11 +158,11 @@ def _basic_password(encoded: str) -> str | None:
 
 
 def _random_text(count: int) -> str:
-    """``count`` characters of base 62, each equally likely: bytes from 248 up are thrown away."""
-    found = ""
-    while len(found) < count:
-        found += "".join(_DIGITS[byte % 62] for byte in random_bytes(count) if byte < 248)
-    return found[:count]
+    """``count`` random characters of base 62, each equally likely: bytes from 248 up are not used."""
+    text = ""
+    while len(text) < count:
+        text += "".join(_DIGITS[byte % 62] for byte in random_bytes(count) if byte < 248)
+    return text[:count]
 
 
 def _check(body: str) -> str:

@@ -10,6 +10,7 @@ from ingest.accept.identity import period_of
 from ingest.models import Arrival
 from spm import limits
 from spm.accounts.models import App, Organisation
+from spm.bounded import LruCache
 
 NOW = 1_700_000_000_000
 
@@ -61,7 +62,7 @@ def test_later_messages_move_the_time_on_and_keep_the_first(app: App) -> None:
 
 
 def test_what_a_process_remembers_of_ways_stays_bounded(app: App, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(arrivals, "SOURCES_SEEN_MAX", 3)
+    monkeypatch.setattr(arrivals, "_written", LruCache(3))
     for number in range(8):
         arrivals.record_arrival(app.pk, f"way-{number}", "a", NOW)
         assert len(arrivals._written) <= 3

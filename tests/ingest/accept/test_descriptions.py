@@ -9,6 +9,7 @@ from ingest.accept import descriptions
 from ingest.models import MetricDescription
 from spm import limits
 from spm.accounts.models import App, Organisation
+from spm.bounded import LruCache
 from spm.clock import FakeClock
 from spm.wire import Metadata
 
@@ -52,7 +53,7 @@ def test_metrics_beyond_the_limit_are_passed_over_and_known_ones_kept_up(
 
 
 def test_what_a_process_remembers_stays_bounded(app: App, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(descriptions, "METADATA_KNOWN_MAX", 3)
+    monkeypatch.setattr(descriptions, "_written", LruCache(3))
     for name in "abcdefg":
         descriptions.record_descriptions(app.pk, [Metadata(name, "gauge", "", "")])
     assert len(descriptions._written) <= 3

@@ -76,18 +76,18 @@ def asked_by(user: Person, secret: str | None = None) -> object:
 
 
 def test_a_token_reads_its_own_app_without_naming_it(alpha: House) -> None:
-    assert access.reader(asked_by(AnonymousUser(), alpha.token), None) == alpha.app  # type: ignore[arg-type]
+    assert access.app_to_read(asked_by(AnonymousUser(), alpha.token), None) == alpha.app  # type: ignore[arg-type]
 
 
 def test_a_token_that_names_another_app_finds_nothing(alpha: House, beta: House) -> None:
     with pytest.raises(Http404):
-        access.reader(asked_by(AnonymousUser(), alpha.token), beta.app.pk)  # type: ignore[arg-type]
+        access.app_to_read(asked_by(AnonymousUser(), alpha.token), beta.app.pk)  # type: ignore[arg-type]
 
 
 def test_a_token_that_does_not_hold_is_not_replaced_by_the_session(alpha: House) -> None:
     _, ingest_only = tokens.issue(alpha.app, name="x", scopes=["ingest"])
-    assert access.reader(asked_by(alpha.owner, ingest_only), None) is None  # type: ignore[arg-type]
+    assert access.app_to_read(asked_by(alpha.owner, ingest_only), None) is None  # type: ignore[arg-type]
 
 
 def test_a_session_reads_the_first_app_when_none_is_named(alpha: House) -> None:
-    assert access.reader(asked_by(alpha.viewer), None) == alpha.app  # type: ignore[arg-type]
+    assert access.app_to_read(asked_by(alpha.viewer), None) == alpha.app  # type: ignore[arg-type]

@@ -10,6 +10,7 @@ from django.test import RequestFactory
 from spm import limits
 from spm.accounts import tokens
 from spm.accounts.models import App, Token
+from spm.bounded import TtlMap
 from spm.clock import FakeClock
 from spm.errors import Refused
 
@@ -108,10 +109,10 @@ def test_a_token_revoked_here_ends_at_once_and_only_once(app: App) -> None:
 
 
 def test_the_cache_never_grows_beyond_its_limit(app: App, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tokens, "TOKEN_CACHE_ITEMS_MAX", 3)
+    monkeypatch.setattr(tokens, "_principals", TtlMap(3, 60))
     for number in range(5):
         tokens.authenticate(tokens.issue(app, name=str(number), scopes=["read"])[1], "read")
-        assert len(tokens._cache._found) <= 3
+        assert len(tokens._principals) <= 3
 
 
 @pytest.mark.parametrize(
