@@ -30,7 +30,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     command = given.pop(0) if given and not given[0].startswith("-") else "run"
     if command not in _COMMANDS or "-h" in given or "--help" in given:
         print(__doc__, file=sys.stderr)
-        config.parser("spm-agent [COMMAND]").print_help(sys.stderr)
+        config.flag_parser("spm-agent [COMMAND]").print_help(sys.stderr)
         return 0 if command in _COMMANDS else 2
     try:
         return _COMMANDS[command](given)
@@ -90,7 +90,7 @@ def _install(given: list[str]) -> int:
         print("spm-agent: this command prints a unit and installs nothing: use install --print", file=sys.stderr)
         return 2
     given.remove("--print")
-    print(install.unit(config.read(given, os.environ, need_token=False)), end="")
+    print(install.systemd_unit(config.read(given, os.environ, need_token=False)), end="")
     return 0
 
 

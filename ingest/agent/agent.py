@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from ingest.agent import schedule
 from ingest.agent.collect.host.own_metrics import Counters
 from ingest.agent.collect.threads import CollectorThreads
-from ingest.agent.lines import bodies
+from ingest.agent.lines import split_bodies
 from ingest.agent.server.push.base import Outcome, Push, Verdict
 from ingest.agent.spool.spool import Spool
 from spm import limits
@@ -49,7 +49,7 @@ class Agent:
         """Collect once and put the points into the spool, usually as one message."""
         started, at_ms = self._clock.monotonic(), self._clock.now_ms()
         batches = self.collectors.collect(at_ms, self._collect_timeout_s)
-        for body, samples in bodies(batches, labels=self._labels):
+        for body, samples in split_bodies(batches, labels=self._labels):
             self._counters.sequence = self._spool.append(gzip.compress(body, 6, mtime=0), samples)
         self._counters.collect_ms = round((self._clock.monotonic() - started) * 1_000, 3)
         self._update_counters()

@@ -22,7 +22,7 @@ from ingest.agent.server.push import open_push
 from ingest.agent.settings import config, pushed
 from ingest.agent.settings.config import Config, Target
 from ingest.agent.spool.spool import Spool
-from ingest.agent.threads import run
+from ingest.agent.threads import run_agent
 from spm import limits
 from spm.clock import Clock
 from spm.errors import SpmError
@@ -76,7 +76,7 @@ class AgentApp:
         if self._heartbeat is not None:
             periodic.append((float(limits.AGENT_HEARTBEAT_S), self._heartbeat.send))
         period, host = (lambda: self.config.period_ms), self.config.host
-        run(self.agent, clock=self._clock, stop=stop, period_ms=period, host=host, periodic=periodic)
+        run_agent(self.agent, clock=self._clock, stop=stop, period_ms=period, host=host, periodic=periodic)
         self.close()
 
     def close(self) -> None:

@@ -47,18 +47,18 @@ class Check:
 
 def run_checks(own: Config, clock: Clock) -> Iterator[Check]:
     """Yields all checks; a check comes after those it depends on."""
-    yield settings(own)
+    yield check_settings(own)
     if own.url.startswith("amqp"):
-        yield broker(own)
+        yield check_broker(own)
         if not own.api_url:
             yield Check("site", WARNING, "without api_url there are no heartbeats, nor settings from the server")
     if (own.api_url or own.url).startswith("http"):
-        yield from server(own, clock)
-    yield spool(own.spool, own.spool_bytes)
-    yield from collectors(own, clock)
+        yield from check_server(own, clock)
+    yield check_spool(own.spool, own.spool_bytes)
+    yield from check_collectors(own, clock)
 
 
-def settings(own: Config) -> Check:
+def check_settings(own: Config) -> Check:
     """Check where the settings come from, and whether other users can read the token."""
     file = Path(own.file) if own.file else None
     message = f"version {VERSION}, host {own.host}, every {own.period_ms / 1_000:g} s; {own.file or 'no file'}"
@@ -67,7 +67,7 @@ def settings(own: Config) -> Check:
     return Check("settings", OK, message)
 
 
-def server(own: Config, clock: Clock) -> Iterator[Check]:
+def check_server(own: Config, clock: Clock) -> Iterator[Check]:
     """Check the server: name, connection, TLS, token, clock."""
     try:
         connector = ServerConnector(own.api_url or own.url, tls=own.tls, proxy=own.proxy)
@@ -86,13 +86,13 @@ def server(own: Config, clock: Clock) -> Iterator[Check]:
         return
     via = " (the proxy)" if connector.proxy else ""
     yield Check("name", OK, f"{name}{via} is {', '.join(sorted(addresses))}")
-    connected = connection(connector, clock.now_ms())
+    connected = check_connection(connector, clock.now_ms())
     yield connected
     if connected.state != WRONG:
-        yield from identity(own, connector, clock)
+        yield from check_identity(own, connector, clock)
 
 
-def broker(own: Config) -> Check:
+def check_broker(own: Config) -> Check:
     """Check whether the broker accepts the login and has the exchange."""
     place = without_credentials(own.url)
     try:
@@ -105,7 +105,7 @@ def broker(own: Config) -> Check:
     return Check("broker", WRONG, f"{place}: {problem}") if problem else Check("broker", OK, f"{place} accepts us")
 
 
-def connection(connector: ServerConnector, now_ms: int) -> Check:
+def check_connection(connector: ServerConnector, now_ms: int) -> Check:
     """Check TCP, and TLS if the address is https."""
     try:
         link = connector.connect(limits.AGENT_PROBE_S * 4)
@@ -115,8 +115,8 @@ def connection(connector: ServerConnector, now_ms: int) -> Check:
     except ssl.SSLError as error:
         return Check("TLS", WRONG, f"{error.reason or error}. Does the port use TLS?")
     except OSError as error:
-        said = f"{connector.host}:{connector.port}: {error}. Does it run, and does a firewall let us?"
-        return Check("connection", WRONG, said)
+        message = f"{connector.host}:{connector.port}: {error}. Does the server run, and does a firewall block us?"
+        return Check("connection", WRONG, message)
     try:
         if isinstance(link.sock, ssl.SSLSocket):
             return _certificate(link.sock, now_ms)
@@ -135,7 +135,7 @@ def _certificate(sock: ssl.SSLSocket, now_ms: int) -> Check:
     return Check("TLS", OK if until_s - now_ms / 1_000 > _SOON_S else WARNING, message)
 
 
-def identity(own: Config, connector: ServerConnector, clock: Clock) -> Iterator[Check]:
+def check_identity(own: Config, connector: ServerConnector, clock: Clock) -> Iterator[Check]:
     """Check the token, and the difference of the clocks."""
     started, before_ms = clock.monotonic(), clock.now_ms()
     answer = heartbeat.call_server(connector, own.token, heartbeat.ABOUT)
@@ -156,7 +156,7 @@ def identity(own: Config, connector: ServerConnector, clock: Clock) -> Iterator[
         yield Check("version", WARNING, f"this is {VERSION}, the server's is {latest}")
 
 
-def spool(folder: Path, bytes_max: int) -> Check:
+def check_spool(folder: Path, bytes_max: int) -> Check:
     """Check whether the spool can be written, how many messages wait, and whether the disk has enough space."""
     try:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -177,7 +177,7 @@ def spool(folder: Path, bytes_max: int) -> Check:
     return Check("spool", OK, message)
 
 
-def collectors(own: Config, clock: Clock) -> Iterator[Check]:
+def check_collectors(own: Config, clock: Clock) -> Iterator[Check]:
     """Check each collector by running it once."""
     for name, points, problem, took_ms in collect_once(own, clock):
         if problem:

@@ -49,11 +49,11 @@ WantedBy=multi-user.target
 {settings}"""
 
 
-def unit(own: Config) -> str:
+def systemd_unit(own: Config) -> str:
     """Returns the unit and, below it as comments, the configuration file that it reads."""
     program = Path(sys.argv[0]).resolve()
-    words = [str(program)] if program.suffix == ".pyz" else ["-m", "ingest.agent"]
-    command = shlex.join([sys.executable, *words])
+    arguments = [str(program)] if program.suffix == ".pyz" else ["-m", "ingest.agent"]
+    command = shlex.join([sys.executable, *arguments])
     return _UNIT.format(command=command, file=FILE, settings="".join(f"#   {line}\n" for line in _settings(own)))
 
 

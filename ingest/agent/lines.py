@@ -32,10 +32,13 @@ def render(points: Iterable[Point], *, labels: Mapping[str, str], at_ms: int) ->
     return "\n".join(line for line in lines if line).encode()
 
 
-def bodies(batches: Iterable[tuple[int, Iterable[Point]]], *, labels: Mapping[str, str]) -> Iterator[tuple[bytes, int]]:
-    """Points with the times of their looks as bodies of ``AGENT_BODY_BYTES_MAX`` at most, and what each holds.
+def split_bodies(
+    batches: Iterable[tuple[int, Iterable[Point]]], *, labels: Mapping[str, str]
+) -> Iterator[tuple[bytes, int]]:
+    """Yields bodies of at most ``AGENT_BODY_BYTES_MAX``, each with its number of samples.
 
-    A single line that is longer is left out: no server takes it.
+    ``batches``: points with the times of their collections. A line over ``LINE_BYTES_MAX`` is left out: no server
+    accepts it.
     """
     lines: list[str] = []
     size = samples = 0
@@ -50,12 +53,12 @@ def bodies(batches: Iterable[tuple[int, Iterable[Point]]], *, labels: Mapping[st
                 lines, size, samples = [], 0, 0
             lines.append(line)
             size += room
-            samples += samples_in([point])
+            samples += count_samples([point])
     if lines:
         yield "\n".join(lines).encode(), samples
 
 
-def samples_in(points: Iterable[Point]) -> int:
+def count_samples(points: Iterable[Point]) -> int:
     """Returns how many values ``render`` writes for these points."""
     return sum(math.isfinite(value) for point in points for value in point.fields.values())
 
@@ -73,8 +76,8 @@ def _line(point: Point, common: Mapping[str, str], at_ms: int) -> str:
 
 
 def _value(value: float) -> str:
-    whole = isinstance(value, int) and -_INT_MAX <= value < _INT_MAX
-    return f"{int(value)}i" if whole else repr(float(value))
+    is_integer = isinstance(value, int) and -_INT_MAX <= value < _INT_MAX
+    return f"{int(value)}i" if is_integer else repr(float(value))
 
 
 def _escape(text: str) -> str:

@@ -19,7 +19,7 @@ from spm.clock import Clock
 log = logging.getLogger("spm.agent")
 
 
-def run(
+def run_agent(
     agent: Agent,
     *,
     clock: Clock,

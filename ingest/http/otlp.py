@@ -1,9 +1,10 @@
-"""OpenTelemetry's way in: metrics over OTLP/HTTP, as protobuf or as JSON.
+"""The endpoint of OpenTelemetry: metrics over OTLP/HTTP, as protobuf or as JSON.
 
     POST /v1/metrics, /otlp/v1/metrics, /api/v1/otlp/v1/metrics
 
-Answers come in the request's encoding: 200 with ``partial_success`` where points were refused, since exporters drop a
-batch on any 4xx; errors are a google.rpc.Status. Retried by exporters: 429 and 503, after their Retry-After.
+Answers come in the request's encoding: 200 with ``partial_success`` where points were rejected, since exporters drop a
+batch on any 4xx; errors are a google.rpc.Status. Exporters retry 429 and 503, after their Retry-After. Enter by
+``metrics``.
 """
 
 from functools import partial
@@ -11,8 +12,8 @@ from functools import partial
 from django.http import HttpRequest, HttpResponse
 from django.views.decorators.http import require_POST
 
-from ingest.http.answers import UnknownForm, answering
-from ingest.http.reception import Body, principal_of, take
+from ingest.http.answers import UnsupportedContentType, with_error_answers
+from ingest.http.reception import Body, accept_request, principal_of
 from ingest.protocols.otlp import answers
 from ingest.protocols.otlp import reader as otlp_reader
 from spm.errors import Explained
@@ -25,33 +26,35 @@ _CODES = {400: 3, 401: 16, 405: 12, 413: 8, 415: 3, 429: 8, 503: 14}
 
 def _as_status(request: HttpRequest, status: int, error: Explained) -> HttpResponse:
     kind = _kind(request) or "application/json"
-    return HttpResponse(answers.status(_CODES[status], str(error), kind), status=status, content_type=kind)
+    return HttpResponse(answers.encode_error(_CODES[status], str(error), kind), status=status, content_type=kind)
 
 
 def _kind(request: HttpRequest) -> str:
-    said = request.META.get("CONTENT_TYPE", "").partition(";")[0].strip().lower()
-    return said if said in _KINDS else ""
+    content_type = request.META.get("CONTENT_TYPE", "").partition(";")[0].strip().lower()
+    return content_type if content_type in _KINDS else ""
 
 
-@partial(answering, word=_as_status)
+@partial(with_error_answers, error_format=_as_status)
 @require_POST
 def metrics(request: HttpRequest) -> HttpResponse:
-    """See the module."""
+    """``POST /v1/metrics``: an OTLP request."""
     principal_of(request)
     kind = _kind(request)
     if not kind:
         got = request.META.get("CONTENT_TYPE", "")[:120]
-        raise UnknownForm("not a content type of OTLP", got=got, wanted=" or ".join(_KINDS))
-    of_parser: list[Parsed] = []
+        raise UnsupportedContentType("not a content type of OTLP", got=got, wanted=" or ".join(_KINDS))
+    parser_results: list[Parsed] = []
 
     def parse(body: Body) -> Parsed:
-        of_parser.append(otlp_reader.parse(body.raw, kind, now_ms=body.now_ms, over_quota=body.crowded))
-        return of_parser[0]
+        parser_results.append(otlp_reader.parse(body.raw, kind, now_ms=body.now_ms, over_quota=body.over_quota))
+        return parser_results[0]
 
-    taken = take(request, parse, "otlp", unit="ns")
-    message, rejections = answers.message_of(of_parser[0].rejections), taken.parsed.rejections
-    if taken.parsed.rejected > of_parser[0].rejected:  # a quota rejected more, behind the parser
-        by_quota = answers.message_of(rejections[len(of_parser[0].rejections) :])
+    accepted = accept_request(request, parse, "otlp", unit="ns")
+    message, rejections = answers.message_of(parser_results[0].rejections), accepted.parsed.rejections
+    if accepted.parsed.rejected > parser_results[0].rejected:  # a quota rejected more, after the parser
+        by_quota = answers.message_of(rejections[len(parser_results[0].rejections) :])
         message = "; ".join(filter(None, (message, by_quota)))
-    headers = {"X-Message-Id": taken.message_id.hex()}
-    return HttpResponse(answers.answer(taken.parsed.rejected, message, kind), content_type=kind, headers=headers)
+    headers = {"X-Message-Id": accepted.message_id.hex()}
+    return HttpResponse(
+        answers.encode_answer(accepted.parsed.rejected, message, kind), content_type=kind, headers=headers
+    )

@@ -21,7 +21,7 @@ from ingest.agent.server.push.http import HttpPush
 from ingest.agent.settings import config
 from ingest.agent.settings.config import Config
 from ingest.agent.spool.spool import Spool
-from ingest.agent.threads import run
+from ingest.agent.threads import run_agent
 from ingest.sidecar.graphite import Graphite
 from ingest.sidecar.intake import Intake, LineHandler
 from ingest.sidecar.listen import Listener
@@ -86,7 +86,7 @@ def _serve(own: Config, protocol: str, host: str, port: int) -> None:
     )
     logging.getLogger("spm.sidecar").info("%s on %s port %d, to %s", protocol, host, listener.port, own.url)
     try:
-        run(agent, clock=clock, stop=stop, period_ms=lambda: own.period_ms, host=own.host)
+        run_agent(agent, clock=clock, stop=stop, period_ms=lambda: own.period_ms, host=own.host)
         listener.close()
         agent.collect()
     finally:

@@ -1,4 +1,4 @@
-"""The intake of both listeners: it takes and counts lines of many threads, and returns points at every collection.
+"""The intake of both listeners: it receives and counts lines of many threads, and returns points at every collection.
 
 Enter by ``Intake``. Memory is bounded by the handler of the protocol.
 """

@@ -1,7 +1,8 @@
 """The types of collectors: ``Collector``, a callable that returns points, and ``ServiceKind``, its configuration.
 
 Options are checked when the configuration is read (``ServiceKind.read``), so that a typing error stops the start
-instead of leaving a gap in a chart. ``snake`` and ``numbers`` turn a service's own names into parts of metric names.
+instead of leaving a gap in a chart. ``snake_case`` and ``numeric_fields`` turn a service's own names into parts of
+metric names.
 """
 
 import re
@@ -63,22 +64,22 @@ def access_of(options: Options) -> Access:
     return Access(options.get("user", ""), options.get("password", ""), options.get("ca_file", ""), timeout_s)
 
 
-def snake(text: str) -> str:
+def snake_case(text: str) -> str:
     """Converts ``HeapMemoryUsage`` to ``heap_memory_usage``; characters not allowed in metric names become ``_``."""
     return _UNFIT.sub("_", _CAMEL.sub("_", text)).strip("_").lower()
 
 
-def numbers(values: Mapping[str, Any], *, under: str = "") -> dict[str, float]:
+def numeric_fields(values: Mapping[str, Any], *, under: str = "") -> dict[str, float]:
     """Returns the numbers in a JSON object: nested names are joined by ``_``, booleans are 1 and 0, texts left out."""
     fields: dict[str, float] = {}
     for key, value in values.items():
-        name = f"{under}_{snake(key)}" if under else snake(key)
+        name = f"{under}_{snake_case(key)}" if under else snake_case(key)
         if isinstance(value, bool):
             fields[name] = int(value)
         elif isinstance(value, int | float):
             fields[name] = value
         elif isinstance(value, dict) and name.count("_") < 24:
-            fields |= numbers(value, under=name)
+            fields |= numeric_fields(value, under=name)
     return fields
 
 

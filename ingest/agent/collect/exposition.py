@@ -62,12 +62,12 @@ def read_line(line: str, *, seconds: bool = False) -> Sample | None:
         tail = rest[1:]
     else:
         tail = line[at:]
-    words = tail.partition(" # ")[0].split()
-    if not 1 <= len(words) <= 2:
+    parts = tail.partition(" # ")[0].split()
+    if not 1 <= len(parts) <= 2:
         return None
     try:
-        value = float(words[0].replace("_", "x"))  # the form has no underscores, but Python's float accepts them
-        at_ms = None if len(words) == 1 else round(float(words[1]) * (1_000 if seconds else 1))
+        value = float(parts[0].replace("_", "x"))  # the form has no underscores, but Python's float accepts them
+        at_ms = None if len(parts) == 1 else round(float(parts[1]) * (1_000 if seconds else 1))
     except (ValueError, OverflowError):
         return None
     return Sample(name[0], labels, value, at_ms)

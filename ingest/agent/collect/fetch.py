@@ -1,6 +1,6 @@
 """Requests to a service on this host (or near it) over HTTP or a plain socket, with limits of time and size.
 
-``get`` fetches one document; ``open_socket`` opens a socket. Both raise ``Unreachable`` with the address and the
+``fetch`` fetches one document; ``open_socket`` opens a socket. Both raise ``Unreachable`` with the address and the
 problem. Redirects are not followed: a service that moves needs a new configuration. Never: no message holds a password.
 """
 
@@ -43,7 +43,7 @@ class Access:
         return headers
 
 
-def get(url: str, access: Access = Access(), *, accept: str = "*/*") -> bytes:  # a frozen value
+def fetch(url: str, access: Access = Access(), *, accept: str = "*/*") -> bytes:  # a frozen value
     """Returns the body of a 200 answer; ``Unreachable``: there was none."""
     parts = urlsplit(url)
     where = f"{parts.scheme}://{parts.hostname}{f':{parts.port}' if parts.port else ''}{parts.path}"
@@ -63,9 +63,9 @@ def get(url: str, access: Access = Access(), *, accept: str = "*/*") -> bytes:  
         raise Unreachable(f"{where}: {_describe(error)}") from None
 
 
-def get_json(url: str, access: Access = Access()) -> Any:
+def fetch_json(url: str, access: Access = Access()) -> Any:
     """Returns the body of a 200 answer as a JSON value."""
-    raw = get(url, access, accept="application/json")
+    raw = fetch(url, access, accept="application/json")
     try:
         return json.loads(raw)
     except (ValueError, RecursionError):

@@ -77,7 +77,7 @@ class Setting:
     flag: bool = True
 
 
-def number(least: float, most: float) -> Callable[[str, Any], float]:
+def number_reader(least: float, most: float) -> Callable[[str, Any], float]:
     """Returns a reader of numbers between two bounds."""
 
     def read_number(name: str, given: Any) -> float:
@@ -92,7 +92,7 @@ def number(least: float, most: float) -> Callable[[str, Any], float]:
     return read_number
 
 
-def boolean(name: str, given: Any) -> bool:
+def read_boolean(name: str, given: Any) -> bool:
     """Reads true or false."""
     known = given if isinstance(given, bool) else _BOOLEANS.get(str(given).lower())
     if known is None:
@@ -100,14 +100,14 @@ def boolean(name: str, given: Any) -> bool:
     return bool(known)
 
 
-def text(name: str, given: Any) -> str:
+def read_text(name: str, given: Any) -> str:
     """Reads one line of text."""
     if not isinstance(given, str) or not (given.isprintable() and len(given) <= 2_000):
         raise Refused(f"{name} is no text", got=repr(given)[:60], wanted="a text of one line")
     return given
 
 
-def host_name(name: str, given: Any) -> str:
+def read_host_name(name: str, given: Any) -> str:
     """Reads a name that a source may have."""
     if not isinstance(given, str) or not given.isascii() or not given.isprintable() or not given:
         raise Refused("not a host name", got=repr(given)[:80], wanted=f"at most {limits.SOURCE_BYTES_MAX} plain signs")
@@ -129,7 +129,7 @@ def read_labels(name: str, given: Any) -> dict[str, str]:
         raise Refused(f"{name} need a name and a value", got=", ".join(wrong)[:80], wanted="name=value,name=value")
     if len(pairs) > limits.AGENT_LABELS_MAX:
         raise Refused(f"too many {name}", got=len(pairs), wanted=f"at most {limits.AGENT_LABELS_MAX}")
-    return {key: text(f"{name}.{key}"[:60], value) for key, value, _ in pairs}
+    return {key: read_text(f"{name}.{key}"[:60], value) for key, value, _ in pairs}
 
 
 def read_collector_names(name: str, given: Any) -> frozenset[str]:
@@ -145,14 +145,16 @@ def read_collector_names(name: str, given: Any) -> frozenset[str]:
 
 
 SETTINGS = (
-    Setting("url", text, "address to push to: http[s]:// or amqp[s]://", "http://127.0.0.1:8000"),
-    Setting("token_file", text, "file that holds the token (otherwise SPM_AGENT_TOKEN)"),
-    Setting("host", host_name, "the name of this machine"),
+    Setting("url", read_text, "address to push to: http[s]:// or amqp[s]://", "http://127.0.0.1:8000"),
+    Setting("token_file", read_text, "file that holds the token (otherwise SPM_AGENT_TOKEN)"),
+    Setting("host", read_host_name, "the name of this machine"),
     Setting("tags", read_labels, "labels for all samples: name=value,name=value", {}, pushable=True),
-    Setting("period_s", number(1, 3_600), "seconds between two collections, 10 by default", 10.0, pushable=True),
-    Setting("spool", text, "folder for messages that wait for the server"),
-    Setting("spool_mb", number(1, 65_536), "size limit of the spool in megabytes, 64 by default", 64.0),
-    Setting("discover", boolean, "watch the services that listen on this host: true (default) or false", True, True),
+    Setting("period_s", number_reader(1, 3_600), "seconds between two collections, 10 by default", 10.0, pushable=True),
+    Setting("spool", read_text, "folder for messages that wait for the server"),
+    Setting("spool_mb", number_reader(1, 65_536), "size limit of the spool in megabytes, 64 by default", 64.0),
+    Setting(
+        "discover", read_boolean, "watch the services that listen on this host: true (default) or false", True, True
+    ),
     Setting(
         "off",
         read_collector_names,
@@ -160,17 +162,17 @@ SETTINGS = (
         frozenset(),
         True,
     ),
-    Setting("ca_file", text, "PEM file of the authority that signed the server's certificate"),
-    Setting("cert_file", text, "PEM file of a client certificate"),
-    Setting("key_file", text, "PEM file of its key, if cert_file does not hold the key"),
-    Setting("proxy", text, "http://[user:password@]host:port, or none; HTTPS_PROXY and NO_PROXY count if not set"),
-    Setting("api_url", text, "address of the site, for heartbeats if the url is amqp://"),
+    Setting("ca_file", read_text, "PEM file of the authority that signed the server's certificate"),
+    Setting("cert_file", read_text, "PEM file of a client certificate"),
+    Setting("key_file", read_text, "PEM file of its key, if cert_file does not hold the key"),
+    Setting("proxy", read_text, "http://[user:password@]host:port, or none; HTTPS_PROXY and NO_PROXY count if not set"),
+    Setting("api_url", read_text, "address of the site, for heartbeats if the url is amqp://"),
 )
 _BY_NAME = {setting.name: setting for setting in SETTINGS}
 _FILE_ONLY = ("token",)
 
 
-def parser(prog: str = "spm-agent") -> argparse.ArgumentParser:
+def flag_parser(prog: str = "spm-agent") -> argparse.ArgumentParser:
     """Returns the parser of the flags that all commands have."""
     flags = argparse.ArgumentParser(prog=prog, add_help=False)
     flags.add_argument("--config", help=f"configuration file, {FILE} by default (SPM_AGENT_CONFIG)")
@@ -188,7 +190,7 @@ def read(
     need_token: bool = True,
 ) -> Config:
     """Returns the settings; ``Refused``: one is missing or wrong."""
-    flags = vars(parser().parse_args(arguments))
+    flags = vars(flag_parser().parse_args(arguments))
     path, table = _file(flags["config"], environment)
     tables = {kind: table.pop(kind) for kind in list(table) if kind in KINDS}
     for name in table:
@@ -214,7 +216,7 @@ def _config(
     targets: tuple[Target, ...],
     path: str,
 ) -> Config:
-    host = values["host"] or host_name("host", socket.gethostname() or "localhost")
+    host = values["host"] or read_host_name("host", socket.gethostname() or "localhost")
     return Config(
         url=values["url"],
         token=token,

@@ -44,7 +44,7 @@ def resume(stored: Identity | None, *, boot: bytes, number: int, certain: bool) 
     return fresh if stored is None else fresh.with_drops(stored.messages, stored.samples)
 
 
-def this_boot() -> bytes:
+def boot_id() -> bytes:
     """Returns an id of the machine's current boot; zeros where the system has none."""
     try:
         text = Path("/proc/sys/kernel/random/boot_id").read_bytes()

@@ -40,7 +40,7 @@ class Spool:
         self._acknowledged_file = segments.open_acknowledged(folder)
         newest = self._segments[-1].last if self._segments else 0
         self._next = max(newest, self._acknowledged) + 1
-        stored, boot = identity.read(folder), identity.this_boot()
+        stored, boot = identity.read(folder), identity.boot_id()
         self._identity = identity.resume(stored, boot=boot, number=self._next, certain=certain)
         identity.write(folder, self._identity)
         self._memory: deque[Message] = deque()

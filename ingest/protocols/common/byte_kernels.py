@@ -85,7 +85,7 @@ def is_equal(a: U8, at: int, b: U8, start: int, end: int) -> bool:
 
 
 @njit(nogil=True, cache=True, inline="always")
-def copy(source: U8, start: int, end: int, into: U8, at: int) -> int:
+def copy_bytes(source: U8, start: int, end: int, into: U8, at: int) -> int:
     """Copy source[start:end] to ``at``; returns where the copy ends."""
     size = end - start
     if size < 8:

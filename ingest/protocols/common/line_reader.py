@@ -1,7 +1,7 @@
 """Reads one body of lines: a compiled kernel reads plain lines of known series, an exact reader reads all others.
 
 ``LineReader`` holds the columns that both write to, and runs them alternately. A protocol defines how its kernel is
-called (``_read_plain``) and how its exact reader reads one line (``_read_exactly``). Enter by ``run``, then ``parsed``.
+called (``_read_plain``) and how its exact reader reads one line (``_read_exactly``). Enter by ``run``, then ``result``.
 ``places`` returns the lines of some samples. It reads the body again, so that the first reading need not store them.
 """
 
@@ -67,7 +67,7 @@ class LineReader:
                 known = self._generation.view()
         self._check_count()
 
-    def parsed(self) -> Parsed:
+    def result(self) -> Parsed:
         """Returns the samples and rejections of the body."""
         count = int(self._state[COUNT])
         series = self._series[:count]
@@ -83,7 +83,7 @@ class LineReader:
         )
 
     def places(self, rows: Sequence[int]) -> list[int]:
-        """Returns the lines of these samples, which are in ascending order. Call ``parsed`` before.
+        """Returns the lines of these samples, which are in ascending order. Call ``result`` before.
 
         The kernel stops where its columns are full: before the line of the next requested sample, or before lines in
         front of it that have no samples. The exact reader then reads line by line until that sample is there.

@@ -69,7 +69,7 @@ def _leading_zeros(value: np.uint64) -> int:
 
 
 @njit(nogil=True, cache=True)
-def _by_product(mantissa: np.uint64, exponent: int) -> tuple[bool, float]:
+def _convert_by_product(mantissa: np.uint64, exponent: int) -> tuple[bool, float]:
     """Convert by Eisel and Lemire's method ("Number parsing at a gigabyte per second"): a 128-bit product.
 
     1. Normalise. 2. Multiply by 5^exponent, truncated to 128 bits. 3. Refine if in doubt. 4. Round half to even.
@@ -119,11 +119,11 @@ def to_float(mantissa: np.uint64, exponent: int) -> tuple[bool, float]:
             return True, integer / _EXACT[-exponent]
     if exponent < -EXPONENT_MAX or exponent > EXPONENT_MAX:
         return False, 0.0
-    return _by_product(mantissa, exponent)
+    return _convert_by_product(mantissa, exponent)
 
 
 @njit(nogil=True, cache=True)
-def _boolean(body: U8, start: int) -> tuple[int, float]:
+def _read_boolean(body: U8, start: int) -> tuple[int, float]:
     """Returns end and value of ``t``, ``true``, ``f`` or ``false``; end -1 for everything else."""
     if body[start] == 116:
         if body[start + 1] == 114 and body[start + 2] == 117 and body[start + 3] == 101:
@@ -137,7 +137,7 @@ def _boolean(body: U8, start: int) -> tuple[int, float]:
 
 
 @njit(nogil=True, cache=True)
-def _exponent(body: U8, start: int) -> tuple[int, int]:
+def _read_exponent(body: U8, start: int) -> tuple[int, int]:
     """Returns end and value of the exponent after an ``e``; end -1 if there is none or it has over three digits."""
     i = start
     negative = body[i] == _MINUS
@@ -157,7 +157,7 @@ def read_number(body: U8, start: int) -> tuple[int, float]:
     first = start + 1 if negative else start
     i, mantissa = read_digits(body, first, np.uint64(0))
     if i == first:
-        return _boolean(body, start)
+        return _read_boolean(body, start)
     digits = i - first
     byte = body[i]
     if byte in (_INTEGER, _UNSIGNED):
@@ -174,7 +174,7 @@ def read_number(body: U8, start: int) -> tuple[int, float]:
     if digits > DIGITS_MAX:
         return -1, 0.0
     if body[i] == _SMALL_E or body[i] == _BIG_E:
-        i, written = _exponent(body, i + 1)
+        i, written = _read_exponent(body, i + 1)
         if i < 0:
             return -1, 0.0
         exponent += written

@@ -9,7 +9,7 @@ numba counts the references of each array argument, which costs more than readin
 import numpy as np
 from numba import njit
 
-from ingest.protocols.common.byte_kernels import copy
+from ingest.protocols.common.byte_kernels import copy_bytes
 from spm.arrays import U8
 
 VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5  # wire types
@@ -101,7 +101,7 @@ def put_text(tag: int, source: U8, start: int, end: int, into: U8, at: int) -> i
     if start == end:
         return at
     into[at] = np.uint8(tag)
-    return copy(source, start, end, into, put_varint(into, at + 1, end - start))
+    return copy_bytes(source, start, end, into, put_varint(into, at + 1, end - start))
 
 
 @njit(nogil=True, cache=True, inline="always")

@@ -57,7 +57,7 @@ def _name_end(body: U8, start: int) -> int:
 
 
 @njit(nogil=True, cache=True)
-def _fields(
+def _read_fields(
     body: U8, start: int, head: int, known: KnownSeries, count: int, series: I32, values: F64
 ) -> tuple[int, int]:
     """Read all fields of a line; returns (their end, count of samples). An end below 0 is -STOPPED or -FULL."""
@@ -83,7 +83,7 @@ def _fields(
 
 
 @njit(nogil=True, cache=True)
-def _time(body: U8, start: int, rules: I64) -> tuple[int, int]:
+def _read_time(body: U8, start: int, rules: I64) -> tuple[int, int]:
     """Read the time after the fields; returns (position of the newline, ms); -1 if only the exact reader can tell."""
     if body[start] != _SPACE:
         return line_end(body, start), rules[NOW]
@@ -112,11 +112,11 @@ def read_lines(body: U8, rules: I64, known: KnownSeries, state: I64, series: I32
         if head < 0:
             status = STOPPED
             break
-        end, after = _fields(body, space + 1, head, known, count, series, values)
+        end, after = _read_fields(body, space + 1, head, known, count, series, values)
         if end < 0:
             status = -end
             break
-        newline, ms = _time(body, end, rules)
+        newline, ms = _read_time(body, end, rules)
         if newline < 0 or newline - position > rules[LENGTH_MAX]:
             status = STOPPED
             break

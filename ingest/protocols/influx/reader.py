@@ -54,7 +54,7 @@ def parse(
     rules = TimeRules(now_ms=now_ms, times=times, per=per, latest_ms=now_ms + FUTURE_MS)
     reader = _InfluxReader(body if body.endswith(b"\n") else body + b"\n", rules, cache.generation())
     reader.run()
-    return reader.parsed()
+    return reader.result()
 
 
 class _InfluxReader(LineReader):
@@ -62,9 +62,9 @@ class _InfluxReader(LineReader):
 
     _text: Rejection | None = None  # the first text field that was left out beside numbers
 
-    def parsed(self) -> Parsed:
+    def result(self) -> Parsed:
         """Returns the samples and rejections of the body; the report on a left-out text field comes last."""
-        parsed = super().parsed()
+        parsed = super().result()
         return replace(parsed, rejections=(*parsed.rejections, self._text)) if self._text else parsed
 
     def _read_plain(self, known: KnownSeries) -> int:

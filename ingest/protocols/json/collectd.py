@@ -73,7 +73,7 @@ def parse(body: bytes, *, now_ms: int, over_quota: bool = False, cache: SeriesCa
     generation = (cache or (_OVER_QUOTA_CACHE if over_quota else _CACHE)).generation()
     reader = _CollectdReader(body + b"\n", rules, generation, min(commas, MESSAGE_SAMPLES_MAX) + 1)
     reader.run()
-    return reader.parsed()
+    return reader.result()
 
 
 def is_list(body: bytes) -> bool:

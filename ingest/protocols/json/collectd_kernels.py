@@ -58,7 +58,7 @@ def _is_sample_key(body: U8, start: int, end: int) -> bool:
 
 
 @njit(nogil=True, cache=True)
-def _values(body: U8, i: int, count: int, series: I32, values: F64) -> tuple[int, int]:
+def _read_values(body: U8, i: int, count: int, series: I32, values: F64) -> tuple[int, int]:
     """Read the list of values at ``i``; returns (its end, count with nulls); an end of -1: not a plain list."""
     i = skip_space(body, i + 1)
     at = count
@@ -140,7 +140,7 @@ def read_lists(body: U8, rules: I64, known: KnownSeries, state: I64, series: I32
                     head_start = start
                 i = head_end = string_end(body, i)
             elif is_key(body, start, end, _VALUES) and value_count < 0 and body[i] == OPEN_LIST:
-                i, value_count = _values(body, i, count, series, values)
+                i, value_count = _read_values(body, i, count, series, values)
             elif is_key(body, start, end, _DSNAMES) and names_at < 0 and body[i] == OPEN_LIST:
                 names_at, i = i, value_end(body, i)
             elif is_key(body, start, end, _TIME) and ms == 0:

@@ -89,7 +89,7 @@ def read_json_number(body: U8, i: int) -> tuple[int, float]:
 
 
 @njit(nogil=True, cache=True)
-def _value(body: U8, i: int) -> tuple[int, float]:
+def _read_value(body: U8, i: int) -> tuple[int, float]:
     """Returns end and float64 of a number, "NaN", "Inf", "+Inf" or "-Inf"; end -1 for everything else."""
     if body[i] != QUOTE:
         return read_json_number(body, i)
@@ -102,7 +102,7 @@ def _value(body: U8, i: int) -> tuple[int, float]:
 
 
 @njit(nogil=True, cache=True)
-def _ms(body: U8, i: int, rules: I64) -> tuple[int, int]:
+def _read_ms(body: U8, i: int, rules: I64) -> tuple[int, int]:
     """Returns end and ms of the time at ``i``; end -1 if it is no plain integer within the bounds."""
     end, raw = read_digits(body, i, np.uint64(0))
     if end == i or end - i > DIGITS_MAX or raw == 0 or raw > np.uint64(rules[RAW_MAX]):
@@ -112,14 +112,14 @@ def _ms(body: U8, i: int, rules: I64) -> tuple[int, int]:
 
 
 @njit(nogil=True, cache=True)
-def _times(body: U8, i: int, rules: I64, count: int, ts: I64) -> tuple[int, int]:
+def _read_times(body: U8, i: int, rules: I64, count: int, ts: I64) -> tuple[int, int]:
     """Read the list of times at ``i``; returns (its end, count); an end of -1: not a plain list."""
     i = skip_space(body, i + 1)
     at = count
     while body[i] != CLOSE_LIST:
         if at == ts.size:
             return -1, 0
-        i, ts[at] = _ms(body, i, rules)
+        i, ts[at] = _read_ms(body, i, rules)
         if i < 0:
             return -1, 0
         at += 1
@@ -130,14 +130,14 @@ def _times(body: U8, i: int, rules: I64, count: int, ts: I64) -> tuple[int, int]
 
 
 @njit(nogil=True, cache=True)
-def _values(body: U8, i: int, count: int, values: F64) -> tuple[int, int]:
+def _read_values(body: U8, i: int, count: int, values: F64) -> tuple[int, int]:
     """Read the list of values at ``i``; returns (its end, count); an end of -1: not a plain list."""
     i = skip_space(body, i + 1)
     at = count
     while body[i] != CLOSE_LIST:
         if at == values.size:
             return -1, 0
-        i, values[at] = _value(body, i)
+        i, values[at] = _read_value(body, i)
         if i < 0:
             return -1, 0
         at += 1
@@ -218,9 +218,9 @@ def read_columns(body: U8, rules: I64, known: KnownSeries, state: I64, series: I
                 tags, tags_end = i, value_end(body, i)
                 i = tags_end
             elif is_key(body, start, end, _TIMES) and time_count < 0 and body[i] == OPEN_LIST:
-                i, time_count = _times(body, i, rules, count, ts)
+                i, time_count = _read_times(body, i, rules, count, ts)
             elif is_key(body, start, end, _VALUES) and value_count < 0 and body[i] == OPEN_LIST:
-                i, value_count = _values(body, i, count, values)
+                i, value_count = _read_values(body, i, count, values)
             else:
                 i = -1
             if i >= 0:
@@ -262,10 +262,10 @@ def read_samples(body: U8, rules: I64, known: KnownSeries, state: I64, series: I
                 tags, tags_end = i, value_end(body, i)
                 i = tags_end
             elif is_key(body, start, end, _TIME) and not timed:
-                i, ms = _ms(body, i, rules)
+                i, ms = _read_ms(body, i, rules)
                 timed = True
             elif is_key(body, start, end, _VALUE) and not valued:
-                i, values[count] = _value(body, i)
+                i, values[count] = _read_value(body, i)
                 valued = True
             else:
                 i = -1

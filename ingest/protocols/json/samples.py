@@ -47,7 +47,7 @@ _WANTED = (
 )
 _FARTHEST_MS = 1 << 62
 _SPECIAL = {"NaN": math.nan, "+Inf": math.inf, "Inf": math.inf, "-Inf": -math.inf}
-_EXACT_MAX = 200  # with more such items, the whole body is read without the kernel, which only costs time then
+_EXACT_MAX = 200  # with more such items the body is read without the kernel, which would only cost time
 _PENDING_MAX = 4_096
 _CACHE, _OVER_QUOTA_CACHE = SeriesCache(), OverQuotaCache()
 
@@ -122,7 +122,7 @@ def parse(body: bytes, *, now_ms: int, over_quota: bool = False, cache: SeriesCa
             raise BadMessage("a push without samples", got="neither samples nor series", wanted=_WANTED)
         reader = _JsonReader(body, rules, generation, capacity)
         reader.read_lists(outer.samples, outer.series)
-    return reader.parsed()
+    return reader.result()
 
 
 class _JsonReader(LineReader):
@@ -270,7 +270,7 @@ class _JsonReader(LineReader):
         number = self._series_numbers.get((head, name))
         if number is None:
             number, self._budget = self._generation.resolve_field(
-                head, name, metric=metric.encode(), labels=_pairs(metric, tags), budget=self._budget
+                head, name, metric=metric.encode(), labels=_label_pairs(metric, tags), budget=self._budget
             )
             self._series_numbers[head, name] = number
         return number
@@ -290,7 +290,7 @@ def _decode_item(decode: Callable[[bytes], T], item: bytes) -> T:
         raise _ItemFault(str(error)[:200]) from error
 
 
-def _pairs(metric: str, tags: dict[str, str]) -> list[tuple[bytes, bytes]]:
+def _label_pairs(metric: str, tags: dict[str, str]) -> list[tuple[bytes, bytes]]:
     """Returns the labels as bytes, after a check of all names."""
     try:
         pairs = [(name.encode(), value.encode()) for name, value in tags.items()]

@@ -1,7 +1,7 @@
 """Writes the answers of OTLP/HTTP in the encoding of the request: protobuf or JSON.
 
-``answer`` is the body of a 200, an ExportMetricsServiceResponse, which is empty unless there is a message for the
-sender. ``status`` is the body of an error, a google.rpc.Status.
+``encode_answer`` returns the body of a 200, an ExportMetricsServiceResponse, which is empty unless there is a message
+for the sender. ``encode_error`` returns the body of an error, a google.rpc.Status.
 """
 
 import json
@@ -26,7 +26,7 @@ def message_of(rejections: Sequence[Rejection]) -> str:
     )
 
 
-def answer(rejected: int, message: str, content_type: str) -> bytes:
+def encode_answer(rejected: int, message: str, content_type: str) -> bytes:
     """Returns the body of a 200: how many data points were rejected, and why, or another message for the sender."""
     if is_json(content_type):
         partial_success: dict[str, str] = {"rejectedDataPoints": str(rejected)} if rejected else {}
@@ -37,7 +37,7 @@ def answer(rejected: int, message: str, content_type: str) -> bytes:
     return encode_bytes(1, inner) if inner else b""
 
 
-def status(code: int, message: str, content_type: str) -> bytes:
+def encode_error(code: int, message: str, content_type: str) -> bytes:
     """Returns the body of an error. ``code`` is gRPC's: 3 the request is bad, 8 a limit is exceeded, 14 try again."""
     if is_json(content_type):
         return json.dumps({"code": code, "message": message}).encode()

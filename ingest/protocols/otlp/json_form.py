@@ -80,12 +80,12 @@ def _list(values: Any) -> list[Any]:
 
 def _integer(value: Any) -> int:
     if isinstance(value, bool) or not isinstance(value, int | str | float):
-        raise ValueError(f"{str(value)[:40]!r} where a whole number should be")
+        raise ValueError(f"{str(value)[:40]!r} where an integer should be")
     if isinstance(value, str) and len(value) > 24:
-        raise ValueError("a whole number of too many digits")
+        raise ValueError("an integer with too many digits")
     integer = int(value)
     if (isinstance(value, float) and integer != value) or not -(1 << 63) <= integer < 1 << 64:
-        raise ValueError(f"{str(value)[:40]!r} where a whole number of 64 bits should be")
+        raise ValueError(f"{str(value)[:40]!r} where an integer of 64 bits should be")
     return integer
 
 

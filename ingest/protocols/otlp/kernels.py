@@ -9,7 +9,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from ingest.protocols.common.byte_kernels import copy, store64
+from ingest.protocols.common.byte_kernels import copy_bytes, store64
 from ingest.protocols.common.protobuf_kernels import BYTES, VARINT, read_field
 from ingest.protocols.common.series_kernels import KnownSeries, find_head
 from spm.arrays import I64, U8
@@ -55,7 +55,7 @@ def count_metrics(body: U8, state: I64) -> int:
 
 
 @njit(nogil=True, cache=True)
-def _metric(body: U8, start: int, stop: int, row: I64) -> int:
+def _read_metric(body: U8, start: int, stop: int, row: I64) -> int:
     """Write the parts of a metric into its row; returns a fault of the wire format or 0."""
     at = start
     while at < stop:
@@ -85,12 +85,12 @@ def _metric(body: U8, start: int, stop: int, row: I64) -> int:
 
 
 @njit(nogil=True, cache=True)
-def _context(body: U8, known: KnownSeries, row: I64, text: U8, at: int) -> int:
+def _write_context(body: U8, known: KnownSeries, row: I64, text: U8, at: int) -> int:
     """Write the key of a metric's context to ``text``, and its number, if known, to the row; returns the end."""
     start = at
     for part in (RESOURCE, SCOPE, SCHEMA, NAME, UNIT):
         store64(text, at, np.uint64(row[part + 1] - row[part]))
-        at = copy(body, row[part], row[part + 1], text, at + 8)
+        at = copy_bytes(body, row[part], row[part + 1], text, at + 8)
     text[at] = np.uint8(row[KIND])
     text[at + 1] = np.uint8(row[DELTA])
     text[at + 2] = np.uint8(row[MONOTONIC])
@@ -141,14 +141,14 @@ def list_metrics(body: U8, known: KnownSeries, state: I64, text: U8, rows: Rows)
                 row[:] = 0
                 row[RESOURCE], row[RESOURCE_END], row[RESOURCE_NUMBER] = resource, resource_end, resources
                 row[SCOPE], row[SCOPE_END], row[SCHEMA], row[SCHEMA_END] = scope, scope_end, schema, schema_end
-                fault = _metric(body, first, after, row)
+                fault = _read_metric(body, first, after, row)
                 if fault < 0:
                     state[WHERE] = first
                     return fault
                 size = resource_end - resource + scope_end - scope + schema_end - schema + after - first + 64
                 if written + size > text.size:
                     return FULL
-                written = _context(body, known, row, text, written)
+                written = _write_context(body, known, row, text, written)
                 count += 1
         resources += 1
     return 0

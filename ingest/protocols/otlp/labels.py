@@ -80,19 +80,19 @@ def read_attributes(raw: bytes, number: int) -> Attributes:
     texts: Attributes = {}
     for one, wire_type, value in read_fields(raw, WHAT):
         if one == number and wire_type == BYTES and isinstance(value, bytes):
-            name, text = _pair(value, 0)
+            name, text = _read_pair(value, 0)
             texts[name] = text if isinstance(text, str) else json.dumps(text, ensure_ascii=False, separators=(",", ":"))
             if len(texts) > ATTRIBUTES_MAX:
                 break
     return texts
 
 
-def _pair(raw: bytes, depth: int) -> tuple[str, object]:
+def _read_pair(raw: bytes, depth: int) -> tuple[str, object]:
     pair = read_byte_fields(raw, WHAT)
-    return _text(pair.get(1, b"")), _value(pair.get(2, b""), depth)
+    return _text(pair.get(1, b"")), _read_value(pair.get(2, b""), depth)
 
 
-def _value(raw: bytes, depth: int) -> object:
+def _read_value(raw: bytes, depth: int) -> object:
     """Returns a value: texts unchanged, numbers and booleans as Prometheus writes them, lists and maps for JSON."""
     result: object = ""
     for number, _, value in read_fields(raw, WHAT):
@@ -109,9 +109,9 @@ def _value(raw: bytes, depth: int) -> object:
             inner = [part for one, _, part in read_fields(value, WHAT) if one == 1 and isinstance(part, bytes)]
             inner = inner[:ATTRIBUTES_MAX] if depth < ATTRIBUTE_DEPTH_MAX else []
             result = (
-                [_value(part, depth + 1) for part in inner]
+                [_read_value(part, depth + 1) for part in inner]
                 if number == _ARRAY
-                else dict(_pair(part, depth + 1) for part in inner)
+                else dict(_read_pair(part, depth + 1) for part in inner)
             )
     return result
 

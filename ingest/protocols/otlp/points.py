@@ -8,7 +8,7 @@ a row in ``new_rows``, which Python reads; its sample has the series number -1 u
 import numpy as np
 from numba import njit
 
-from ingest.protocols.common.byte_kernels import copy, load64, store64
+from ingest.protocols.common.byte_kernels import copy_bytes, load64, store64
 from ingest.protocols.common.histogram_kernels import (
     BAD_BOUNDS,
     BAD_BUCKETS,
@@ -99,7 +99,7 @@ _INFINITY = np.uint64(0x7FF0000000000000)
 
 
 @njit(nogil=True, cache=True)
-def _samples(row: I64, point: U64, shape: I64, counts: U64, bounds: U64, merged: U64, table: U64) -> int:
+def _write_samples(row: I64, point: U64, shape: I64, counts: U64, bounds: U64, merged: U64, table: U64) -> int:
     """Write all samples of a point into ``table``; returns their count, or minus a fault of the point."""
     kind, counted, edges = row[KIND], shape[COUNTS], shape[EDGES]
     positive, negative = (shape[POSITIVE], shape[POSITIVE + 1]), (shape[NEGATIVE], shape[NEGATIVE + 1])
@@ -182,7 +182,7 @@ def _read_distribution(
 
 
 @njit(nogil=True, cache=True)
-def _look_up(
+def _append_samples(
     known: KnownSeries,
     place: int,
     point: U64,
@@ -268,7 +268,7 @@ def _read_point(
         number, wire_type, begin, end, value = read_field(body, at, stop)
         fault = min(number, 0)
         if wire_type == BYTES and number == attribute:
-            head_end = copy(body, at, end, text, head_end)
+            head_end = copy_bytes(body, at, end, text, head_end)
         elif wire_type == BYTES and number == exemplar:
             state[EXEMPLARS] += 1
         if fault == 0:
@@ -334,14 +334,14 @@ def read_points(
             end = _read_point(body, start, stop, row[KIND], point, counts, bounds, shape, text, head + 8, state)
             if end < 0:
                 return end
-            samples = _samples(row, point, shape, counts, bounds, merged, table)
+            samples = _write_samples(row, point, shape, counts, bounds, merged, table)
             if samples < 0:
                 if state[FAULTY] < len(faulty):
                     faulty[state[FAULTY], 0], faulty[state[FAULTY], 1] = state[POINTS], -samples
                 state[FAULTY] += 1
             else:
                 latest = max(latest, point[TIME])
-                _look_up(
+                _append_samples(
                     known,
                     place,
                     point,
@@ -364,11 +364,13 @@ def read_points(
             if head + (row[RESOURCE_END] - row[RESOURCE]) + 32 > text.size or state[COUNT] == series.size:
                 return FULL
             store64(text, head, np.uint64(NO_CONTEXT))
-            end = copy(body, row[RESOURCE], row[RESOURCE_END], text, head + 8)
+            end = copy_bytes(body, row[RESOURCE], row[RESOURCE_END], text, head + 8)
             put_row(table, 0, TARGET_ROLE, np.uint64(0), bits_of(1.0))
             point[TIME] = latest
             state[POINTS] -= 1  # it counts as the last point of its resource
-            _look_up(known, place, point, 1, head, end, table, key, text, state, new_rows, series, ts, values, points)
+            _append_samples(
+                known, place, point, 1, head, end, table, key, text, state, new_rows, series, ts, values, points
+            )
             state[POINTS] += 1
             latest = np.uint64(0)
     return 0

@@ -115,7 +115,7 @@ def parse(
     if is_json(content_type):
         body = to_protobuf(body)
     generation = (cache or (_OVER_QUOTA_CACHE if over_quota else _CACHE)).generation()
-    return _OtlpReader(body, generation, now_ms).parsed()
+    return _OtlpReader(body, generation, now_ms).result()
 
 
 class _Columns(NamedTuple):
@@ -144,7 +144,7 @@ class _OtlpReader:
         self._heads: dict[bytes, dict[str, str]] = {}
         self._rows = self._list_metrics()
 
-    def parsed(self) -> Parsed:
+    def result(self) -> Parsed:
         """Reads all points, looks up new series, and leaves out the rejected points."""
         columns, state = self._read_points()
         bad = self._reject_times(columns)
@@ -170,7 +170,7 @@ class _OtlpReader:
     def _list_metrics(self) -> Rows:
         """Returns a row for each metric, with the number of its context."""
         state: I64 = np.zeros(STATES, np.int64)
-        _check(count_metrics(self._raw, state), state)
+        _check_fault(count_metrics(self._raw, state), state)
         count = int(state[COUNT])
         if count > MESSAGE_SERIES_MAX:
             raise limit_error("metrics in one body", MESSAGE_SERIES_MAX)
@@ -179,7 +179,7 @@ class _OtlpReader:
         fault = list_metrics(self._raw, self._generation.view(), state, text, rows)
         if fault == FULL:
             raise limit_error("bytes of resources and metrics in one body", MESSAGE_SERIES_BYTES_MAX)
-        _check(fault, state)
+        _check_fault(fault, state)
         for place in np.flatnonzero(rows[:, CONTEXT] < 0):
             row = rows[place]
             row[CONTEXT] = self._generation.resolve_head(text[row[CONTEXT_TEXT] : row[CONTEXT_TEXT_END]].tobytes())
@@ -207,7 +207,7 @@ class _OtlpReader:
             if fault != FULL:
                 break
             capacity *= 2
-        _check(fault, state)
+        _check_fault(fault, state)
         for point, fault_number in faulty[: state[FAULTY]]:
             self._reject(int(point) + 1, FAULTS[int(fault_number)], self._metric_of_point(int(point)))
         for new_row in new_rows[: state[NEW_COUNT]]:
@@ -329,6 +329,6 @@ def _pairs(labels: dict[str, str]) -> list[tuple[bytes, bytes]]:
     return [(name.encode(), value.encode()) for name, value in labels.items()]
 
 
-def _check(fault: int, state: I64) -> None:
+def _check_fault(fault: int, state: I64) -> None:
     if fault < 0:
         raise damage_error(fault, int(state[WHERE]), WHAT)

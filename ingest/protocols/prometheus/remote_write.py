@@ -116,7 +116,7 @@ def _read(body: bytes, version: int, now_ms: int, generation: CacheGeneration) -
     raw = np.frombuffer(body, np.uint8)
     counts: I64 = np.zeros(4, np.int64)
     fault = measure(raw, 1, 3, counts) if version == 1 else measure(raw, 5, 4, counts)
-    _check(fault, int(counts[WHERE]), version)
+    _check_fault(fault, int(counts[WHERE]), version)
     for count, most, what in (
         (counts[SAMPLES], MESSAGE_SAMPLES_MAX, "samples"),
         (counts[SERIES], MESSAGE_SERIES_MAX, "series"),
@@ -138,13 +138,13 @@ def _read(body: bytes, version: int, now_ms: int, generation: CacheGeneration) -
         fault = read_referring(raw, known, spans, refs, limits, state, text, special, series, ts, bits, offsets)
     if fault == TOO_MANY_BYTES:  # of labels with their symbols resolved
         raise limit_error("bytes of labels in one body", MESSAGE_SERIES_BYTES_MAX)
-    _check(fault, 0, version)
+    _check_fault(fault, 0, version)
     reader = _RemoteWriteReader(body, version, spans, columns, generation)
     for row in special[: state[SPECIAL]]:
         reader.read_special(row)
     if version == 1:
         reader.metadata += (one for span in spans for one in _read_metadata(body[span[0] : span[1]]))
-    return reader.parsed(now_ms)
+    return reader.result(now_ms)
 
 
 def _allocate(counts: I64, text_bytes: int) -> _Columns:
@@ -159,7 +159,7 @@ def _allocate(counts: I64, text_bytes: int) -> _Columns:
     )
 
 
-def _check(fault: int, where: int, version: int) -> None:
+def _check_fault(fault: int, where: int, version: int) -> None:
     if fault < 0:
         raise damage_error(fault, where, _WHAT[version])
 
@@ -197,7 +197,7 @@ class _RemoteWriteReader:
         if exemplars:
             self._reject(place, f"{exemplars} exemplars: not supported, the series' samples are kept", shown, 0)
 
-    def parsed(self, now_ms: int) -> Parsed:
+    def result(self, now_ms: int) -> Parsed:
         """Returns the samples of the request that are not rejected."""
         columns = self._columns
         offsets = columns.offsets
@@ -227,7 +227,7 @@ class _RemoteWriteReader:
         resolved = self._resolved.get(raw)
         if resolved is not None:
             return resolved
-        labels, fault = _labels(raw, _WHAT[self._version])
+        labels, fault = _read_labels(raw, _WHAT[self._version])
         number = -1
         if fault is None:
             metric = next(value for name, value in labels if name == naming.METRIC_LABEL)
@@ -286,11 +286,11 @@ def format_series(metric: str, labels: Mapping[str, str]) -> str:
 
 def _format_labels(raw: bytes) -> str:
     """Returns rejected labels as text for people, as far as they can be read."""
-    labels, _ = _labels(raw, "labels")
+    labels, _ = _read_labels(raw, "labels")
     return excerpt(b"{" + b", ".join(name + b'="' + value + b'"' for name, value in labels) + b"}")
 
 
-def _labels(raw: bytes, what: str) -> tuple[LabelPairs, str | None]:
+def _read_labels(raw: bytes, what: str) -> tuple[LabelPairs, str | None]:
     """Returns the labels of a series that have a value, and the fault if there is one."""
     plain = _plain_labels(raw)
     if plain is not None:
@@ -342,5 +342,5 @@ def _read_metadata(raw: bytes) -> Iterator[Metadata]:
 
 
 def _metadata(metric: bytes, kind: int, text: bytes, unit: bytes) -> Metadata:
-    words: Sequence[str] = [part.decode("utf-8", "replace")[:METADATA_HELP_CHARS_MAX] for part in (metric, text, unit)]
-    return Metadata(words[0], TYPES[kind] if kind < len(TYPES) else TYPES[0], words[1], words[2])
+    texts: Sequence[str] = [part.decode("utf-8", "replace")[:METADATA_HELP_CHARS_MAX] for part in (metric, text, unit)]
+    return Metadata(texts[0], TYPES[kind] if kind < len(TYPES) else TYPES[0], texts[1], texts[2])

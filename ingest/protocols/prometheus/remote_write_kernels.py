@@ -12,7 +12,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from ingest.protocols.common.byte_kernels import copy, load64
+from ingest.protocols.common.byte_kernels import copy_bytes, load64
 from ingest.protocols.common.protobuf_kernels import (
     BYTES,
     VARINT,
@@ -75,7 +75,7 @@ def measure(body: U8, series_field: int, text_field: int, counts: I64) -> int:
 
 
 @njit(nogil=True, cache=True, inline="always")
-def _sample(body: U8, start: int, stop: int, count: int, ts: I64, bits: U64) -> int:
+def _read_sample(body: U8, start: int, stop: int, count: int, ts: I64, bits: U64) -> int:
     """Read one sample into row ``count``; returns a fault or 0. A missing field is 0."""
     at, value, time = start, np.uint64(0), np.uint64(0)
     while at < stop:
@@ -145,7 +145,7 @@ def read_labelled(
         while inner < stop:
             number, inner_type, begin, end, _ = read_field(body, inner, stop)
             if number == SAMPLE and inner_type == BYTES:
-                fault = _sample(body, begin, end, count, ts, bits)
+                fault = _read_sample(body, begin, end, count, ts, bits)
                 if fault < 0:
                     return fault
                 count += 1
@@ -154,8 +154,8 @@ def read_labelled(
                     first = inner
                 elif last != inner or written > state[TEXT]:  # another field lies between the labels
                     if written == state[TEXT]:
-                        written = copy(body, first, last, text, written)
-                    written = copy(body, inner, end, text, written)
+                        written = copy_bytes(body, first, last, text, written)
+                    written = copy_bytes(body, inner, end, text, written)
                 last = end
             elif inner_type == BYTES:
                 exemplars += number == 3
@@ -166,7 +166,7 @@ def read_labelled(
         else:
             series_number = _known_series(known, body, first, last) if first >= 0 else -1
             if series_number < 0 and first >= 0:
-                written = copy(body, first, last, text, written)
+                written = copy_bytes(body, first, last, text, written)
         if series_number < 0 or exemplars or histograms:
             row = _add_special(special, state, place, series_number)
             if series_number < 0:
@@ -192,7 +192,7 @@ def read_spans(body: U8, field_number: int, spans: Spans) -> None:
 
 
 @njit(nogil=True, cache=True, inline="always")
-def _references(body: U8, wire_type: int, start: int, stop: int, value: np.uint64, refs: U64, count: int) -> int:
+def _read_references(body: U8, wire_type: int, start: int, stop: int, value: np.uint64, refs: U64, count: int) -> int:
     """Append the references of a field, packed or single; returns the count; -1 is a fault."""
     if wire_type == VARINT:
         if count < refs.size:
@@ -209,7 +209,7 @@ def _references(body: U8, wire_type: int, start: int, stop: int, value: np.uint6
 
 
 @njit(nogil=True, cache=True, inline="always")
-def _spell(body: U8, symbols: Spans, refs: U64, count: int, longest: int, text: U8, at: int) -> tuple[int, int]:
+def _write_labels(body: U8, symbols: Spans, refs: U64, count: int, longest: int, text: U8, at: int) -> tuple[int, int]:
     """Write the labels of the references in the encoding of 1.0; returns (their end, a fault of the series or 0)."""
     if count == refs.size:
         return at, TOO_MANY
@@ -231,7 +231,7 @@ def _spell(body: U8, symbols: Spans, refs: U64, count: int, longest: int, text: 
 
 
 @njit(nogil=True, cache=True)
-def _metadata(body: U8, start: int, stop: int, description: I64) -> int:
+def _read_description(body: U8, start: int, stop: int, description: I64) -> int:
     """Read type, help and unit of a series of 2.0 into ``description``; returns a fault or 0."""
     at = start
     while at < stop:
@@ -282,22 +282,22 @@ def read_referring(
             number, inner_type, begin, end, value = read_field(body, inner, stop)
             fault = 0
             if number == SAMPLE and inner_type == BYTES:
-                fault = _sample(body, begin, end, count, ts, bits)
+                fault = _read_sample(body, begin, end, count, ts, bits)
                 count += 1
             elif number == LABEL and inner_type in (BYTES, VARINT):
-                named = _references(body, inner_type, begin, end, value, refs, named)
+                named = _read_references(body, inner_type, begin, end, value, refs, named)
                 fault = min(named, 0)
             elif inner_type == BYTES:
                 histograms += number == 3
                 exemplars += number == 4
                 if number == 5:
-                    fault = _metadata(body, begin, end, description)
+                    fault = _read_description(body, begin, end, description)
             if fault < 0:
                 return fault
             inner = end
         if state[TEXT] + limits[1] > text.size or state[COPIED] > limits[2]:
             return TOO_MANY_BYTES
-        written, wrong = _spell(body, symbols, refs, named, limits[0], text, state[TEXT])
+        written, wrong = _write_labels(body, symbols, refs, named, limits[0], text, state[TEXT])
         state[COPIED] += written - state[TEXT]
         series_number = -1 if wrong else _known_series(known, text, state[TEXT], written)
         if series_number < 0 or exemplars or histograms:

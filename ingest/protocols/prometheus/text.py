@@ -86,7 +86,7 @@ def parse(
     rules = TimeRules(now_ms=now_ms, times=1, per=1, latest_ms=now_ms + FUTURE_MS)
     reader = _TextReader(body if body.endswith(b"\n") else body + b"\n", rules, cache.generation(), seconds)
     reader.run()
-    return reader.parsed()
+    return reader.result()
 
 
 class _TextReader(LineReader):
@@ -98,9 +98,9 @@ class _TextReader(LineReader):
         self._exemplars = 0
         self._kernel_rules: I64 = np.append(self._kernel_rules, int(seconds))
 
-    def parsed(self) -> Parsed:
+    def result(self) -> Parsed:
         """Returns the samples, metadata and rejections of the body. Exemplars are reported, but reject nothing."""
-        parsed = replace(super().parsed(), metadata=read_metadata(self._body))
+        parsed = replace(super().result(), metadata=read_metadata(self._body))
         if not self._exemplars:
             return parsed
         note = Rejection(0, f"{self._exemplars} {EXEMPLARS}", "")
@@ -118,7 +118,7 @@ class _TextReader(LineReader):
         if not line or line.startswith(b"#"):
             return
         try:
-            one = _read(line, self._rules, self._seconds)
+            one = _read_sample(line, self._rules, self._seconds)
         except _Fault as fault:
             self._reject(number, str(fault), excerpt(line))
             return
@@ -128,23 +128,23 @@ class _TextReader(LineReader):
         )
 
 
-def _read(line: bytes, rules: TimeRules, seconds: bool) -> _Sample:
+def _read_sample(line: bytes, rules: TimeRules, seconds: bool) -> _Sample:
     """Returns the sample of a line. It has a series, a value, and optionally a time and an exemplar, in this order."""
     if len(line) > LINE_BYTES_MAX:
         raise _Fault(LINE_TOO_LONG)
-    metric, labels, end = _series(line)
+    metric, labels, end = _read_series(line)
     rest, exemplar, _ = line[end:].partition(b" # ") if seconds else (line[end:], b"", b"")
     parts = rest.split()
     if not parts:
         raise _Fault(NO_VALUE)
     if len(parts) > 2:
         raise _Fault(TRAILING)
-    value = _value(parts[0])
-    time_ms = _time(parts[1], rules, seconds) if len(parts) == 2 else None
+    value = _read_value(parts[0])
+    time_ms = _read_time(parts[1], rules, seconds) if len(parts) == 2 else None
     return _Sample(line[:end], metric, labels, value, time_ms, bool(exemplar))
 
 
-def _series(line: bytes) -> tuple[bytes, LabelPairs, int]:
+def _read_series(line: bytes) -> tuple[bytes, LabelPairs, int]:
     """Returns metric, labels, and where they end."""
     name = _NAME.match(line)
     metric, at = (name[0], name.end()) if name else (b"", 0)
@@ -152,7 +152,7 @@ def _series(line: bytes) -> tuple[bytes, LabelPairs, int]:
         at += 1
     labels: LabelPairs = []
     if line[at : at + 1] == b"{":
-        metric, labels, at = _labels(line, at + 1, metric)
+        metric, labels, at = _read_labels(line, at + 1, metric)
     elif name is None:
         raise _Fault(NO_NAME)
     else:
@@ -164,7 +164,7 @@ def _series(line: bytes) -> tuple[bytes, LabelPairs, int]:
     return metric, labels, at
 
 
-def _labels(line: bytes, at: int, metric: bytes) -> tuple[bytes, LabelPairs, int]:
+def _read_labels(line: bytes, at: int, metric: bytes) -> tuple[bytes, LabelPairs, int]:
     """Returns metric, labels and end of a label list; a quoted text without ``=`` and ``__name__`` are the metric."""
     labels: LabelPairs = []
     while True:
@@ -205,7 +205,7 @@ def _unescape(raw: bytes) -> bytes:
     return _ESCAPED.sub(lambda match: _ESCAPES.get(match[1], match[0]), raw) if b"\\" in raw else raw
 
 
-def _value(raw: bytes) -> float:
+def _read_value(raw: bytes) -> float:
     if _NUMBER.fullmatch(raw):
         value = float(raw)
         if not math.isfinite(value):
@@ -216,7 +216,7 @@ def _value(raw: bytes) -> float:
     raise _Fault(NOT_A_VALUE)
 
 
-def _time(raw: bytes, rules: TimeRules, seconds: bool) -> int:
+def _read_time(raw: bytes, rules: TimeRules, seconds: bool) -> int:
     form, unit = (_NUMBER, "s") if seconds else (_WHOLE, "ms")
     if not form.fullmatch(raw):
         raise _Fault(NOT_SECONDS if seconds else NOT_A_TIME)

@@ -64,14 +64,14 @@ def _head_end(body: U8, start: int) -> int:
 
 
 @njit(nogil=True, cache=True)
-def _spaces(body: U8, i: int) -> int:
+def _skip_spaces(body: U8, i: int) -> int:
     while body[i] == _SPACE:
         i += 1
     return i
 
 
 @njit(nogil=True, cache=True)
-def _value(body: U8, i: int) -> tuple[int, float]:
+def _read_value(body: U8, i: int) -> tuple[int, float]:
     """Returns end and value of the decimal number or ``NaN`` at ``i``; end -1 if only the exact reader can tell."""
     if body[i] == _BIG_N and body[i + 1] == _SMALL_A and body[i + 2] == _BIG_N:
         return i + 3, np.nan
@@ -83,12 +83,12 @@ def _value(body: U8, i: int) -> tuple[int, float]:
 
 
 @njit(nogil=True, cache=True)
-def _time(body: U8, i: int, rules: I64) -> tuple[int, int]:
+def _read_time(body: U8, i: int, rules: I64) -> tuple[int, int]:
     """Returns end and ms of the time at ``i``; end -1 if only the exact reader can tell."""
     if body[i] == _MINUS:
         return -1, 0
     if rules[SECONDS] == 1:
-        end, seconds = _value(body, i)
+        end, seconds = _read_value(body, i)
         if end < 0 or not seconds < _SECONDS_MAX:
             return -1, 0
         ms = np.int64(np.rint(seconds * 1000.0))
@@ -101,22 +101,22 @@ def _time(body: U8, i: int, rules: I64) -> tuple[int, int]:
 
 
 @njit(nogil=True, cache=True)
-def _sample(body: U8, start: int, rules: I64) -> tuple[int, float, int, bool]:
+def _read_sample(body: U8, start: int, rules: I64) -> tuple[int, float, int, bool]:
     """Returns (newline, value, ms, timeless) of the text after a series; newline -1: only the exact reader can tell."""
-    i = _spaces(body, start)
+    i = _skip_spaces(body, start)
     if i == start:
         return -1, 0.0, 0, False
-    i, value = _value(body, i)
+    i, value = _read_value(body, i)
     if i < 0:
         return -1, 0.0, 0, False
-    after = _spaces(body, i)
+    after = _skip_spaces(body, i)
     newline = line_end(body, after)
     if newline >= 0:
         return newline, value, rules[NOW], True
     if after == i:
         return -1, 0.0, 0, False
-    i, ms = _time(body, after, rules)
-    return (-1 if i < 0 else line_end(body, _spaces(body, i))), value, ms, False
+    i, ms = _read_time(body, after, rules)
+    return (-1 if i < 0 else line_end(body, _skip_spaces(body, i))), value, ms, False
 
 
 @njit(nogil=True, cache=True)
@@ -140,7 +140,7 @@ def read_text(body: U8, name: U8, rules: I64, known: KnownSeries, state: I64, se
         end = _head_end(body, position)
         head = find_head(known, body, position, end) if end > position else -1
         item = find_item(known, head, name, 0, name.size) if head >= 0 else -1
-        newline, value, ms, timeless = _sample(body, end, rules) if item >= 0 else (-1, 0.0, 0, False)
+        newline, value, ms, timeless = _read_sample(body, end, rules) if item >= 0 else (-1, 0.0, 0, False)
         if newline < 0 or newline - position > rules[LENGTH_MAX]:
             status = STOPPED
             break

@@ -44,14 +44,14 @@ class ContainerCollector:
     def __call__(self) -> Sequence[Point]:
         if not is_available(self._root):
             raise Unreachable(f"{self._root} is no cgroup v2: containers cannot be collected here")
-        containers = list(find(self._root))[: limits.AGENT_CONTAINERS_MAX]
+        containers = list(find_containers(self._root))[: limits.AGENT_CONTAINERS_MAX]
         self._names = {
             number: name for number, name in self._names.items() if number in {each[2] for each in containers}
         }
         return [point for each in containers if (point := self._point(*each)) is not None]
 
     def _point(self, path: Path, runtime: str, number: str, pod: str) -> Point | None:
-        fields = read(path)
+        fields = read_cgroup(path)
         if not fields:  # it ended after the listing
             return None
         labels = {"container": number[:12], "runtime": runtime, "pod": pod, "name": self._name(runtime, number)}
@@ -74,7 +74,7 @@ def is_available(root: Path = ROOT) -> bool:
     return (root / "cgroup.controllers").exists()
 
 
-def find(root: Path) -> Iterator[tuple[Path, str, str, str]]:
+def find_containers(root: Path) -> Iterator[tuple[Path, str, str, str]]:
     """Yields (folder, runtime, id, pod) of every container at any depth, but nothing inside a container."""
     waiting = [(root, 0)]
     folder_count = 0
@@ -98,26 +98,26 @@ def find(root: Path) -> Iterator[tuple[Path, str, str, str]]:
             yield folder / name, runtime, number, pod[1].replace("_", "-") if pod else ""
 
 
-def read(path: Path) -> Mapping[str, float]:
+def read_cgroup(path: Path) -> Mapping[str, float]:
     """Returns processor time, memory, disks and processes of one cgroup."""
-    cpu, memory, events = (_pairs(path / name) for name in ("cpu.stat", "memory.stat", "memory.events"))
+    cpu, memory, events = (_read_pairs(path / name) for name in ("cpu.stat", "memory.stat", "memory.events"))
     fields: dict[str, float] = {ours: cpu[theirs] for theirs, ours in _CPU.items() if theirs in cpu}
-    if (used := _number(path / "memory.current")) is not None:
+    if (used := _read_number(path / "memory.current")) is not None:
         fields |= {"memory_bytes": used, "memory_working_bytes": max(0, used - memory.get("inactive_file", 0))}
     fields |= {f"memory_{name}_bytes": memory[name] for name in ("anon", "file") if name in memory}
     if "oom_kill" in events:
         fields["oom_kills"] = events["oom_kill"]
     for name, field in _SINGLE.items():
-        if (value := _number(path / name)) is not None:
+        if (value := _read_number(path / name)) is not None:
             fields[field] = value
-    return {**fields, **_disks(path / "io.stat")}
+    return {**fields, **_read_disks(path / "io.stat")}
 
 
-def _disks(path: Path) -> Mapping[str, float]:
+def _read_disks(path: Path) -> Mapping[str, float]:
     """Returns the sums over all devices of lines such as ``8:0 rbytes=1 wbytes=2 rios=3 wios=4 …``."""
     names = {"rbytes": "read_bytes", "wbytes": "write_bytes", "rios": "reads", "wios": "writes"}
     sums: dict[str, float] = {}
-    for line in _text(path).splitlines():
+    for line in _read_text(path).splitlines():
         for word in line.split()[1:]:
             key, _, value = word.partition("=")
             if key in names and value.isdigit():
@@ -129,17 +129,17 @@ def _parent_runtime(folder: Path) -> str:
     return "docker" if folder.name == "docker" else "container"
 
 
-def _pairs(path: Path) -> Mapping[str, int]:
-    words = (line.split() for line in _text(path).splitlines())
-    return {pair[0]: int(pair[1]) for pair in words if len(pair) == 2 and pair[1].isdigit()}
+def _read_pairs(path: Path) -> Mapping[str, int]:
+    pairs = (line.split() for line in _read_text(path).splitlines())
+    return {pair[0]: int(pair[1]) for pair in pairs if len(pair) == 2 and pair[1].isdigit()}
 
 
-def _number(path: Path) -> int | None:
-    text = _text(path).strip()
+def _read_number(path: Path) -> int | None:
+    text = _read_text(path).strip()
     return int(text) if text.isdigit() else None  # ``max`` means no limit
 
 
-def _text(path: Path) -> str:
+def _read_text(path: Path) -> str:
     try:
         return path.read_text()
     except (OSError, UnicodeDecodeError):

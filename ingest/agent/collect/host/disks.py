@@ -17,14 +17,14 @@ _NO_DISKS = ("loop", "ram", "zram", "fd", "sr")
 
 def points() -> Sequence[Point]:
     """Returns one point ``disk`` per file system, and one point ``diskio`` per device."""
-    mounts = choose((part.device, part.mountpoint) for part in psutil.disk_partitions(all=False))
+    mounts = choose_mounts((part.device, part.mountpoint) for part in psutil.disk_partitions(all=False))
     counters = psutil.disk_io_counters(perdisk=True) or {}
-    spaces = [point for device, path in mounts.items() if (point := _space(device, path))]
+    spaces = [point for device, path in mounts.items() if (point := _disk_point(device, path))]
     names = [name for name in sorted(counters) if not name.startswith(_NO_DISKS)]
-    return spaces + [_traffic(name, counters[name]) for name in names[: limits.AGENT_DEVICES_MAX]]
+    return spaces + [_diskio_point(name, counters[name]) for name in names[: limits.AGENT_DEVICES_MAX]]
 
 
-def choose(mounts: Iterable[tuple[str, str]]) -> Mapping[str, str]:
+def choose_mounts(mounts: Iterable[tuple[str, str]]) -> Mapping[str, str]:
     """Returns the shortest path of each device; the root file system is always included."""
     paths: dict[str, str] = {}
     for device, path in sorted(mounts, key=lambda mount: (len(mount[1]), mount)):
@@ -35,7 +35,7 @@ def choose(mounts: Iterable[tuple[str, str]]) -> Mapping[str, str]:
     return dict(list(paths.items())[: limits.AGENT_DEVICES_MAX])
 
 
-def _space(device: str, path: str) -> Point | None:
+def _disk_point(device: str, path: str) -> Point | None:
     try:
         space = os.statvfs(path)
     except OSError:  # unmounted meanwhile, or not permitted
@@ -49,7 +49,7 @@ def _space(device: str, path: str) -> Point | None:
     return Point("disk", {**fields, "used_percent": percent}, {"path": path, "device": device.removeprefix("/dev/")})
 
 
-def _traffic(name: str, counters: object) -> Point:
+def _diskio_point(name: str, counters: object) -> Point:
     attributes = {
         "read_bytes": "read_bytes",
         "write_bytes": "write_bytes",

@@ -49,14 +49,17 @@ class ProcessCollector:
 
     def __call__(self) -> Sequence[Point]:
         if not self._direct:
-            return [count(_from_psutil())]
-        processes = list(from_proc())
-        points = [count((each.state, each.threads) for each in processes), *programs(processes, self._before)]
+            return [count_states(_read_psutil())]
+        processes = list(read_proc())
+        points = [
+            count_states((each.state, each.threads) for each in processes),
+            *program_points(processes, self._before),
+        ]
         self._before = {each.number: each.ticks for each in processes}
         return points
 
 
-def programs(processes: Iterable[ProcessStat], before: Mapping[int, int]) -> Sequence[Point]:
+def program_points(processes: Iterable[ProcessStat], before: Mapping[int, int]) -> Sequence[Point]:
     """Returns the programs that use most; a new process counts with all the time that it has used."""
     number: Counter[str] = Counter()
     ticks: Counter[str] = Counter()
@@ -77,7 +80,7 @@ def _program(name: str, processes: int, ticks: int, pages: int) -> Point:
     return Point("program", fields, {"program": name})
 
 
-def count(processes: Iterable[tuple[str, int]]) -> Point:
+def count_states(processes: Iterable[tuple[str, int]]) -> Point:
     """Returns the counts of (state letter, threads) pairs; a state without a name counts as ``stopped``."""
     kinds: Counter[str] = Counter()
     total = threads = 0
@@ -89,7 +92,7 @@ def count(processes: Iterable[tuple[str, int]]) -> Point:
     return Point("processes", {"total": total, "threads": threads, **named})
 
 
-def from_proc() -> Iterable[ProcessStat]:
+def read_proc() -> Iterable[ProcessStat]:
     """Yields every process; it needs one read for each."""
     for name in os.listdir("/proc"):
         if not name.isdigit():
@@ -110,6 +113,6 @@ def from_proc() -> Iterable[ProcessStat]:
             yield ProcessStat(int(name), plain, fields[0].decode(), int(fields[17]), ticks, pages)
 
 
-def _from_psutil() -> Iterable[tuple[str, int]]:
+def _read_psutil() -> Iterable[tuple[str, int]]:
     for process in psutil.process_iter(["status", "num_threads"]):
         yield _PSUTIL_KINDS.get(process.info["status"], "T"), process.info["num_threads"] or 0

@@ -2,9 +2,9 @@
 
 ``format = "lines"`` reads Influx line protocol from the output. ``format = "nagios"`` reads the output of a Nagios
 check: the exit code is the state (0 ok, 1 warning, 2 critical, 3 unknown), and ``|`` begins the numbers:
-``check,name=… state=…``. There is no shell: ``run`` is a list of arguments. The command has a process group of its own,
-which is killed completely after its timeout; its output is read up to ``AGENT_COMMAND_BYTES_MAX``. With ``every_s`` it
-runs less often than the agent collects.
+``check,name=… state=…``. There is no shell: the option ``run`` is a list of arguments. The command has a process group
+of its own, which is killed completely after its timeout; its output is read up to ``AGENT_COMMAND_BYTES_MAX``. With
+``every_s`` it runs less often than the agent collects.
 """
 
 import os
@@ -45,9 +45,9 @@ class CommandCollector:
         if _CLOCK.monotonic() < self._next_s:
             return []
         self._next_s = _CLOCK.monotonic() + self._every_s * 0.95  # collections are not exact to the millisecond
-        code, output, errors = run(self._run, self._timeout_s)
+        code, output, errors = run_command(self._run, self._timeout_s)
         if self._format == "nagios":
-            return nagios(self._name, code, output)
+            return nagios_points(self._name, code, output)
         points, bad = read_lines(output)
         if code:
             raise Unreachable(f"exit code {code}: {errors or output[:100].strip()}")
@@ -56,7 +56,7 @@ class CommandCollector:
         return [*points, Point("command", {"lines_bad": len(bad)}, {"name": self._name})] if bad else points
 
 
-def nagios(name: str, code: int, output: str) -> Sequence[Point]:
+def nagios_points(name: str, code: int, output: str) -> Sequence[Point]:
     """Returns the points of a check: its state, and the numbers after ``|``."""
     numbers = "\n".join(line.partition("|")[2] for line in output.splitlines() if "|" in line)
     fields: dict[str, float] = {"state": code if code in _STATES else 3}
@@ -68,11 +68,11 @@ def nagios(name: str, code: int, output: str) -> Sequence[Point]:
     return points
 
 
-def run(words: Sequence[str], timeout_s: float) -> tuple[int, str, str]:
+def run_command(arguments: Sequence[str], timeout_s: float) -> tuple[int, str, str]:
     """Returns (exit code, output, beginning of stderr); ``Unreachable``: it cannot run, or does not end in time."""
     try:
         process = subprocess.Popen(
-            words,
+            arguments,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -80,7 +80,7 @@ def run(words: Sequence[str], timeout_s: float) -> tuple[int, str, str]:
             env={**{k: v for k, v in os.environ.items() if not k.startswith("SPM_AGENT_")}, "LC_ALL": "C.UTF-8"},
         )
     except (OSError, ValueError) as error:
-        raise Unreachable(f"cannot run {words[0]}: {error}") from None
+        raise Unreachable(f"cannot run {arguments[0]}: {error}") from None
     assert process.stdout is not None, "BUG: no pipe"
     assert process.stderr is not None, "BUG: no pipe"
     readers = [_PipeReader(process.stdout, limits.AGENT_COMMAND_BYTES_MAX), _PipeReader(process.stderr, 1_000)]

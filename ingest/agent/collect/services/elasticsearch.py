@@ -6,8 +6,8 @@ It requests the node statistics of ``_local`` only, because each node has an age
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ingest.agent.collect.base import Options, access_of, numbers
-from ingest.agent.collect.fetch import Unreachable, get_json
+from ingest.agent.collect.base import Options, access_of, numeric_fields
+from ingest.agent.collect.fetch import Unreachable, fetch_json
 from ingest.agent.lines import Point
 
 _HEALTH = {"green": 0, "yellow": 1, "red": 2}
@@ -40,8 +40,8 @@ class ElasticsearchCollector:
         self._url, self._access = options["url"].rstrip("/"), access_of(options)
 
     def __call__(self) -> Sequence[Point]:
-        health = get_json(f"{self._url}/_cluster/health?local=true", self._access)
-        stats = get_json(f"{self._url}/_nodes/_local/stats?filter_path={_FILTER}", self._access)
+        health = fetch_json(f"{self._url}/_cluster/health?local=true", self._access)
+        stats = fetch_json(f"{self._url}/_nodes/_local/stats?filter_path={_FILTER}", self._access)
         if not isinstance(health, dict) or "cluster_name" not in health or not isinstance(stats, dict):
             raise Unreachable(f"{self._url}: not what Elasticsearch answers")
         return [health_point(health), *node_points(stats, str(health["cluster_name"]))]
@@ -49,7 +49,7 @@ class ElasticsearchCollector:
 
 def health_point(health: Mapping[str, Any]) -> Point:
     """Returns the cluster's state (0 green, 1 yellow, 2 red) and its shards."""
-    fields = {"status": _HEALTH.get(str(health.get("status")), 2), **numbers(health)}
+    fields = {"status": _HEALTH.get(str(health.get("status")), 2), **numeric_fields(health)}
     return Point("elasticsearch", fields, {"cluster": str(health["cluster_name"])})
 
 
@@ -60,12 +60,12 @@ def node_points(stats: Mapping[str, Any], cluster: str) -> Sequence[Point]:
         labels = {"cluster": cluster, "node": str(node.get("name", ""))}
         pools = node.pop("thread_pool", {})
         points += [
-            Point(f"elasticsearch_{part}", numbers(values), labels)
+            Point(f"elasticsearch_{part}", numeric_fields(values), labels)
             for part, values in node.items()
             if isinstance(values, dict)
         ]
         points += [
-            Point("elasticsearch_pool", numbers(values), {**labels, "pool": pool})
+            Point("elasticsearch_pool", numeric_fields(values), {**labels, "pool": pool})
             for pool, values in pools.items()
             if isinstance(values, dict)
         ]

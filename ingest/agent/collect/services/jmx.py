@@ -11,8 +11,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 from urllib.parse import quote
 
-from ingest.agent.collect.base import Options, access_of, numbers
-from ingest.agent.collect.fetch import Unreachable, get_json
+from ingest.agent.collect.base import Options, access_of, numeric_fields
+from ingest.agent.collect.fetch import Unreachable, fetch_json
 from ingest.agent.lines import Point
 from spm import limits
 
@@ -59,7 +59,7 @@ class JmxCollector:
     def __call__(self) -> Sequence[Point]:
         result: list[Point] = []
         for query in self._queries:
-            answer = get_json(f"{self._url}?qry={quote(query, safe='*=,:')}", self._access)
+            answer = fetch_json(f"{self._url}?qry={quote(query, safe='*=,:')}", self._access)
             beans = answer.get("beans") if isinstance(answer, dict) else None
             if not isinstance(beans, list):
                 raise Unreachable(f"{self._url} is no JMX servlet")
@@ -80,29 +80,29 @@ def _point(bean: Mapping[str, Any]) -> Point | None:
     if any(mark in keys for mark in _TOO_MANY):
         return None
     properties = dict(pair.split("=", 1) for pair in keys.split(",") if "=" in pair)
-    place = _of_java(properties) if domain == "java.lang" else _of_others(domain, properties)
+    place = _jvm_place(properties) if domain == "java.lang" else _other_place(domain, properties)
     if place is None:
         return None
     measurement, labels = place
     attributes = {key: value for key, value in bean.items() if key not in ("name", "modelerType") and "." not in key}
-    fields = {name: value for name, value in numbers(attributes).items() if not name.startswith(_DROPPED)}
+    fields = {name: value for name, value in numeric_fields(attributes).items() if not name.startswith(_DROPPED)}
     return Point(measurement, fields, {**labels, **_labels(bean)}) if fields else None
 
 
-def _of_java(named: Mapping[str, str]) -> tuple[str, dict[str, str]] | None:
-    kind = named.get("type", "")
+def _jvm_place(properties: Mapping[str, str]) -> tuple[str, dict[str, str]] | None:
+    kind = properties.get("type", "")
     if kind in _JVM:
         return f"jvm_{_JVM[kind]}", {}
     if kind in _JVM_NAMED:
         measurement, label = _JVM_NAMED[kind]
-        return f"jvm_{measurement}", {label: named.get("name", "")}
+        return f"jvm_{measurement}", {label: properties.get("name", "")}
     return None
 
 
-def _of_others(domain: str, named: Mapping[str, str]) -> tuple[str, dict[str, str]]:
+def _other_place(domain: str, properties: Mapping[str, str]) -> tuple[str, dict[str, str]]:
     """Returns measurement and labels from a bean's name; a port, a folder or an id becomes the label ``of``."""
     head = [] if domain == "Hadoop" else [domain]
-    parts = [*head, *(named[key] for key in ("service", "type", "name", "sub") if key in named)]
+    parts = [*head, *(properties[key] for key in ("service", "type", "name", "sub") if key in properties)]
     name = "_".join(parts)
     place = _PLACE.search(name)
     if place is None:

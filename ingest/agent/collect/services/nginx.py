@@ -4,7 +4,7 @@ import re
 from collections.abc import Sequence
 
 from ingest.agent.collect.base import Options, access_of
-from ingest.agent.collect.fetch import Unreachable, get
+from ingest.agent.collect.fetch import Unreachable, fetch
 from ingest.agent.lines import Point
 
 _PAGE = re.compile(
@@ -21,7 +21,7 @@ class NginxCollector:
         self._url, self._access = options["url"], access_of(options)
 
     def __call__(self) -> Sequence[Point]:
-        return points(get(self._url, self._access).decode(errors="replace"), self._url)
+        return points(fetch(self._url, self._access).decode(errors="replace"), self._url)
 
 
 def points(page: str, url: str) -> Sequence[Point]:

@@ -55,7 +55,7 @@ class PostgresCollector:
         self._link: Any = None
 
     def __call__(self) -> Sequence[Point]:
-        driver = _driver()
+        driver = _import_driver()
         try:
             if self._link is None:
                 self._link = self._connect(driver)
@@ -99,7 +99,7 @@ def _numbers(row: Mapping[str, Any]) -> dict[str, float]:
     return {k: v for k, v in row.items() if isinstance(v, int | float) and not isinstance(v, bool)}
 
 
-def _driver() -> Any:
+def _import_driver() -> Any:
     try:
         return importlib.import_module("psycopg")
     except ImportError:

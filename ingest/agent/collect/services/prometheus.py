@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 from ingest.agent.collect.base import Options, access_of
 from ingest.agent.collect.exposition import Page
-from ingest.agent.collect.fetch import Unreachable, get
+from ingest.agent.collect.fetch import Unreachable, fetch
 from ingest.agent.lines import Point
 
 ACCEPT = "text/plain;version=0.0.4;q=1,*/*;q=0.1"
@@ -27,7 +27,7 @@ class ExporterCollector:
         self._drop = tuple(options.get("drop", ()))
 
     def __call__(self) -> Sequence[Point]:
-        page = Page(get(self._url, self._access, accept=ACCEPT).decode(errors="replace"))
+        page = Page(fetch(self._url, self._access, accept=ACCEPT).decode(errors="replace"))
         points = [
             Point(sample.name, {"value": sample.value}, {**sample.labels, "instance": self._instance}, sample.at_ms)
             for sample in page.samples()

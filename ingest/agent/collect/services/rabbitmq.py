@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ingest.agent.collect.base import Options, access_of
-from ingest.agent.collect.fetch import Unreachable, get_json
+from ingest.agent.collect.fetch import Unreachable, fetch_json
 from ingest.agent.lines import Point
 from spm import limits
 
@@ -50,7 +50,7 @@ class RabbitMQCollector:
         ]
 
     def _ask(self, path: str, shape: type) -> Any:
-        answer = get_json(self._url + path, self._access)
+        answer = fetch_json(self._url + path, self._access)
         if not isinstance(answer, shape):
             raise Unreachable(f"{path}: not what RabbitMQ's management interface answers")
         return answer

@@ -63,8 +63,8 @@ class RedisCollector:
             with link, link.makefile("rwb") as stream:
                 if access.password:
                     user = [access.user] if access.user else []
-                    stream.write(command("AUTH", *user, access.password))
-                stream.write(command("INFO"))
+                    stream.write(encode_command("AUTH", *user, access.password))
+                stream.write(encode_command("INFO"))
                 stream.flush()
                 if access.password and not (answer := stream.readline(_LINE_BYTES)).startswith(b"+OK"):
                     raise Unreachable(f"{self._address} does not accept the password: {_plain(answer)}")
@@ -73,10 +73,10 @@ class RedisCollector:
             raise Unreachable(f"{self._address}: {error}") from None
 
 
-def command(*words: str) -> bytes:
+def encode_command(*arguments: str) -> bytes:
     """Returns a command in the protocol of Redis."""
-    raw = [word.encode() for word in words]
-    return b"*%d\r\n" % len(raw) + b"".join(b"$%d\r\n%s\r\n" % (len(word), word) for word in raw)
+    raw = [argument.encode() for argument in arguments]
+    return b"*%d\r\n" % len(raw) + b"".join(b"$%d\r\n%s\r\n" % (len(argument), argument) for argument in raw)
 
 
 def points(info: str, address: str) -> Sequence[Point]:

@@ -4,8 +4,8 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ingest.agent.collect.base import Options, access_of, numbers, snake
-from ingest.agent.collect.fetch import Unreachable, get_json
+from ingest.agent.collect.base import Options, access_of, numeric_fields, snake_case
+from ingest.agent.collect.fetch import Unreachable, fetch_json
 from ingest.agent.lines import Point
 from spm import limits
 
@@ -44,7 +44,7 @@ class SolrCollector:
 
     def __call__(self) -> Sequence[Point]:
         url = f"{self._url}/admin/metrics?wt=json&json.nl=map&group=jvm,core&prefix={_PREFIXES}"
-        return points(get_json(url, self._access), self._url)
+        return points(fetch_json(url, self._access), self._url)
 
 
 def points(answer: Any, url: str) -> Sequence[Point]:
@@ -57,20 +57,20 @@ def points(answer: Any, url: str) -> Sequence[Point]:
     cores = [name for name in sorted(registries) if name.startswith("solr.core.")][: limits.AGENT_ROWS_MAX]
     jvm = registries.get("solr.jvm")
     own = [Point("solr_jvm", _fields(jvm), {"server": url})] if isinstance(jvm, dict) else []
-    return own + [Point("solr_core", _fields(registries[name]), _named(name, url)) for name in cores]
+    return own + [Point("solr_core", _fields(registries[name]), _core_labels(name, url)) for name in cores]
 
 
 def _fields(values: Mapping[str, Any]) -> dict[str, float]:
     fields: dict[str, float] = {}
     for name, value in values.items():
-        path = snake(_UNDER.sub("_", name.removeprefix("SEARCHER.").removeprefix("CACHE.")))
-        fields |= numbers(
+        path = snake_case(_UNDER.sub("_", name.removeprefix("SEARCHER.").removeprefix("CACHE.")))
+        fields |= numeric_fields(
             {path: value} if not isinstance(value, dict) else {f"{path}_{k}": v for k, v in value.items()}
         )
     return fields
 
 
-def _named(registry: str, url: str) -> dict[str, str]:
+def _core_labels(registry: str, url: str) -> dict[str, str]:
     """Returns the labels of ``solr.core.films`` or ``solr.core.films.shard1.replica_n1``."""
     core, _, rest = registry.removeprefix("solr.core.").partition(".")
     return {"core": core, "replica": rest, "server": url}

@@ -25,7 +25,7 @@ class AmqpPush:
     """Sends one message at a time on one channel with publisher confirms."""
 
     def __init__(self, url: str, *, token: str, source: str, period_ms: int = 0) -> None:
-        self._pika: Any = _driver()
+        self._pika: Any = _import_pika()
         address, partitions = routing.split_partitions(url)
         self._parameters = self._pika.URLParameters(address)
         if address.startswith("amqps:"):
@@ -103,7 +103,7 @@ class AmqpPush:
         channel.basic_publish(self._exchange, self._key, message.body, properties, mandatory=True)
 
 
-def _driver() -> Any:
+def _import_pika() -> Any:
     try:
         return importlib.import_module("pika")
     except ImportError:

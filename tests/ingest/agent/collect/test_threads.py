@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 import pytest
 
 from ingest.agent.collect.threads import Batch, CollectorThreads
-from ingest.agent.lines import Point, bodies
+from ingest.agent.lines import Point, split_bodies
 from spm import limits
 from spm.clock import FakeClock
 
@@ -136,7 +136,7 @@ def test_a_crew_has_a_bound_and_ends(
 
 def test_a_look_that_says_much_becomes_several_bodies_and_loses_nothing() -> None:
     points = [Point("p", {"v": n}, {"tag": "x" * 200}) for n in range(10_000)]
-    result = list(bodies([(5, points)], labels={"host": "h"}))
+    result = list(split_bodies([(5, points)], labels={"host": "h"}))
     assert len(result) > 1
     assert max(len(body) for body, _ in result) <= limits.AGENT_BODY_BYTES_MAX
     assert sum(samples for _, samples in result) == 10_000
@@ -145,9 +145,9 @@ def test_a_look_that_says_much_becomes_several_bodies_and_loses_nothing() -> Non
 
 def test_a_line_no_server_takes_is_left_out() -> None:
     monster = Point("p", {f"f{n}": n for n in range(limits.LINE_BYTES_MAX // 5)})
-    assert list(bodies([(5, [monster, Point("q", {"v": 1})])], labels={})) == [(b"q v=1i 5", 1)]
+    assert list(split_bodies([(5, [monster, Point("q", {"v": 1})])], labels={})) == [(b"q v=1i 5", 1)]
 
 
 def test_integers_beyond_64_bits_are_written_as_floats() -> None:
-    [(body, _)] = bodies([(5, [Point("p", {"a": 1 << 63, "b": True, "c": (1 << 63) - 1})])], labels={})
+    [(body, _)] = split_bodies([(5, [Point("p", {"a": 1 << 63, "b": True, "c": (1 << 63) - 1})])], labels={})
     assert body == b"p a=9.223372036854776e+18,b=1i,c=9223372036854775807i 5"

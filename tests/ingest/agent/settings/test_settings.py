@@ -209,7 +209,7 @@ def test_hosts_named_by_no_proxy_are_passed_by(host: str, names: str, passed: bo
 
 def test_the_printed_unit_bounds_the_agent_and_shows_no_token(tmp_path: Path) -> None:
     own = read(["--url", "https://spm.example", "--tags", 'role=web "1"'], {**TOKEN, "SPM_AGENT_TOKEN": "geheim"})
-    text = install.unit(own)
+    text = install.systemd_unit(own)
     for line in ("DynamicUser=yes", "MemoryMax=128M", "Restart=always", '#   url = "https://spm.example"'):
         assert line in text
     assert "geheim" not in text

@@ -147,7 +147,7 @@ def test_a_spool_goes_on_counting_only_where_no_number_can_come_twice(
     spool.close() if change in ("closed", "lost") else None
     monkeypatch.setattr("tests.ingest.agent.conftest.Spool.close", lambda self: self._lock_file.close())
     if change == "cut":
-        monkeypatch.setattr(identity, "this_boot", lambda: b"another boot....")
+        monkeypatch.setattr(identity, "boot_id", lambda: b"another boot....")
     if change == "no identity":
         identity.remove(folder)
     if change == "no mark":

@@ -20,7 +20,7 @@ from ingest.protocols.common.histogram_kernels import (
 )
 from ingest.protocols.common.series_cache import SeriesCache
 from ingest.protocols.otlp import reader as otlp_reader
-from ingest.protocols.otlp.answers import answer, message_of, status
+from ingest.protocols.otlp.answers import encode_answer, encode_error, message_of
 from ingest.protocols.otlp.labels import format_number
 from ingest.protocols.otlp.names import label_name, metric_name, unit_name
 from ingest.protocols.otlp.points import FAULTS
@@ -417,7 +417,7 @@ def zigzag_scale(number: int) -> bytes:
 
 def answered(exported: Parsed, form: str) -> bytes:
     """The answer to a request."""
-    return answer(exported.rejected, message_of(exported.rejections), form)
+    return encode_answer(exported.rejected, message_of(exported.rejections), form)
 
 
 def test_answers_are_in_the_form_of_the_request() -> None:
@@ -428,7 +428,7 @@ def test_answers_are_in_the_form_of_the_request() -> None:
     message = f"data point 1: {FAULTS[NO_VALUE]}"
     assert answered(exported, PROTOBUF) == part(1, whole(1, 1) + part(2, message))
     assert (answered(read(b""), PROTOBUF), answered(read(b""), JSON)) == (b"", b"{}")
-    assert (status(3, "no", PROTOBUF), json.loads(status(3, "no", JSON))) == (
+    assert (encode_error(3, "no", PROTOBUF), json.loads(encode_error(3, "no", JSON))) == (
         whole(1, 3) + part(2, "no"),
         {"code": 3, "message": "no"},
     )

@@ -60,16 +60,18 @@ def test_no_time_between_two_looks_is_no_point() -> None:
 
 
 def test_a_device_is_reported_once_at_its_shortest_path() -> None:
-    chosen = disks.choose([("/dev/a", "/usr/lib"), ("/dev/a", "/usr"), ("/dev/b", "/"), ("/dev/c", "/no/such/folder")])
+    chosen = disks.choose_mounts(
+        [("/dev/a", "/usr/lib"), ("/dev/a", "/usr"), ("/dev/b", "/"), ("/dev/c", "/no/such/folder")]
+    )
     assert chosen == {"/dev/a": "/usr", "/dev/b": "/"}
 
 
 def test_the_root_is_reported_where_no_partition_is_named() -> None:
-    assert disks.choose([]) == {"rootfs": "/"}
+    assert disks.choose_mounts([]) == {"rootfs": "/"}
 
 
 def test_processes_are_counted_by_state() -> None:
-    point = processes.count([("R", 1), ("S", 4), ("I", 1), ("D", 1), ("Z", 0), ("T", 1)])
+    point = processes.count_states([("R", 1), ("S", 4), ("I", 1), ("D", 1), ("Z", 0), ("T", 1)])
     assert point.fields == {
         "total": 6,
         "threads": 8,
@@ -82,8 +84,8 @@ def test_processes_are_counted_by_state() -> None:
 
 
 def test_both_ways_of_counting_processes_agree() -> None:
-    direct = processes.count((each.state, each.threads) for each in processes.from_proc()).fields["total"]
-    slow = processes.count(processes._from_psutil()).fields["total"]
+    direct = processes.count_states((each.state, each.threads) for each in processes.read_proc()).fields["total"]
+    slow = processes.count_states(processes._read_psutil()).fields["total"]
     assert abs(direct - slow) <= max(5, 0.1 * slow)
 
 

@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
-from ingest.agent.collect.fetch import Access, Unreachable, get
+from ingest.agent.collect.fetch import Access, Unreachable, fetch
 from ingest.agent.collect.host import containers
-from ingest.agent.collect.host.processes import ProcessStat, programs
+from ingest.agent.collect.host.processes import ProcessStat, program_points
 from ingest.agent.collect.line_protocol import read_line
 from ingest.agent.collect.registry import KINDS
-from ingest.agent.collect.services.command import nagios, run
+from ingest.agent.collect.services.command import nagios_points, run_command
 from ingest.agent.collect.services.jmx import points as jmx_points
 from ingest.agent.collect.services.solr import points as solr_points
 from ingest.agent.lines import Point
@@ -253,7 +253,7 @@ def test_a_rejection_by_a_service_is_reported_without_its_password(status: int, 
 
 def test_an_answer_too_large_is_not_taken() -> None:
     with http({"/x": b"x" * 10_000}) as (url, _), pytest.raises(Unreachable, match="larger than 9,999"):
-        get(f"{url}/x", Access(bytes_max=9_999))
+        fetch(f"{url}/x", Access(bytes_max=9_999))
 
 
 def test_an_answer_that_drips_is_given_up() -> None:
@@ -268,7 +268,7 @@ def test_an_answer_that_drips_is_given_up() -> None:
 
     began = time.monotonic()
     with listening(drip) as port, pytest.raises(Unreachable, match="took longer"):
-        get(f"http://127.0.0.1:{port}/", Access(timeout_s=0.2))
+        fetch(f"http://127.0.0.1:{port}/", Access(timeout_s=0.2))
     assert time.monotonic() - began < 1.5
 
 
@@ -308,7 +308,7 @@ def test_a_commands_children_end_with_it(tmp_path: Path) -> None:
     mark = tmp_path / "alive"
     script = f"(while :; do touch {mark}; sleep 0.05; done) & sleep 30"
     with pytest.raises(Unreachable, match="killed"):
-        run(["sh", "-c", script], 0.3)
+        run_command(["sh", "-c", script], 0.3)
     time.sleep(0.1)
     mark.unlink(missing_ok=True)
     time.sleep(0.3)
@@ -317,7 +317,7 @@ def test_a_commands_children_end_with_it(tmp_path: Path) -> None:
 
 def test_a_command_sees_no_token_of_the_agents(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SPM_AGENT_TOKEN", "secret")
-    assert run(python("import os; print(os.environ.get('SPM_AGENT_TOKEN'))"), 10)[1] == "None\n"
+    assert run_command(python("import os; print(os.environ.get('SPM_AGENT_TOKEN'))"), 10)[1] == "None\n"
 
 
 @pytest.mark.parametrize(
@@ -332,7 +332,7 @@ def test_a_command_sees_no_token_of_the_agents(monkeypatch: pytest.MonkeyPatch) 
     ],
 )
 def test_a_check_tells_its_state_and_its_numbers(code: int, output: str, state: int, numbers: dict[str, float]) -> None:
-    first, *rest = nagios("c", code, output)
+    first, *rest = nagios_points("c", code, output)
     assert first.fields == {"state": state}
     assert {point.labels["label"]: point.fields["value"] for point in rest} == numbers
 
@@ -421,19 +421,19 @@ def test_programs_that_use_most_are_reported_with_their_usage_since_the_last_cal
         ProcessStat(2, "java", "S", 9, 50, 100),
         ProcessStat(3, "sh", "S", 1, 7, 1),
     ]
-    points = programs(result, {1: 300, 3: 7})
+    points = program_points(result, {1: 300, 3: 7})
     assert [(p.labels["program"], p.fields["processes"]) for p in points] == [("java", 2), ("sh", 1)]
     assert points[0].fields["cpu_seconds_used"] == pytest.approx(250 / 100, rel=0.6)
     assert points[1].fields["cpu_seconds_used"] == 0
 
 
 def test_a_first_look_at_programs_tells_no_usage() -> None:
-    assert [p.fields["cpu_seconds_used"] for p in programs([ProcessStat(1, "java", "S", 9, 500, 100)], {})] == [0]
+    assert [p.fields["cpu_seconds_used"] for p in program_points([ProcessStat(1, "java", "S", 9, 500, 100)], {})] == [0]
 
 
 def test_programs_have_a_bound() -> None:
     many = [ProcessStat(n, f"p{n}", "S", 1, n, n) for n in range(200)]
-    assert len(programs(many, {0: 0})) <= 2 * limits.AGENT_PROGRAMS_MAX
+    assert len(program_points(many, {0: 0})) <= 2 * limits.AGENT_PROGRAMS_MAX
 
 
 # --- options ----------------------------------------------------------------------------------------------------------
