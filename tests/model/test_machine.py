@@ -204,7 +204,7 @@ class Life(RuleBasedStateMachine):
         with contextlib.suppress(Crash):
             self.world.migrate(crash_at(point) if point else ignore_point)
 
-    @precondition(lambda self: not self.world.spread().settled)
+    @precondition(lambda self: not self.world.spread().has_one_live_epoch)
     @rule(point=st.none() | st.sampled_from(MOVE_POINTS[3:]))
     def close_epoch(self, point: str | None) -> None:
         """Close the oldest epoch, if nothing stands in the way."""
