@@ -30,7 +30,7 @@ HELPS = {
     "spm_apps": "Number of apps; apps above a bound have no figures of their own",
     "spm_app_messages": "Messages accepted since the app began, by outcome",
     "spm_app_samples": "Samples accepted since the app began, by outcome",
-    "spm_app_mark_lag_seconds": "Age of the oldest announcement of a living process that is not settled",
+    "spm_app_mark_lag_seconds": "Age of the oldest announcement of a live process without an outcome",
     "spm_app_marks_damaged": "Accepting processes whose counts and watermarks cannot be read: see fsck",
     "spm_app_dead_letters": f"Dead letters that wait for a decision, up to {limits.SITE_METRICS_DEAD_LETTERS_MAX}",
     "spm_app_sources": "Sources, by whether they report in time",
@@ -96,7 +96,7 @@ def _silent_since(now_ms: int, periods: list[int], which: int) -> Q:
     """Select sources that have been silent for longer than their period allows: 0 for overdue ones, 1 for gone ones."""
 
     def before(period_ms: int | None) -> datetime:
-        return datetime.fromtimestamp((now_ms - sources.patience_ms(period_ms)[which]) / 1000, UTC)
+        return datetime.fromtimestamp((now_ms - sources.overdue_ages_ms(period_ms)[which]) / 1000, UTC)
 
     silent = Q(last_seen__lte=before(None)) & (Q(period_ms=None) | ~Q(period_ms__in=periods))
     for period_ms in periods:

@@ -138,11 +138,11 @@ class AgentSerializer(serializers.Serializer[Any]):
     dropped_samples = serializers.IntegerField(source="agent.dropped_samples")
     sequence = serializers.IntegerField(source="agent.sequence")
     clock_ahead_ms = serializers.IntegerField(source="agent.offset_ms", allow_null=True)
-    two_of_this_name = serializers.BooleanField(source="doubled", help_text="their values are mixed")
+    two_of_this_name = serializers.BooleanField(source="is_duplicate", help_text="their values are mixed")
     tags = serializers.DictField(source="agent.tags")
     collectors = serializers.DictField(source="agent.collectors")
     refused_settings = serializers.DictField(source="agent.refused")
-    settings_applied = serializers.BooleanField(source="settled")
+    settings_applied = serializers.BooleanField(source="has_pushed_settings")
 
 
 class PushedSerializer(serializers.ModelSerializer[AgentSettings]):

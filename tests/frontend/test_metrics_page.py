@@ -224,7 +224,7 @@ def test_loading_the_site_begins_nothing_and_each_process_that_serves_begins_onc
     """A parent that only loads the site (gunicorn --preload) must open no store and leave each child to begin."""
     starts: list[int] = []
     monkeypatch.setattr(sending, "metrics_thread", lambda kind: starts.append(os.getpid()))
-    start = sending._Begun()
+    start = sending._Starter()
     assert starts == []
     start("web")
     start("web")

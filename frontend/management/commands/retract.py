@@ -12,7 +12,7 @@ from django.core.management.base import BaseCommand, CommandError
 from frontend.presenters import corrections
 from rollups.management import terminal
 from rollups.services.retractions import Actor
-from spm.accounts.access import app_numbered
+from spm.accounts.access import require_app_number
 from spm.errors import Refused, SpmError
 
 _BY = Actor("command line", "command line")
@@ -42,7 +42,7 @@ class Command(BaseCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         """Preview, ask, and retract."""
         try:
-            app = app_numbered(options["app"])
+            app = require_app_number(options["app"])
             if not (options["dry_run"] or options["reason"].strip()):
                 raise Refused("a retraction needs a reason", remedy="Add --reason, or --dry-run for a preview.")
             draft = corrections.parse_draft(options, _BY.name)

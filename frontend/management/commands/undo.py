@@ -8,7 +8,7 @@ from django.core.management.base import BaseCommand, CommandError
 from rollups.services import retractions as services_retractions
 from rollups.services import runs as services_runs
 from rollups.services.retractions import Actor
-from spm.accounts.access import app_numbered
+from spm.accounts.access import require_app_number
 from spm.errors import SpmError
 
 
@@ -27,7 +27,7 @@ class Command(BaseCommand):
         """Describe the retraction and undo it."""
         site, number = services_runs.site(), options["number"]
         try:
-            app = app_numbered(options["app"])
+            app = require_app_number(options["app"])
             self.stdout.write(services_retractions.describe(site, app, number))
             if options["dry_run"]:
                 return

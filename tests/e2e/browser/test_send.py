@@ -37,7 +37,7 @@ def test_the_first_data_of_a_method_appears_by_itself(open_page: Callable[..., P
 def test_the_missing_messages_of_a_source_are_on_the_overview(page: Page, fleet: House) -> None:
     now = SystemClock().now_ms()
     sources.forget_written()
-    sources.seen(fleet.app.pk, "web-1", now, period_ms=10_000)
+    sources.note_seen(fleet.app.pk, "web-1", now, period_ms=10_000)
     log_in(page, fleet)
     expect(page.get_by_role("heading", name="Completeness")).to_be_visible(timeout=20_000)
     picture(page, "overview-completeness")

@@ -11,7 +11,7 @@ from ingest.senders import agents
 from spm import limits
 from spm.accounts import sources, tokens
 from spm.accounts.models import AuditEntry, Source
-from spm.clock import SystemClock
+from spm.clock import SystemClock, moment
 from tests.frontend.conftest import House
 
 
@@ -65,7 +65,7 @@ def test_an_agent_registers_once_and_beats_from_then_on(client: Client, secret: 
 
 
 def test_a_heartbeat_announces_the_period_of_the_source(client: Client, secret: str, alpha: House) -> None:
-    sources.seen(alpha.app.pk, "web-1", SystemClock().now_ms())
+    sources.note_seen(alpha.app.pk, "web-1", SystemClock().now_ms())
     post_heartbeat(client, secret, period_ms=300_000)
     assert Source.objects.get().period_ms == 300_000
 
@@ -262,7 +262,7 @@ NOW = 1_700_000_000_000
 def test_the_health_of_an_agent_follows_its_data_and_heartbeats(
     data_age_s: int, beat_age_s: int, state: str, why: str
 ) -> None:
-    agent = Agent(name="a", period_ms=10_000, spooled=3, last_seen=agents._moment(NOW - beat_age_s * 1000))
+    agent = Agent(name="a", period_ms=10_000, spooled=3, last_seen=moment(NOW - beat_age_s * 1000))
     health = agents.judge_health(agent, NOW - data_age_s * 1000, NOW)
     assert health.state == state
     assert why in health.why
@@ -271,5 +271,5 @@ def test_the_health_of_an_agent_follows_its_data_and_heartbeats(
 def test_a_clock_far_off_is_reported_and_the_start_stays_in_range(client: Client, secret: str) -> None:
     post_heartbeat(client, secret, now_ms=limits.TIME_MAX_MS, started_ms=limits.TIME_MAX_MS)
     [agent] = Agent.objects.all()
-    assert agents.judge_health(agent, 0, SystemClock().now_ms()).skewed
+    assert agents.judge_health(agent, 0, SystemClock().now_ms()).has_wrong_clock
     assert agent.started.year < 2100

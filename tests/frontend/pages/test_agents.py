@@ -16,9 +16,8 @@ from frontend.presenters import snippets
 from ingest.accept import arrivals
 from ingest.agent.version import VERSION
 from ingest.models import Agent, AgentSettings
-from ingest.senders import agents
 from spm.accounts import sources
-from spm.clock import SystemClock
+from spm.clock import SystemClock, moment
 from tests.frontend.conftest import House
 
 
@@ -28,7 +27,7 @@ def nothing_written() -> None:
 
 
 def agent(house: House, name: str = "web-1", **changes: Any) -> Agent:
-    now = agents._moment(SystemClock().now_ms())
+    now = moment(SystemClock().now_ms())
     fields = {"version": "0.0.1", "period_ms": 10_000, "started": now, "first_seen": now, "last_seen": now, **changes}
     return Agent.objects.create(app=house.app, name=name, **fields)
 
@@ -169,7 +168,7 @@ def test_a_method_with_two_protocols_shows_only_its_first_data(desk: Client, alp
 
 def test_sources_that_lack_messages_are_shown_on_the_overview(desk: Client, alpha: House) -> None:
     now = SystemClock().now_ms()
-    sources.seen(alpha.app.pk, "web-1", now - 7_200_000, period_ms=10_000)
+    sources.note_seen(alpha.app.pk, "web-1", now - 7_200_000, period_ms=10_000)
     part = desk.get(f"/apps/{alpha.app.pk}/completeness").content.decode()
     assert "web-1" in part
     assert "0 %" in part

@@ -144,7 +144,7 @@ def test_a_purge_that_takes_long_is_left_to_the_command(
     desk.post(place, {"source": "db-1", "reason": "x", "act": ""})
     monkeypatch.setattr(limits, "ERASE_HOURS_IN_REQUEST_MAX", 0)
     page = text_of(desk, f"{place}/1/purge")
-    assert f"bin/manage shred {fleet.app.pk} 1" in page
+    assert f"bin/manage erase_retracted {fleet.app.pk} 1" in page
     assert 'name="confirm"' not in page
     assert desk.post(f"{place}/1/purge", {"confirm": "purge 1"}).status_code == 409
     body = {"confirm": "purge 1"}
