@@ -86,12 +86,12 @@ class FakeStorage:
     def select_segments(
         self,
         matchers: Sequence[Matcher],
-        cuts: Segments,
+        segments: Segments,
         names: Collection[str],
         *,
         check_deadline: DeadlineCheck | None = None,
     ) -> HourBatch:
-        return self._aggregate(matchers, cuts.borders, Provenance())
+        return self._aggregate(matchers, segments.borders, Provenance())
 
     def _aggregate(self, matchers: Sequence[Matcher], borders: I64, provenance: Provenance) -> HourBatch:
         series = list(self._within(int(borders[0]), int(borders[-1]), matchers))
@@ -109,12 +109,12 @@ class FakeStorage:
         return HourBatch(labels, borders[:-1] // HOUR_MS, **integers, **floats, provenance=provenance)
 
     def select_sketches(
-        self, matchers: Sequence[Matcher], cuts: Segments, *, check_deadline: DeadlineCheck | None = None
+        self, matchers: Sequence[Matcher], segments: Segments, *, check_deadline: DeadlineCheck | None = None
     ) -> SketchBatch:
-        series = list(self._within(int(cuts.borders[0]), int(cuts.borders[-1]), matchers))
+        series = list(self._within(int(segments.borders[0]), int(segments.borders[-1]), matchers))
         places, sketches = [], []
         for row, (_, ts, values) in enumerate(series):
-            for segment, (start, end) in enumerate(pairwise(cuts.borders.tolist())):
+            for segment, (start, end) in enumerate(pairwise(segments.borders.tolist())):
                 inside = values[(ts > start) & (ts <= end)]
                 if len(inside):
                     places.append((row, segment))

@@ -169,17 +169,17 @@ class AppStorage:
     def select_segments(
         self,
         matchers: Sequence[Matcher],
-        cuts: Segments,
+        segments: Segments,
         names: Collection[str],
         *,
         check_deadline: DeadlineCheck = no_deadline,
     ) -> HourBatch:
         """Aggregates of segments: whole hours and days from their own resolution where exact, all else from samples."""
-        start_ms, end_ms = int(cuts.borders[0]), int(cuts.borders[-1])
-        firsts, hours = cuts.borders[:-1] // HOUR_MS, _whole_hours(cuts)
+        start_ms, end_ms = int(segments.borders[0]), int(segments.borders[-1])
+        firsts, hours = segments.borders[:-1] // HOUR_MS, _whole_hours(segments)
 
         def read(rollups: RollupReader) -> Tables:
-            return read_segments(rollups, cuts, {"count", *names})
+            return read_segments(rollups, segments, {"count", *names})
 
         return self._answer(
             self._request(start_ms, end_ms, matchers, check_deadline),
@@ -208,17 +208,17 @@ class AppStorage:
         return HourBatch(labels=labels, hours=firsts, provenance=view.provenance.build(), **values)
 
     def select_sketches(
-        self, matchers: Sequence[Matcher], cuts: Segments, *, check_deadline: DeadlineCheck = no_deadline
+        self, matchers: Sequence[Matcher], segments: Segments, *, check_deadline: DeadlineCheck = no_deadline
     ) -> SketchBatch:
         """Sketches of segments: whole hours and days from their own resolution where exact, all else from samples."""
-        request = self._request(int(cuts.borders[0]), int(cuts.borders[-1]), matchers, check_deadline)
-        return self._answer(request, lambda view: self._read_sketches(view, matchers, cuts))
+        request = self._request(int(segments.borders[0]), int(segments.borders[-1]), matchers, check_deadline)
+        return self._answer(request, lambda view: self._read_sketches(view, matchers, segments))
 
-    def _read_sketches(self, view: View, matchers: Sequence[Matcher], cuts: Segments) -> SketchBatch:
+    def _read_sketches(self, view: View, matchers: Sequence[Matcher], segments: Segments) -> SketchBatch:
         selection = self._selection(matchers, view.check_deadline)
         rollups = RollupReader.of(view, selection, SKETCH_COLUMNS)
-        rows, segment, sketches = read_sketches(rollups, cuts) if len(selection) else NO_SKETCHES
-        retraction_effects.note_effects(rollups, _whole_hours(cuts))
+        rows, segment, sketches = read_sketches(rollups, segments) if len(selection) else NO_SKETCHES
+        retraction_effects.note_effects(rollups, _whole_hours(segments))
         used, row = np.unique(rows, return_inverse=True)
         view.provenance.sketched = True
         return SketchBatch(self._labels(selection.index[used]), row, segment, sketches, view.provenance.build())
@@ -332,8 +332,8 @@ _NO_COLUMN = np.empty((0, 0))  # of a column that the query does not need
 NO_SKETCHES = np.empty(0, np.int64), np.empty(0, np.int64), Sketches.empty()
 
 
-def _whole_hours(cuts: Segments) -> I64:
+def _whole_hours(segments: Segments) -> I64:
     """The hours that lie within needed segments, ascending."""
-    firsts, ends = -(-cuts.borders[:-1] // HOUR_MS), cuts.borders[1:] // HOUR_MS
-    parts = [np.arange(a, b) for a, b in zip(firsts[cuts.needed], ends[cuts.needed], strict=True)]
+    firsts, ends = -(-segments.borders[:-1] // HOUR_MS), segments.borders[1:] // HOUR_MS
+    parts = [np.arange(a, b) for a, b in zip(firsts[segments.needed], ends[segments.needed], strict=True)]
     return np.concatenate([np.empty(0, np.int64), *parts])

@@ -37,7 +37,7 @@ class Storage(Protocol):
     def select_segments(
         self,
         matchers: Sequence[Matcher],
-        cuts: Segments,
+        segments: Segments,
         names: Collection[str],
         *,
         check_deadline: DeadlineCheck = ...,
@@ -45,7 +45,7 @@ class Storage(Protocol):
         """The count and the named aggregates of segments, each a cell; those that no window needs may be empty."""
 
     def select_sketches(
-        self, matchers: Sequence[Matcher], cuts: Segments, *, check_deadline: DeadlineCheck = ...
+        self, matchers: Sequence[Matcher], segments: Segments, *, check_deadline: DeadlineCheck = ...
     ) -> SketchBatch:
         """Sketches of the samples of each series within each segment that any window needs."""
 

@@ -26,18 +26,18 @@ _ColumnOf = tuple[int, I64]  # the first of some steps (ascending), and the colu
 _EMPTY: dict[type[Any], float] = {np.int64: 0, np.float64: np.nan}
 
 
-def read_segments(rollups: RollupReader, cuts: Segments, names: Collection[str]) -> Tables:
+def read_segments(rollups: RollupReader, segments: Segments, names: Collection[str]) -> Tables:
     """Columns [series, segments] of those segments that any window needs; cells of the others may be empty."""
-    _check_size(len(rollups.selection), len(cuts.borders) - 1)
-    grid = _hours_around(cuts.borders)
+    _check_size(len(rollups.selection), len(segments.borders) - 1)
+    grid = _hours_around(segments.borders)
     cells = read_cells(rollups, grid, names)
-    starts, widths = cuts.borders[:-1], np.diff(cuts.borders)
+    starts, widths = segments.borders[:-1], np.diff(segments.borders)
     first = np.searchsorted(grid, starts // HOUR_MS)
     whole = (starts % HOUR_MS == 0) & (widths == np.diff(grid)[np.minimum(first, len(grid) - 2)] * HOUR_MS)
     tables = empty_tables(len(rollups.selection), len(starts), names)
     for name, table in tables.items():
         table[:, whole] = cells[name][:, first[whole]]
-    for rows, segment, heads, ts, edge_values in read_edges(rollups, cuts, cuts.needed & ~whole):
+    for rows, segment, heads, ts, edge_values in read_edges(rollups, segments, segments.needed & ~whole):
         values = aggregates.aggregate_all(rows.astype(np.uint64), heads, ts, edge_values, sketches=False)
         counted = np.flatnonzero(values.count > 0)
         for name, table in tables.items():

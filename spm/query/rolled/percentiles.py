@@ -51,8 +51,8 @@ def read_window_sketches(
     starts: I64, ends: I64, expiry: Expiry, read: Callable[[Segments], SketchBatch]
 ) -> tuple[Segments, SketchBatch]:
     """The segments and sketches of windows, trimmed to what has not expired; none where too much has."""
-    windows, cuts, batch = read_trimmed(starts, ends, expiry, window_segments, read, SketchBatch.empty())
-    return cuts, replace(batch, provenance=windows.with_expiry(batch.provenance))
+    windows, segments, batch = read_trimmed(starts, ends, expiry, window_segments, read, SketchBatch.empty())
+    return segments, replace(batch, provenance=windows.with_expiry(batch.provenance))
 
 
 def group_percentiles(
@@ -69,10 +69,10 @@ def group_percentiles(
     budget = budget or Budget(QueryLimits(), SystemClock())
     check_deadline = budget.check_deadline
 
-    def read(cuts: Segments) -> SketchBatch:
-        return storage.select_sketches(matchers, cuts, check_deadline=check_deadline)
+    def read(segments: Segments) -> SketchBatch:
+        return storage.select_sketches(matchers, segments, check_deadline=check_deadline)
 
-    cuts, batch = read_window_sketches(starts, ends, Expiry(), read)
+    segments, batch = read_window_sketches(starts, ends, Expiry(), read)
     budget.series(len(batch.labels), "the selector")
     budget.samples(len(batch.row))
     names = [tuple((name, labels[name]) for name in by if name in labels) for labels in batch.labels]
@@ -81,19 +81,19 @@ def group_percentiles(
     budget.cells(len(groups) * len(qs), len(starts), "the answer")
     group_of = np.array([number[name] for name in names], np.int64)
     values = [np.full((len(groups), len(starts)), np.nan) for _ in qs]
-    for at, sketches in _merge_by_window(batch, group_of, len(groups), cuts, check_deadline):
+    for at, sketches in _merge_by_window(batch, group_of, len(groups), segments, check_deadline):
         for table, q in zip(values, qs, strict=True):
             table.ravel()[at] = sketch.quantile(sketches, q)
     return Percentiles([dict(group) for group in groups], values, batch.provenance)
 
 
 def series_percentiles(
-    batch: SketchBatch, cuts: Segments, qs: F64, check_deadline: DeadlineCheck = no_deadline
+    batch: SketchBatch, segments: Segments, qs: F64, check_deadline: DeadlineCheck = no_deadline
 ) -> tuple[F64, npt.NDArray[np.bool_]]:
     """(values, presence) [S, T] of each series within each window; ``qs`` has one q per window."""
-    shape = len(batch.labels), len(cuts.low)
+    shape = len(batch.labels), len(segments.low)
     values, present = np.full(shape, np.nan), np.zeros(shape, np.bool_)
-    for at, sketches in _merge_by_window(batch, np.arange(shape[0]), shape[0], cuts, check_deadline):
+    for at, sketches in _merge_by_window(batch, np.arange(shape[0]), shape[0], segments, check_deadline):
         window_qs = qs[at % shape[1]]
         for q in np.unique(window_qs):
             with_q = np.isnan(window_qs) if np.isnan(q) else window_qs == q
@@ -103,16 +103,16 @@ def series_percentiles(
 
 
 def _merge_by_window(
-    batch: SketchBatch, group_of: I64, groups: int, cuts: Segments, check_deadline: DeadlineCheck
+    batch: SketchBatch, group_of: I64, groups: int, segments: Segments, check_deadline: DeadlineCheck
 ) -> Iterator[tuple[I64, Sketches]]:
     """(group * windows + window, merged sketch) for all that have samples, some windows at a time.
 
     Windows may overlap, so one entry may go into many of them: only so many are merged at once as memory allows.
     """
-    count = len(cuts.low)
+    count = len(segments.low)
     order = np.argsort(batch.segment, kind="stable")
-    begin = np.searchsorted(batch.segment[order], cuts.low)
-    end = np.searchsorted(batch.segment[order], cuts.high)
+    begin = np.searchsorted(batch.segment[order], segments.low)
+    end = np.searchsorted(batch.segment[order], segments.high)
     sizes = np.concatenate([[0], np.cumsum(np.diff(batch.sketches.starts)[order])])
     weight = np.cumsum(sizes[end] - sizes[begin])
     part_of = weight // _BUCKETS_AT_ONCE

@@ -47,39 +47,41 @@ class _SketchCollection:
         return rows, segment, sketch.concat([Sketches.empty(), *(part[2] for part in self._parts)])
 
 
-def read_sketches(rollups: RollupReader, cuts: Segments) -> _SegmentSketches:
+def read_sketches(rollups: RollupReader, segments: Segments) -> _SegmentSketches:
     """The sketches of the selected series in all segments that any window needs."""
-    starts, widths, needed = cuts.borders[:-1], np.diff(cuts.borders), cuts.needed
+    starts, widths, needed = segments.borders[:-1], np.diff(segments.borders), segments.needed
     of_days = needed & (widths == _DAY_MS) & (starts % _DAY_MS == 0)
     of_hours = needed & (widths == HOUR_MS) & (starts % HOUR_MS == 0)
     collection = _SketchCollection()
     parts, remaining = rollups.read_days((starts[of_days] // _DAY_MS).tolist())
-    _add_stored(collection, parts, cuts, _DAY_MS)
+    _add_stored(collection, parts, segments, _DAY_MS)
     hours = [hour for day in remaining for hour in range(day * DAY_HOURS, (day + 1) * DAY_HOURS)]
-    _add_stored(collection, rollups.read_hours([*(starts[of_hours] // HOUR_MS).tolist(), *hours]), cuts, HOUR_MS)
-    _add_edges(collection, rollups, cuts, needed & ~of_days & ~of_hours)
+    _add_stored(collection, rollups.read_hours([*(starts[of_hours] // HOUR_MS).tolist(), *hours]), segments, HOUR_MS)
+    _add_edges(collection, rollups, segments, needed & ~of_days & ~of_hours)
     return collection.joined()
 
 
-def _add_stored(collection: _SketchCollection, parts: Iterable[AggregatePart], cuts: Segments, step_ms: int) -> None:
+def _add_stored(
+    collection: _SketchCollection, parts: Iterable[AggregatePart], segments: Segments, step_ms: int
+) -> None:
     """Add whole hours and days; a day that is made of its hours has several entries."""
     for part in parts:
-        segment = np.searchsorted(cuts.borders, part.steps * step_ms, side="right") - 1
+        segment = np.searchsorted(segments.borders, part.steps * step_ms, side="right") - 1
         collection.add(part.rows, segment, part.values.sketch)
 
 
-def _add_edges(collection: _SketchCollection, rollups: RollupReader, cuts: Segments, edges: BOOL) -> None:
+def _add_edges(collection: _SketchCollection, rollups: RollupReader, segments: Segments, edges: BOOL) -> None:
     """Add segments that are parts of an hour, from its samples."""
-    for rows, segment, heads, _, values in read_edges(rollups, cuts, edges):
+    for rows, segment, heads, _, values in read_edges(rollups, segments, edges):
         collection.add(rows, segment, sketch.of_winners(heads, values))
 
 
-def read_edges(rollups: RollupReader, cuts: Segments, edges: BOOL) -> Iterator[tuple[I64, I64, I64, I64, F64]]:
+def read_edges(rollups: RollupReader, segments: Segments, edges: BOOL) -> Iterator[tuple[I64, I64, I64, I64, F64]]:
     """Samples of segments that are parts of an hour: run i is heads[i]:heads[i + 1], of a row within a segment.
 
     Gives (rows, segments, heads, times, values), a few hours at a time. Notes expired hours in the provenance.
     """
-    hours = set((cuts.borders[:-1][edges] // HOUR_MS).tolist())
+    hours = set((segments.borders[:-1][edges] // HOUR_MS).tolist())
     if not hours:
         return
     view = rollups.view
@@ -88,12 +90,14 @@ def read_edges(rollups: RollupReader, cuts: Segments, edges: BOOL) -> Iterator[t
             view.provenance.add_expired(hour, hours=False)
     for hour, shards in view.stored_hours(min(hours), max(hours)):
         for winners in view.winners(hour, shards, rollups.plan) if hour in hours else ():
-            yield _edges_of(rollups, cuts, edges, winners)
+            yield _edges_of(rollups, segments, edges, winners)
 
 
-def _edges_of(rollups: RollupReader, cuts: Segments, edges: BOOL, winners: Winners) -> tuple[I64, I64, I64, I64, F64]:
+def _edges_of(
+    rollups: RollupReader, segments: Segments, edges: BOOL, winners: Winners
+) -> tuple[I64, I64, I64, I64, F64]:
     owner = kernels.spread(winners.counts, len(winners.ts)).astype(np.int64)
-    segment = np.searchsorted(cuts.borders, winners.ts, side="left") - 1
+    segment = np.searchsorted(segments.borders, winners.ts, side="left") - 1
     inside = (segment >= 0) & (segment < len(edges))
     inside[inside] = edges[segment[inside]]
     owner, segment, ts, values = owner[inside], segment[inside], winners.ts[inside], winners.values[inside]

@@ -73,10 +73,10 @@ class TrimmedWindows:
         """The segments of the windows that have an answer, by a rule for cutting windows; other windows have none."""
         if not self.answered.any():
             return None
-        cuts = cut(self.first_ms[self.answered], self.last_ms[self.answered])
+        segments = cut(self.first_ms[self.answered], self.last_ms[self.answered])
         low, high = np.zeros(len(self.answered), np.int64), np.zeros(len(self.answered), np.int64)
-        low[self.answered], high[self.answered] = cuts.low, cuts.high
-        return Segments(cuts.borders, low, high)
+        low[self.answered], high[self.answered] = segments.low, segments.high
+        return Segments(segments.borders, low, high)
 
     def with_expiry(self, provenance: Provenance) -> Provenance:
         """The provenance of a read of these windows, with what they lack."""
@@ -110,12 +110,12 @@ def read_trimmed(
     """
     while True:
         windows = trim(first_ms, last_ms, expiry)
-        cuts = windows.segments(cut)
-        result = empty if cuts is None else read(cuts)
+        segments = windows.segments(cut)
+        result = empty if segments is None else read(segments)
         more = Expiry.of(result.provenance)
         joined = expiry.join(more) if more else expiry
         if joined == expiry:
-            return windows, cuts or Segments.none(len(first_ms)), result
+            return windows, segments or Segments.none(len(first_ms)), result
         expiry = joined
 
 

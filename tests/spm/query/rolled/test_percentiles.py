@@ -23,15 +23,15 @@ MINUTE = 60_000
 def test_segments_cover_every_window_exactly(windows: list[tuple[int, int]]) -> None:
     starts = np.array([s for s, _ in windows]) * 13 * MINUTE
     ends = starts + np.array([w for _, w in windows]) * 7 * MINUTE
-    cuts = percentiles.window_segments(starts, ends)
-    assert (cuts.borders[cuts.low] == starts).all()
-    assert (cuts.borders[cuts.high] == ends).all()
-    widths = np.diff(cuts.borders)
+    segments = percentiles.window_segments(starts, ends)
+    assert (segments.borders[segments.low] == starts).all()
+    assert (segments.borders[segments.high] == ends).all()
+    widths = np.diff(segments.borders)
     whole = widths == DAY_HOURS * HOUR_MS
-    assert (cuts.borders[:-1][whole] % (DAY_HOURS * HOUR_MS) == 0).all()
-    assert (cuts.borders[:-1][~whole] // HOUR_MS == (cuts.borders[1:][~whole] - 1) // HOUR_MS).all()
-    inside = [((cuts.low <= i) & (i < cuts.high)).any() for i in range(len(widths))]
-    assert (cuts.needed == inside).all()
+    assert (segments.borders[:-1][whole] % (DAY_HOURS * HOUR_MS) == 0).all()
+    assert (segments.borders[:-1][~whole] // HOUR_MS == (segments.borders[1:][~whole] - 1) // HOUR_MS).all()
+    inside = [((segments.low <= i) & (i < segments.high)).any() for i in range(len(widths))]
+    assert (segments.needed == inside).all()
 
 
 def close(got: float, values: list[float], q: float) -> bool:
