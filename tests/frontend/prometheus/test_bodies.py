@@ -1,4 +1,4 @@
-"""Forms and read requests are read however they are sent, at once or in chunks; what cannot be read is told in JSON."""
+"""Forms and read requests are read whether they come at once or in chunks; an unreadable one is an error in JSON."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def chunks(body: bytes, size: int = 7) -> bytes:
 
 
 def sent(client: Client, path: str, raw: bytes, kind: str, headers: dict[str, str]) -> Any:
-    """The answer to a body in chunks, as the web server hands it on."""
+    """Send a body in chunks, as the web server passes it on, and return the response."""
     head = b"POST / HTTP/1.1\r\nHost: here\r\nTransfer-Encoding: chunked\r\n\r\n"
     body = next(RequestParser(Config(), iter([head + raw]), ("127.0.0.1", 1))).body
     said = {
@@ -79,7 +79,7 @@ def test_a_body_in_chunks_is_answered_as_one_with_a_length(client: Client, beare
     ],
     ids=["no number", "cut off", "too large"],
 )
-def test_chunks_that_are_malformed_or_too_many_are_refused_in_words(
+def test_chunks_that_are_malformed_or_too_many_are_refused_with_the_reason(
     client: Client, bearer: dict[str, str], body: str, raw: bytes, words: str
 ) -> None:
     path, _, kind = BODIES[body]
@@ -93,7 +93,7 @@ def test_chunks_that_are_malformed_or_too_many_are_refused_in_words(
     [("multipart/form-data", ONE), ("multipart/form-data; boundary=" + "b" * 300, ONE), (PARTS, b"--b\r\n" * 3_000)],
     ids=["no boundary", "a long boundary", "no parts"],
 )
-def test_a_malformed_form_in_parts_is_refused_in_words(
+def test_a_malformed_multipart_form_is_refused_with_the_reason(
     client: Client, bearer: dict[str, str], kind: str, raw: bytes
 ) -> None:
     answer = client.generic("POST", API + "query", raw, kind, headers=bearer)

@@ -1,4 +1,4 @@
-"""The description of the API names every address of Prometheus' API and of export and import, with what each takes."""
+"""The OpenAPI schema has every endpoint of Prometheus' API, export and import, with its parameters."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ from frontend.transfer import urls as transfer
 
 
 def addresses(prefix: str, patterns: list[URLPattern | URLResolver]) -> set[str]:
-    """Of a list of patterns, as a description writes them."""
+    """Return the paths of URL patterns as a schema writes them."""
     return {f"{prefix}{each.pattern}".replace("<str:name>", "{name}") for each in patterns}
 
 

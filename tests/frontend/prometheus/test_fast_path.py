@@ -1,4 +1,4 @@
-"""Queries with a token go past Django, and are answered the same: status, body, what protects; and are counted."""
+"""The fast path answers queries with a token as Django does: status, body, protective headers; and counts them."""
 
 from __future__ import annotations
 
@@ -118,7 +118,9 @@ def how_of(call: Call) -> dict[str, Any]:
 
 @pytest.mark.parametrize("call", CALLS, ids=[name for name, *_ in CALLS])
 @pytest.mark.parametrize("who", ["a token", "an unknown token", "a password"])
-def test_both_ways_answer_alike(call: Call, who: str, client: Client, secret: str, ask: Any, rest: list[str]) -> None:
+def test_fast_path_and_django_answer_equally(
+    call: Call, who: str, client: Client, secret: str, ask: Any, rest: list[str]
+) -> None:
     basic = base64.b64encode(f"me:{secret}".encode()).decode()
     shown = {"a token": f"Bearer {secret}", "an unknown token": "Bearer spm_x", "a password": f"Basic {basic}"}
     name, method, path, _ = call
@@ -162,7 +164,7 @@ def test_both_ways_answer_alike(call: Call, who: str, client: Client, secret: st
         "none",
     ],
 )
-def test_what_is_unusual_is_left_to_django(path: str, headers: dict[str, str], ask: Any, rest: list[str]) -> None:
+def test_an_unusual_call_is_passed_on_to_django(path: str, headers: dict[str, str], ask: Any, rest: list[str]) -> None:
     assert ask("GET", API + path, headers, data=GOOD).status_code == 204
     assert len(rest) == 1
 
@@ -230,9 +232,9 @@ def test_no_path_makes_lines_of_its_own_in_the_log(secret: str, ask: Any, caplog
     assert "\nFORGED" not in caplog.text
 
 
-@pytest.mark.parametrize("said", ["Basic \xff", "Basic AA", "Basic !", "Bearer \xff", "Basic \u0100"])
-def test_a_token_that_is_none_is_refused(said: str, secret: str, ask: Any, rest: list[str]) -> None:
-    answer = ask("GET", API + "query", {}, data={"query": "1"}, HTTP_AUTHORIZATION=said)
+@pytest.mark.parametrize("authorization", ["Basic \xff", "Basic AA", "Basic !", "Bearer \xff", "Basic \u0100"])
+def test_a_malformed_token_is_refused(authorization: str, secret: str, ask: Any, rest: list[str]) -> None:
+    answer = ask("GET", API + "query", {}, data={"query": "1"}, HTTP_AUTHORIZATION=authorization)
     assert (answer.status_code, len(rest)) in ((401, 0), (204, 1))
 
 
@@ -252,20 +254,20 @@ def test_connections_that_a_database_has_left_are_closed_before_a_call(
         assert len(closed) == calls
 
 
-def test_the_web_server_asks_the_fast_path_first(secret: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_web_server_calls_the_fast_path_first(secret: str, monkeypatch: pytest.MonkeyPatch) -> None:
     wsgi = import_module("spm.web.wsgi")
     monkeypatch.setattr(wsgi, "_begin", lambda _: None)
     applications: list[str] = []
 
-    def way(name: str) -> Any:
-        def noted(*_: Any) -> Any:
+    def recorder(name: str) -> Any:
+        def record(*_: Any) -> Any:
             applications.append(name)
             return lambda *_: [b""]
 
-        return noted
+        return record
 
     for name in ("_fast_path", "_pages"):
-        monkeypatch.setattr(wsgi, name, way(name))
+        monkeypatch.setattr(wsgi, name, recorder(name))
     environs = [{"PATH_INFO": API + "query", "HTTP_AUTHORIZATION": "Bearer x"}, {"PATH_INFO": API + "query"}]
     for environ in (*environs, {"PATH_INFO": "/", "HTTP_AUTHORIZATION": "Bearer x"}):
         wsgi.application(environ, None)

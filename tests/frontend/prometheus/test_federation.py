@@ -1,4 +1,4 @@
-"""Other servers read: remote read by Prometheus' own messages, and the newest samples as text."""
+"""Endpoints for other servers: remote read with Prometheus' messages, and the newest samples as text."""
 
 import contextlib
 import struct
@@ -42,7 +42,7 @@ def number(field: int, value: int) -> bytes:
 
 
 def request_of(*queries: RemoteReadQuery, accept: bytes = b"") -> bytes:
-    """A request as Prometheus writes it, with hints that nobody reads."""
+    """Encode a request as Prometheus does, with hints that the server ignores."""
     raw = b""
     for each in queries:
         matchers = b"".join(
@@ -55,7 +55,7 @@ def request_of(*queries: RemoteReadQuery, accept: bytes = b"") -> bytes:
 
 
 def fields(raw: bytes) -> list[tuple[int, Any]]:
-    """A plain reader of messages, to hold the writer against."""
+    """Parse a message simply, to check the encoder."""
     at = 0
     pairs: list[tuple[int, Any]] = []
 
@@ -81,7 +81,7 @@ def fields(raw: bytes) -> list[tuple[int, Any]]:
 
 
 def series_of(raw: bytes) -> list[list[tuple[dict[str, str], list[tuple[int, int]]]]]:
-    """By query: labels, and (time, bits) of samples."""
+    """Return per query the labels, and (time, bits) of the samples."""
     results = []
     for _, result in fields(raw):
         series = []
@@ -163,7 +163,7 @@ def test_remote_read_gives_samples_of_both_ends_to_their_own_app(
         (b"\xff" * 30, "damaged"),
     ],
 )
-def test_request_that_cannot_be_answered_is_a_400_in_words(
+def test_request_that_cannot_be_answered_is_a_400_with_its_reason(
     client: Client, alpha: House, storage: FakeStorage, body: bytes, words: str
 ) -> None:
     answer = posted(client, alpha, bytes(cramjam.snappy.compress_raw(body)))

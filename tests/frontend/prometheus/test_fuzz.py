@@ -1,4 +1,4 @@
-"""Whatever parameters a call comes with: an answer, or a refusal in Prometheus' form. Never a server's error.
+"""A call with any parameters gets an answer or an error in Prometheus' form, and never an error of the server.
 
 Calls, texts, times, numbers and the bytes of addresses and forms are drawn apart, sound and spoiled ones. 503 is right
 only for a query whose time was over. As a proof: `SPM_FUZZ=100000 bin/test --proof parameters`.
@@ -147,7 +147,7 @@ JUNK = (
 
 @pytest.fixture
 def world(alpha: House, monkeypatch: pytest.MonkeyPatch) -> World:
-    """Two hours of six series, one of them compacted."""
+    """Return two hours of six series, one hour of them rolled up."""
     world = World()
     world.send(*((n, minute * 60_000, float(n * minute)) for n in range(6) for minute in range(1, 60)))
     world.roll()
@@ -157,7 +157,7 @@ def world(alpha: House, monkeypatch: pytest.MonkeyPatch) -> World:
 
 
 def parameters(draw: np.random.Generator) -> bytes:
-    """Some of them, one after the other, as they stand in an address."""
+    """Draw random parameters, as a query string."""
     names = [name for name in USUAL if draw.random() < 0.8]
     names += [name for name in VALUES if name not in USUAL and draw.random() < 0.1]
     parts = []
@@ -172,7 +172,7 @@ def parameters(draw: np.random.Generator) -> bytes:
 
 
 def fuzzed(client: Client, token: str, count: int, seed: int) -> tuple[Counter[int], float]:
-    """(answers by status, CPU seconds of the longest) of so many calls."""
+    """Make random calls; return (responses by status, CPU seconds of the longest)."""
     draw, statuses, longest = np.random.default_rng(seed), Counter[int](), 0.0
     for number in range(count):
         address = f"/prometheus/api/v1/{CALLS[int(draw.integers(len(CALLS)))]}".replace("/api/v1/../..", "")
@@ -193,11 +193,11 @@ def fuzzed(client: Client, token: str, count: int, seed: int) -> tuple[Counter[i
 
 
 def check(answer: Any, query: str) -> None:
-    """Every answer is in Prometheus' form; text alone is federation's."""
+    """Check that a response has Prometheus' form; only federation answers with text."""
     if answer["Content-Type"].startswith("text/plain") and answer.status_code == 200:
         return
     if answer.status_code == 404 and not answer["Content-Type"].startswith("application/json"):
-        return  # an address that is none
+        return  # an unknown address
     body = json.loads(answer.content)
     assert body["status"] == ("success" if answer.status_code == 200 else "error"), query
     timed_out = answer.status_code == 503 and body["errorType"] == "timeout"

@@ -25,7 +25,7 @@ FORM = "application/x-www-form-urlencoded"
 
 @dataclass(frozen=True, slots=True)
 class Recorded:
-    """One call of Grafana's."""
+    """One call that Grafana makes."""
 
     method: str
     path: str
@@ -71,7 +71,7 @@ CALLS = {
 
 @pytest.fixture
 def grafana(client: Client, alpha: House, settings: Any) -> "Desk":
-    """A data source with Basic auth on an app with ten minutes of four hosts."""
+    """Return a data source with Basic auth, on an app with ten minutes of four hosts."""
     now_ms = SystemClock().now_ms()
     sample_app.fill(settings.SPM_STORE_URL, alpha.app.pk, now_ms=now_ms, span_ms=60_000)
     pair = base64.b64encode(f"grafana:{alpha.token}".encode()).decode()
@@ -80,14 +80,14 @@ def grafana(client: Client, alpha: House, settings: Any) -> "Desk":
 
 @dataclass(frozen=True, slots=True)
 class Desk:
-    """Grafana's side."""
+    """Grafana, as a client."""
 
     client: Client
     headers: dict[str, str]
     end: int
 
     def ask(self, call: Recorded, status: int = 200, **more: str) -> Any:
-        """The answer's body."""
+        """Return the body of the response."""
         query = call.query.format(start=self.end - 100, end=self.end)
         headers = {**self.headers, **call.headers, **more}
         if call.method == "GET":
@@ -233,7 +233,7 @@ def test_limit_cuts_and_warns_and_stats_tell_what_was_used(grafana: Desk) -> Non
     assert answer["data"]["stats"]["seriesRead"] == 4
 
 
-def test_look_back_is_as_long_as_is_asked(grafana: Desk) -> None:
+def test_look_back_is_that_of_the_parameter(grafana: Desk) -> None:
     ahead = f"query=count(cpu_usage_user)&time={grafana.end + 60}"
     seen = [
         grafana.ask(Recorded("GET", "query", ahead + more))["data"]["result"] for more in ("", "&lookback_delta=30s")
@@ -241,7 +241,7 @@ def test_look_back_is_as_long_as_is_asked(grafana: Desk) -> None:
     assert (len(seen[0]), len(seen[1])) == (1, 0)
 
 
-def test_answer_explains_what_it_rests_on_when_asked(grafana: Desk) -> None:
+def test_answer_contains_its_provenance_with_explain(grafana: Desk) -> None:
     before_ms = SystemClock().now_ms()
     data = grafana.ask(Recorded("POST", "query", "query=cpu_usage_user&time={end}&explain=1"))["explain"]
     assert data["segments"][-1]["resolution"] == "raw samples"

@@ -1,4 +1,4 @@
-"""Whoever asks sees the bytes of the token's app and of no other, whatever is asked for: random reads of many tenants.
+"""A token reads the data of its app and never a byte of another, whatever the query: random reads of many tenants.
 
 Each app's series carry a word that is its own in a label's value, and names and values that are prefixes of, or look
 like, those of the others. Any answer that holds a foreign word is a leak. `bin/test --proof reads` does 100,000.
@@ -67,7 +67,7 @@ CALLS = (
 
 @dataclass(frozen=True, slots=True)
 class Tenant:
-    """An app of an organisation of its own, the word only its data holds, and its token."""
+    """An app of an organisation of its own, the word that only its data contains, and its token."""
 
     app: int
     word: str
@@ -76,7 +76,7 @@ class Tenant:
 
 @pytest.fixture
 def tenants(db: None, settings: Any, tmp_path: Path) -> list[Tenant]:
-    """Apps with the same names for everything but their own word."""
+    """Return apps whose series are equal but for a word of their own."""
     backend, clock = open_backend(settings.SPM_STORE_URL), FakeClock(AT_MS)
     writer, acceptor = Writer(backend, PlacementTable()), Stamper(1, clock)
     tenants = []
@@ -93,7 +93,7 @@ def tenants(db: None, settings: Any, tmp_path: Path) -> list[Tenant]:
 
 
 def reads(client: Client, tenants: list[Tenant], count: int, seed: int) -> tuple[int, int]:
-    """(reads that gave the caller's own data, reads that gave any foreign byte) of so many random ones."""
+    """Make random reads; return (reads that gave the caller's own data, reads that gave any foreign byte)."""
     draw, own, leaks = np.random.default_rng(seed), 0, 0
     for turn in range(count):
         me, other = (tenants[n] for n in draw.choice(TENANTS, 2, replace=False))

@@ -32,7 +32,7 @@ def budget(**allowed: Any) -> Budget:
 
 
 @pytest.mark.parametrize(
-    ("allowed", "used", "words"),
+    ("allowed", "used", "message"),
     [
         ({"series": 3}, lambda b, n: b.series(3 + n, "m"), "narrow"),
         ({"samples": 3}, lambda b, n: b.samples(3 + n), "less time"),
@@ -43,9 +43,9 @@ def budget(**allowed: Any) -> Budget:
         ({"bytes": 3 * SERIES_BYTES}, lambda b, n: b.series(3 + n, "m"), "MB"),
     ],
 )
-def test_budget_is_refused_one_over_its_limit_with_what_to_do(allowed: Any, used: Any, words: str) -> None:
+def test_budget_is_refused_one_over_its_limit_with_what_to_do(allowed: Any, used: Any, message: str) -> None:
     used(budget(**allowed), 0)
-    with pytest.raises(QueryTooLarge, match=words):
+    with pytest.raises(QueryTooLarge, match=message):
         used(budget(**allowed), 1)
 
 
@@ -128,25 +128,25 @@ def test_evaluation_stops_at_the_first_step_after_the_client_went() -> None:
 # --- admission
 
 
-def test_turns_are_bounded_and_free_again_after_errors() -> None:
-    turns = QueryAdmission(running_max=2, waiting_max=0, wait_s=0.01)
+def test_running_queries_are_bounded_and_their_places_free_after_errors() -> None:
+    admission = QueryAdmission(running_max=2, waiting_max=0, wait_s=0.01)
     for _ in range(3):
-        with pytest.raises(ZeroDivisionError), turns.admit(1):
+        with pytest.raises(ZeroDivisionError), admission.admit(1):
             raise ZeroDivisionError
     refused = pytest.raises(QueryRefused, match="2 queries of your organisation")
-    with turns.admit(1), turns.admit(1), turns.admit(2), refused, turns.admit(1):
+    with admission.admit(1), admission.admit(1), admission.admit(2), refused, admission.admit(1):
         pass
-    with turns.admit(1), turns.admit(1):
+    with admission.admit(1), admission.admit(1):
         pass
 
 
-def test_who_waits_gets_the_turn_that_ends() -> None:
-    turns = QueryAdmission(running_max=1, waiting_max=1, wait_s=30)
-    first, had = turns.admit(1), threading.Event()
+def test_a_waiting_query_gets_the_place_that_becomes_free() -> None:
+    admission = QueryAdmission(running_max=1, waiting_max=1, wait_s=30)
+    first, had = admission.admit(1), threading.Event()
     first.__enter__()
 
     def wait() -> None:
-        with turns.admit(1):
+        with admission.admit(1):
             had.set()
 
     waiting = threading.Thread(target=wait)
@@ -157,19 +157,19 @@ def test_who_waits_gets_the_turn_that_ends() -> None:
     waiting.join()
 
 
-def test_who_waits_too_long_or_leaves_gives_the_place_back() -> None:
-    turns = QueryAdmission(running_max=1, waiting_max=1, wait_s=0.02)
+def test_a_query_that_waits_too_long_or_is_cancelled_gives_its_place_back() -> None:
+    admission = QueryAdmission(running_max=1, waiting_max=1, wait_s=0.02)
 
     def gone() -> None:
         raise QueryCancelled("gone")
 
-    with turns.admit(1):
+    with admission.admit(1):
         for _ in range(3):
-            with pytest.raises(QueryRefused, match="already"), turns.admit(1):
+            with pytest.raises(QueryRefused, match="already"), admission.admit(1):
                 pass
-        with pytest.raises(QueryCancelled), turns.admit(1, gone):
+        with pytest.raises(QueryCancelled), admission.admit(1, gone):
             pass
-    with turns.admit(1):
+    with admission.admit(1):
         pass
 
 
@@ -182,40 +182,50 @@ sys.stdin.read()
 """
 
 
-def test_turns_are_bounded_for_all_processes_together_and_free_again_when_one_dies(tmp_path: Path) -> None:
+def test_running_queries_are_bounded_for_all_processes_and_free_when_one_dies(tmp_path: Path) -> None:
     path = tmp_path / "turns"
     other = subprocess.Popen([sys.executable, "-c", HOLDER, str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     assert other.stdout is not None
     assert other.stdout.readline().strip() == b"21"
-    turns = QueryAdmission(running_max=3, waiting_max=1, wait_s=0.05, machine_slots=MachineSlots(path, 3))
-    with turns.admit(7), turns.admit(7):
-        with pytest.raises(QueryRefused, match="already"), turns.admit(7):
+    admission = QueryAdmission(running_max=3, waiting_max=1, wait_s=0.05, machine_slots=MachineSlots(path, 3))
+    with admission.admit(7), admission.admit(7):
+        with pytest.raises(QueryRefused, match="already"), admission.admit(7):
             pass
-        with turns.admit(8), turns.admit(8), turns.admit(8):  # another organisation has places of its own
+        with admission.admit(8), admission.admit(8), admission.admit(8):  # another organisation has places of its own
             pass
         other.kill()
         other.communicate()
-        with turns.admit(7):
+        with admission.admit(7):
             pass
-    with turns.admit(7), turns.admit(7), turns.admit(7):
+    with admission.admit(7), admission.admit(7), admission.admit(7):
         pass
 
 
 def test_streams_are_bounded_and_count_among_those_who_wait() -> None:
-    turns = QueryAdmission(running_max=1, waiting_max=2, wait_s=0.02, streams_max=2)
-    with turns.admit_stream(1), turns.admit(1), pytest.raises(QueryRefused, match="already"), turns.admit(1):
+    admission = QueryAdmission(running_max=1, waiting_max=2, wait_s=0.02, streams_max=2)
+    with (
+        admission.admit_stream(1),
+        admission.admit(1),
+        pytest.raises(QueryRefused, match="already"),
+        admission.admit(1),
+    ):
         pass
-    with turns.admit_stream(1), turns.admit_stream(1):
-        with turns.admit_stream(2), turns.admit(1), pytest.raises(QueryRefused, match="2 more wait"), turns.admit(1):
+    with admission.admit_stream(1), admission.admit_stream(1):
+        with (
+            admission.admit_stream(2),
+            admission.admit(1),
+            pytest.raises(QueryRefused, match="2 more wait"),
+            admission.admit(1),
+        ):
             pass
-        with pytest.raises(QueryRefused, match="2 exports"), turns.admit_stream(1):
+        with pytest.raises(QueryRefused, match="2 exports"), admission.admit_stream(1):
             pass
-    with turns.admit_stream(1), turns.admit_stream(1):
+    with admission.admit_stream(1), admission.admit_stream(1):
         pass
 
 
-def test_stream_that_has_begun_waits_for_its_turn_until_its_time_is_over() -> None:
-    turns, looks = QueryAdmission(running_max=1, waiting_max=0, wait_s=0), list[int]()
+def test_stream_that_has_begun_waits_for_admission_until_its_deadline() -> None:
+    admission, looks = QueryAdmission(running_max=1, waiting_max=0, wait_s=0), list[int]()
 
     def look() -> None:
         looks.append(1)
@@ -225,28 +235,28 @@ def test_stream_that_has_begun_waits_for_its_turn_until_its_time_is_over() -> No
             raise QueryTimeout("over")
 
     other = ExitStack()
-    other.enter_context(turns.admit(1))
-    with turns.admit(1, look, patient=True):
-        with pytest.raises(QueryTimeout, match="waited"), turns.admit(1, look, patient=True):
+    other.enter_context(admission.admit(1))
+    with admission.admit(1, look, patient=True):
+        with pytest.raises(QueryTimeout, match="waited"), admission.admit(1, look, patient=True):
             pass
-        with pytest.raises(QueryRefused), turns.admit(1):
+        with pytest.raises(QueryRefused), admission.admit(1):
             pass
-    with turns.admit(1):
+    with admission.admit(1):
         pass
 
 
 @pytest.mark.django_db
-def test_query_without_a_turn_is_a_429_that_says_when_to_come_back(
+def test_query_without_admission_is_a_429_that_says_when_to_retry(
     client: Client, alpha: House, beta: House, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    turns = QueryAdmission(running_max=1, waiting_max=0)
-    monkeypatch.setattr(endpoint, "admission", turns)
+    admission = QueryAdmission(running_max=1, waiting_max=0)
+    monkeypatch.setattr(endpoint, "admission", admission)
     monkeypatch.setattr(query, "storage_for", lambda app: FakeStorage())
 
     def ask(house: House) -> Any:
         return client.get("/prometheus/api/v1/query?query=1", headers={"Authorization": f"Bearer {house.token}"})
 
-    with turns.admit(alpha.organisation.pk):
+    with admission.admit(alpha.organisation.pk):
         refused, other = ask(alpha), ask(beta)
     assert (refused.status_code, json.loads(refused.content)["errorType"]) == (429, "too_many_requests")
     assert refused["Retry-After"]
@@ -254,13 +264,13 @@ def test_query_without_a_turn_is_a_429_that_says_when_to_come_back(
 
 
 @pytest.mark.django_db
-def test_timeout_of_a_query_ends_its_waiting_for_a_turn(
+def test_timeout_of_a_query_ends_its_waiting_for_admission(
     client: Client, alpha: House, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    turns = QueryAdmission(running_max=1)
-    monkeypatch.setattr(endpoint, "admission", turns)
+    admission = QueryAdmission(running_max=1)
+    monkeypatch.setattr(endpoint, "admission", admission)
     monkeypatch.setattr(query, "storage_for", lambda app: FakeStorage())
-    with turns.admit(alpha.organisation.pk):
+    with admission.admit(alpha.organisation.pk):
         begun = time.monotonic()
         refused = client.get(
             "/prometheus/api/v1/query?query=1&timeout=0.3", headers={"Authorization": f"Bearer {alpha.token}"}

@@ -1,4 +1,4 @@
-"""On the real web server, with two processes: both share the turns, and who closes a connection ends its work."""
+"""On a real web server with two processes: both share query admission, and a closed connection ends its query."""
 
 import os
 import socket
@@ -90,7 +90,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
 
 
 def free(slots: MachineSlots) -> int:
-    """How many slots of the first organisation are free."""
+    """Count the free slots of the first organisation."""
     acquired = []
     while (slot := slots.acquire(1)) is not None:
         acquired.append(slot)
@@ -102,7 +102,7 @@ def free(slots: MachineSlots) -> int:
 @pytest.mark.slow
 @pytest.mark.serial
 @pytest.mark.timeout(1_800)
-def test_who_leaves_ends_the_work_within_a_second_and_gives_the_turn_to_others(site: Site) -> None:
+def test_client_that_leaves_ends_its_query_within_a_second_and_frees_its_slot(site: Site) -> None:
     slots = MachineSlots(site.folder / "turns")
     assert free(slots) == QUERY_PARALLEL_MAX
     links = [site.begin() for _ in range(QUERY_PARALLEL_MAX + 4)]

@@ -1,4 +1,4 @@
-"""A real Prometheus reads through us: what it answers is what was stored here, as of a time as well."""
+"""A real Prometheus that reads by remote read answers with the samples that are stored here, also as of a time."""
 
 import json
 import os
@@ -35,7 +35,7 @@ class Reader:
         self._folder, self._port = folder, port
 
     def start(self, program: str, config: str) -> None:
-        """Start it with what it is to read from."""
+        """Start it with a configuration."""
         (self._folder / "prometheus.yml").write_text(config)
         self.process.start(
             [
@@ -74,7 +74,7 @@ def reader(tmp_path: Path) -> Iterator[Reader]:
 
 @pytest.fixture
 def world(alpha: House, monkeypatch: pytest.MonkeyPatch) -> World:
-    """Nine series of three metrics on a grid of ten seconds for two hours, one of them made anew later."""
+    """Return nine series of three metrics on a grid of ten seconds for two hours; one of them is sent again later."""
     world = World()
     world.send(*((number, step * 10_000 + 1, float(number * step)) for number in range(9) for step in range(720)))
     world.clock.advance(3_600_000)

@@ -1,4 +1,4 @@
-"""A column of numbers is written as each of them alone, by the plain way."""
+"""A column of numbers is written as each number alone is by the simple implementation."""
 
 import json
 

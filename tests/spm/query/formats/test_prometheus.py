@@ -1,4 +1,4 @@
-"""Answers look as Prometheus writes them, and times are read as its clients write them."""
+"""Answers are written as Prometheus writes them, and times are read as its clients write them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Expressions written out again mean the same, and look as Prometheus writes them."""
+"""Formatted expressions keep their meaning and look as Prometheus formats them."""
 
 import pytest
 

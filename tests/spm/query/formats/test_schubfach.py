@@ -1,4 +1,4 @@
-"""Digits of floats are those of Python's own repr, whose algorithm is another."""
+"""The digits of floats equal those of Python's repr, which uses another algorithm."""
 
 from decimal import Decimal
 

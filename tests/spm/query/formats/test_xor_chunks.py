@@ -1,4 +1,4 @@
-"""Chunks of streamed remote read say the samples they are made of, and frames are whole."""
+"""Chunks of streamed remote read decode to the samples that were encoded, and frames are complete."""
 
 import numpy as np
 import pytest
@@ -18,7 +18,7 @@ SAMPLES = st.lists(st.tuples(STEPS, BITS), min_size=1, max_size=2 * READ_CHUNK_S
 
 
 def batch(*series: list[tuple[int, int]], start_ms: int = 0) -> SeriesBatch:
-    """A batch of series of (distance of times, bits of a value)."""
+    """Return a batch of series of (delta of times, bits of a value)."""
     ends = np.cumsum([0, *(len(one) for one in series)])
     columns = [start_ms + np.cumsum(np.array([step for step, _ in one], np.int64)) for one in series]
     bits = np.array([bits for one in series for _, bits in one], np.uint64)
@@ -28,7 +28,7 @@ def batch(*series: list[tuple[int, int]], start_ms: int = 0) -> SeriesBatch:
 
 @settings(deadline=None)
 @given(st.lists(SAMPLES, min_size=1, max_size=3), st.integers(-(2**50), 2**50))
-def test_a_stream_reads_as_the_samples_it_was_made_of(series: list[list[tuple[int, int]]], start_ms: int) -> None:
+def test_a_stream_decodes_to_the_samples_that_were_encoded(series: list[list[tuple[int, int]]], start_ms: int) -> None:
     samples = batch(*[[(min(step, 2**53), bits) for step, bits in one] for one in series], start_ms=start_ms)
     read = read_stream(b"".join(remote_read.frames(3, samples)))
     bits, ends = samples.values.view(np.uint64), samples.offsets.tolist()
@@ -48,7 +48,7 @@ def test_a_chunk_has_at_most_so_many_samples(count: int) -> None:
 
 
 @pytest.mark.parametrize("change", [0, 1, -8191, 8192, 8193, -8192, 65_536, -65_536, 524_288, 524_289, -524_288])
-def test_changes_at_the_borders_of_their_widths_are_kept(change: int) -> None:
+def test_changes_at_the_borders_of_their_widths_are_exact(change: int) -> None:
     ts = np.cumsum(np.array([5, 10**6, 10**6 + change]))
     chunks = xor_chunks.chunks(ts, np.ones(3), np.array([0, 3]))
     assert [at for at, _ in points_of(chunks.raw.tobytes())] == ts.tolist()

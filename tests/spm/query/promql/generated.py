@@ -162,13 +162,13 @@ _MODERN_OVER_TIME = (
 
 @dataclass
 class Maker:
-    """Draws expressions."""
+    """Draws random expressions."""
 
     rng: np.random.Generator
     modern: bool
 
     def pick(self, choices: Sequence[str]) -> str:
-        """One of them."""
+        """Draw one expression."""
         return choices[int(self.rng.integers(len(choices)))]
 
     def expression(self) -> str:
@@ -216,7 +216,7 @@ class Maker:
         return f"{self.selector(*metrics)}[{self.pick(_SPANS)}]{self.pick(_PLACES)}"
 
     def _moving(self) -> str:
-        """A range that `@` does not hold: from there Prometheus 2 predicts otherwise."""
+        """A range without `@`: with it, Prometheus 2 predicts from another time."""
         return self.window() if self.modern else f"{self.selector()}[{self.pick(_SPANS)}]{self.pick(_PLACES[:6])}"
 
     # --- families ---

@@ -1,4 +1,4 @@
-"""A second evaluator, to judge the first by: plain, slow, and close to the words of the documentation.
+"""A second evaluator to check the engine against: simple, slow, and close to the documentation.
 
 One step at a time, one series at a time, Python floats, no array. It shares the plan's classes with the engine and
 nothing else. Samples come as {labels: [(ts, value), …]}; an answer is {labels: value} for one step.

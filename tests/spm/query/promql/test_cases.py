@@ -1,4 +1,4 @@
-"""Every case written in the promqltest format passes; the runner itself tells right from wrong."""
+"""Every case in the promqltest format passes, and the runner detects wrong results."""
 
 from __future__ import annotations
 

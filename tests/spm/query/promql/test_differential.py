@@ -1,4 +1,4 @@
-"""The engine gives what a real Prometheus gives, for random expressions over the same samples.
+"""The engine gives the answers of a real Prometheus, for random expressions over equal samples.
 
 Debian's Prometheus 2.42 has ranges closed on the left, drops names at once and extrapolates counters near zero in
 another order: samples lie off every border, and counters stay high. A Prometheus 3 (`SPM_PROMETHEUS` names its
@@ -86,7 +86,7 @@ def test_differential_against_prometheus(tmp_path: Path) -> None:
 
 
 def compare_all(folder: Path, count: int) -> list[str]:
-    """What differs among so many expressions; prints how many both refuse."""
+    """Compare random expressions; return the differences, and print how many expressions both refuse."""
     if not binary() and not os.environ.get("SPM_PROMETHEUS_URL"):
         missing_service("no prometheus (Debian: apt install prometheus)")
     data, reasons = dataset(SEED, low_counters=is_modern()), REASONS if is_modern() else REASONS | REASONS_OF_2

@@ -1,4 +1,4 @@
-"""What the pages about queries show is so: every expression in them is answered, every limit is the one in force."""
+"""The documents about queries are true: every expression in them is answered, every limit is the one in force."""
 
 from __future__ import annotations
 

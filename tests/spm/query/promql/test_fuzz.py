@@ -1,4 +1,4 @@
-"""Whatever the text: an answer, or a refusal that says why, and in time. Never another exception.
+"""Any text gets an answer or an error with its reason, in bounded time, and never another exception.
 
 Texts are drawn in three ways: expressions that mean something, such ones with a piece taken out, doubled or replaced,
 and bombs, each made to be deep, long, wide or slow. As a proof: `SPM_FUZZ=100000 bin/test --proof fuzz`.
@@ -127,7 +127,7 @@ def test_stored_samples_are_not_visited_past_the_time_limit() -> None:
 
 
 def _fuzzed(engine: Engine, count: int) -> float:
-    """The longest time that any of so many texts took."""
+    """Run random texts; return the longest time that one of them took."""
     rng = np.random.default_rng(int(os.environ.get("SPM_FUZZ_SEED", "1")))
     maker, longest = Maker(rng, True), 0.0
     for number in range(count):

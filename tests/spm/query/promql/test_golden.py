@@ -16,7 +16,7 @@ Table = dict[str, float]
 
 
 def storage() -> FakeStorage:
-    """A gauge in three places, a counter that falls once, and some oddities."""
+    """Return a gauge of three hosts, a counter with one reset, and some special series."""
     return (
         FakeStorage()
         .add("gauge", {"host": "a", "dc": "x"}, [1 * M, 2 * M, 3 * M, 4 * M], [1, 4, 2, 3])
@@ -196,7 +196,7 @@ def test_range_query_gives_a_point_per_step_where_there_is_data() -> None:
     assert result.values[0, 1:4].tolist() == [800, 800, 800]
 
 
-def test_sample_is_gone_at_the_step_exactly_five_minutes_later() -> None:
+def test_sample_is_absent_at_the_step_exactly_five_minutes_later() -> None:
     result = Engine(FakeStorage().add("m", {}, [1 * M], [1])).range("m", 0, 7 * M, M)
     assert result.present[0].tolist() == [False, True, True, True, True, True, False, False]
 
@@ -212,7 +212,7 @@ def test_instant_query_of_a_range_gives_the_samples_themselves() -> None:
     assert (result.samples.ts.tolist(), result.samples.values.tolist()) == ([1 * M], [7])
 
 
-def test_series_that_lose_their_difference_are_joined_when_they_never_meet() -> None:
+def test_series_that_get_equal_labels_are_merged_when_they_have_no_common_step() -> None:
     parts = FakeStorage().add("one", {}, [1 * M], [1]).add("two", {}, [20 * M], [2])
     result = Engine(parts).range('{__name__=~"one|two"} * 1', 0, 20 * M, 10 * M)
     assert (result.labels, result.present.tolist()) == ([{}], [[False, False, True]])
@@ -220,7 +220,7 @@ def test_series_that_lose_their_difference_are_joined_when_they_never_meet() -> 
     assert result.values.tolist() == [[1, 2]]
 
 
-def test_name_is_lost_only_at_steps_where_a_function_took_it() -> None:
+def test_name_is_removed_only_at_steps_where_a_function_removes_it() -> None:
     parts = FakeStorage().add("m", {}, [2 * M], [7])
     result = Engine(parts).range("(m offset 1m) or count_over_time(m[1m])", 2 * M, 3 * M, M)
     assert result.labels == [{}, {"__name__": "m"}]

@@ -72,7 +72,7 @@ def test_pairs_of_an_operator_are_bounded() -> None:
 
 
 class WatchedStorage(FakeStorage):
-    """Tells whether what it gave is still held by anybody."""
+    """A storage that tells whether its batches are still referenced."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -99,7 +99,7 @@ def test_samples_are_let_go_with_their_query_and_not_when_the_collector_comes(ex
 
 
 class SlowStorage(FakeStorage):
-    """Takes a minute for each answer."""
+    """A storage that takes a minute for each answer."""
 
     def __init__(self, clock: FakeClock) -> None:
         super().__init__()

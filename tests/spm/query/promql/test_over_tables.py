@@ -1,4 +1,4 @@
-"""The engine answers from the tables what it answers from memory: before a run, and after it, from the hourly tier."""
+"""The engine gives equal answers from tables and from memory: before a run, and after it from hourly rollup rows."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ QUESTIONS = [
 
 
 def both(clock: FakeClock) -> tuple[Backend, FakeStorage]:
-    """The same samples in tables and in memory."""
+    """Return tables and a fake storage with equal samples."""
     backend, fake, rng = open_backend("memory://"), FakeStorage(), np.random.default_rng(3)
     lines: list[str] = []
     for host in range(3):

@@ -1,4 +1,4 @@
-"""Series of the type delta: what was added in a window is the sum of its samples, from samples and from hours alike."""
+"""The increase of a delta series in a window is the sum of its samples, computed from samples or from hours."""
 
 import numpy as np
 import pytest
@@ -14,7 +14,7 @@ MINUTE = 60_000
 
 @pytest.fixture(name="engine")
 def an_engine() -> Engine:
-    """Ten hours of a delta that adds 1, 2, 3 … each minute, and of a counter that grows as much."""
+    """Return ten hours of a delta series that adds 1, 2, 3 … each minute, and of a counter that grows equally."""
     storage = FakeStorage()
     ts = DAY + MINUTE * np.arange(1, 601, dtype=np.int64)
     added = np.arange(1, 601, dtype=np.float64)
@@ -54,6 +54,6 @@ def test_an_anchored_increase_of_a_delta_is_its_sum_too(engine: Engine) -> None:
     assert values(engine, "increase(req_total[5m] anchored)", DAY + 10 * HOUR_MS)["a"] == sum(range(596, 601))
 
 
-def test_what_sums_of_it_show_has_no_type(engine: Engine) -> None:
+def test_sums_of_deltas_have_no_type_label(engine: Engine) -> None:
     result = engine.instant("sum by (job) (increase(req_total[1h]))", DAY + 10 * HOUR_MS)
     assert [set(labels) for labels in result.labels] == [{"job"}, {"job"}]

@@ -1,4 +1,4 @@
-"""Claims about what one query keeps of what it has read."""
+"""A query forgets aggregates that it did not use."""
 
 from spm.clock import FakeClock
 from spm.limits import HOUR_MS

@@ -1,4 +1,4 @@
-"""Windows of whole hours give the same numbers from hourly aggregates as from samples."""
+"""Windows of whole hours give equal numbers from hourly aggregates and from samples."""
 
 from __future__ import annotations
 

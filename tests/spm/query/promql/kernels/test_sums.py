@@ -1,4 +1,4 @@
-"""Compensated sums, lane by lane: as exact as a sum can be, whatever its length, and what is not finite shows."""
+"""Compensated sums in lanes are as exact as a sum can be, whatever their length; numbers that are not finite show."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""What is computed some rows or some steps at a time is the same as all at once."""
+"""Operations that work on some rows or steps at a time give the result of one pass."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ RNG = np.random.default_rng(11)
 
 
 def vector(metric: str, series: int = SERIES) -> Vector:
-    """Half of the elements of so many series, small whole numbers, an infinity here and there."""
+    """Return series with half of their elements present: small whole numbers and some infinities."""
     labels = [{"__name__": metric, "n": str(n), "g": str(n % (SERIES // 2))} for n in range(series)]
     values = RNG.integers(-9, 9, (series, STEPS)).astype(np.float64)
     values[RNG.random(values.shape) < 0.01] = np.inf

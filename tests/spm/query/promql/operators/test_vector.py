@@ -1,4 +1,4 @@
-"""Rows that come to have the same labels are one series, or an error where they meet."""
+"""Rows that get equal labels become one series, or are an error if they have a step in common."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ VALUE = st.sampled_from([0.0, -0.0, 1.5, np.nan, np.inf])
 
 @st.composite
 def vectors(draw: st.DrawFn) -> Vector:
-    """Some rows of three labels, with and without a name, few elements in each."""
+    """Draw rows with three labels, with and without a name, with few elements in each."""
     rows = draw(st.integers(0, 4))
     names = [draw(st.sampled_from([{}, {"__name__": "m"}])) for _ in range(rows)]
     labels = [name | {"n": draw(st.sampled_from("abc"))} for name in names]
@@ -28,13 +28,13 @@ def vectors(draw: st.DrawFn) -> Vector:
 
 
 def series(vector: Vector) -> list[tuple[tuple[str, str], bool]]:
-    """What each row is: its labels, and whether it is to lose the name that it has."""
+    """Return the identity of each row: its labels, and whether its name is to be removed."""
     keys = [(labels.get("__name__", ""), labels["n"]) for labels in vector.labels]
     return [(key, bool(nameless) and key[0] != "") for key, nameless in zip(keys, vector.nameless, strict=True)]
 
 
 def elements(vector: Vector) -> list[tuple[tuple[str, str], bool, int, str]]:
-    """Every element with its row's series, its step, and its value to the sign of zero."""
+    """Return every element with its row's series, its step, and its value to the sign of zero."""
     return [
         (*which, step, repr(float(vector.values[row, step])))
         for row, which in enumerate(series(vector))
@@ -59,7 +59,7 @@ def test_merged_rows_have_the_elements_of_all_or_merging_is_refused(parts: list[
 
 @settings(deadline=None)  # the first example may load compiled kernels
 @given(vectors())
-def test_what_loses_its_name_at_last_is_one_series_with_what_lost_it_before(vector: Vector) -> None:
+def test_rows_that_lose_their_name_are_merged_with_rows_that_lost_it_before(vector: Vector) -> None:
     try:
         whole = merge_rows([vector])
         shown = finish(whole.with_elements(whole.values, whole.present))

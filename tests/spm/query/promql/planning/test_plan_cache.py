@@ -1,4 +1,4 @@
-"""A text whose shape is known gets the plan that it would have got alone, down to the places of its nodes."""
+"""A text whose shape is cached gets the plan that it has without the cache, with equal positions of its nodes."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ NO_CONTEXT = Context()
 
 
 def judged(text: str, context: Context = NO_CONTEXT, *, alone: bool) -> str:
-    """The plan with the places of its nodes, or what is wrong."""
+    """Return the plan with the positions of its nodes, or the error."""
     try:
         return repr(parse_uncached(text, context) if alone else parse(text, context))
     except BadQuery as error:
@@ -81,7 +81,7 @@ def judged(text: str, context: Context = NO_CONTEXT, *, alone: bool) -> str:
 
 
 def from_shape(text: str, context: Context = NO_CONTEXT) -> Plan | None:
-    """The plan by the shape."""
+    """Return the plan from the cache of shapes."""
     return plan_cache.cached_plan(text, lambda shape: parse_uncached(shape, context), context)
 
 

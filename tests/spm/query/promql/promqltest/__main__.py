@@ -14,7 +14,7 @@ from tests.spm.query.promql.promqltest.case import Outcome, run
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run, print, judge."""
+    """Run scripts, print failures, and return whether enough passed."""
     parser = argparse.ArgumentParser(prog="python -m tests.spm.query.promql.promqltest")
     parser.add_argument("paths", nargs="+", type=Path, help="scripts, or folders of *.test files")
     parser.add_argument("--least", type=float, default=95.0, help="percent of the cases about floats that must pass")

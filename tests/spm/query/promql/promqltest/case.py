@@ -1,4 +1,4 @@
-"""One evaluation of a script: asked of the engine, compared with what is expected.
+"""Runs the evaluations of a script on the engine and compares the results with the expected ones.
 
 Samples lie in memory. A query that meets a series of native histograms is stopped and skipped, as such samples do not
 exist here. Values agree within Prometheus' own 1e-6; remarks are those that begin with "PromQL".
@@ -24,9 +24,9 @@ from tests.spm.query.promql.promqltest.script import (
     BadScript,
     Clear,
     Eval,
+    ExpectedMessage,
     Labels,
     Load,
-    Remark,
     commands,
 )
 
@@ -35,12 +35,12 @@ _NOT_SUPPORTED = {"native histograms are not supported": NATIVE, "no start times
 
 
 class BeyondFloats(Exception):
-    """A query has selected a series whose samples are not floats alone."""
+    """A query has selected a series with samples that are not floats."""
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of a case: `problem` is empty when it passed."""
+    """The outcome of a case: `problem` is empty if it passed."""
 
     path: str
     case: Eval
@@ -52,7 +52,7 @@ class Outcome:
 
 
 class ScriptStorage(FakeStorage):
-    """Samples of a script, and the labels of those series that have others than floats."""
+    """The samples of a script, and the labels of the series with samples that are not floats."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -75,7 +75,7 @@ class Runner:
     storage: ScriptStorage = field(default_factory=ScriptStorage)
 
     def outcomes(self, text: str) -> Iterator[Outcome]:
-        """What became of every evaluation."""
+        """Yield the outcome of every evaluation."""
         line = 0
         try:
             for line, command in commands(text):  # noqa: B007  # where an error came up
@@ -147,11 +147,11 @@ def _compare_annotations(case: Eval, result: Result) -> str:
     return ""
 
 
-def _unmet(kind: str, wanted: list[Remark], given: list[str]) -> str:
-    for remark in wanted:
-        if not any(remark.accepts(text) for text in given):
-            return f"no {kind} {remark.text or ''}, only {given}"
-    if wanted and not all(any(remark.accepts(text) for remark in wanted) for text in given):
+def _unmet(kind: str, wanted: list[ExpectedMessage], given: list[str]) -> str:
+    for expected_message in wanted:
+        if not any(expected_message.accepts(text) for text in given):
+            return f"no {kind} {expected_message.text or ''}, only {given}"
+    if wanted and not all(any(expected_message.accepts(text) for expected_message in wanted) for text in given):
         return f"more {kind} than expected: {given}"
     return ""
 
@@ -226,7 +226,7 @@ def _alike(a: float | None, b: float | None) -> bool:
 
 
 def same(a: float, b: float) -> bool:
-    """Equal to Prometheus' eyes."""
+    """Whether Prometheus regards two numbers as equal."""
     if a == b or (math.isnan(a) and math.isnan(b)):
         return True
     if math.isinf(a) or math.isinf(b) or math.isnan(a) or math.isnan(b):

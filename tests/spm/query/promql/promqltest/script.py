@@ -1,4 +1,4 @@
-"""Scripts to commands: what to load, what to evaluate, and what is to be expected of it.
+"""Parses scripts into commands: samples to load, expressions to evaluate, and the expected results.
 
 The format is documented beside Prometheus' own scripts. Values are written as `1+2x3` (four values), `_` (none),
 `stale` and numbers; what only other kinds of samples have (native histograms, in double braces, and start timestamps)
@@ -33,12 +33,12 @@ _VALUES = re.compile(
 
 
 class BadScript(Exception):
-    """A line that is no command."""
+    """A line is not a command."""
 
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """One series of a `load`, values from time 0 on, None where there is none; `beyond` floats: what it has instead."""
+    """One series of a `load`, values from time 0 on, None where there is none; `beyond` names samples beyond floats."""
 
     labels: Labels
     values: list[float | None]
@@ -47,7 +47,7 @@ class Loaded:
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """Series to add, their values so far apart."""
+    """Series to add, with the interval of their values."""
 
     interval_ms: int
     series: list[Loaded]
@@ -55,18 +55,18 @@ class Load:
 
 @dataclass(frozen=True, slots=True)
 class Clear:
-    """Everything loaded is gone."""
+    """Drops everything that was loaded."""
 
 
 @dataclass(frozen=True, slots=True)
-class Remark:
-    """An expected failure, warning or info: any, one of these words, or one that matches."""
+class ExpectedMessage:
+    """An expected failure, warning or info: any, one with this text, or one that matches."""
 
     text: str | None = None
     regex: bool = False
 
     def accepts(self, message: str) -> bool:
-        """Whether a message is what is expected."""
+        """Whether a message is the expected one."""
         if self.text is None:
             return True
         return re.search(self.text, message) is not None if self.regex else message == self.text
@@ -74,16 +74,16 @@ class Remark:
 
 @dataclass(frozen=True, slots=True)
 class Eval:
-    """One evaluation and what is expected of it."""
+    """One evaluation and its expected result."""
 
     line: int
     expr: str
     start_ms: int
     end_ms: int
     step_ms: int  # 0 for an instant query
-    fail: Remark | None = None
-    warnings: list[Remark] = field(default_factory=list)
-    infos: list[Remark] = field(default_factory=list)
+    fail: ExpectedMessage | None = None
+    warnings: list[ExpectedMessage] = field(default_factory=list)
+    infos: list[ExpectedMessage] = field(default_factory=list)
     silent: tuple[str, ...] = ()  # "warn", "info": there must be none
     ordered: bool = False
     text: str | None = None
@@ -96,7 +96,7 @@ Command = Load | Clear | Eval
 
 
 def commands(text: str) -> Iterator[tuple[int, Command]]:
-    """(line number, command) of a script."""
+    """Return the (line number, command) pairs of a script."""
     lines = text.split("\n")
     at = 0
     while at < len(lines):
@@ -135,7 +135,7 @@ def _command(number: int, head: str, body: list[tuple[int, str]]) -> Command:
 
 
 def _native_histogram(series: Loaded) -> Loaded:
-    """The native histogram that a classic bucket also stands for."""
+    """Return the native histogram that a classic bucket also stands for."""
     name = re.sub(r"_(bucket|sum|count)$", "", series.labels.get(METRIC_NAME, ""))
     labels = {key: value for key, value in series.labels.items() if key != "le"} | {METRIC_NAME: name}
     return Loaded(labels, [], beyond=NATIVE)
@@ -154,11 +154,11 @@ def _eval(number: int, head: str, body: list[tuple[int, str]]) -> Eval:
     fields = {name: getattr(evaluation, name) for name in Eval.__slots__}
     old = match["old"]
     if old == "fail":
-        fields["fail"] = Remark()
+        fields["fail"] = ExpectedMessage()
     elif old == "ordered":
         fields["ordered"] = True
     elif old:
-        fields["warnings" if old == "warn" else "infos"] = [Remark()]
+        fields["warnings" if old == "warn" else "infos"] = [ExpectedMessage()]
     for _, line in body:
         _expect(line, fields)
     return Eval(**fields)
@@ -167,7 +167,7 @@ def _eval(number: int, head: str, body: list[tuple[int, str]]) -> Eval:
 def _expect(line: str, fields: dict[str, object]) -> None:
     for former, regex in (("expected_fail_message", False), ("expected_fail_regexp", True)):
         if line.startswith(former):
-            fields["fail"] = Remark(line.removeprefix(former).strip(), regex)
+            fields["fail"] = ExpectedMessage(line.removeprefix(former).strip(), regex)
             return
     if line.startswith("expect string"):
         fields["text"] = str(lexer.tokenize(line.removeprefix("expect string").strip())[0].value)
@@ -175,18 +175,18 @@ def _expect(line: str, fields: dict[str, object]) -> None:
         words = line.split()
         fields["window"] = tuple(duration_ms(words[place]) for place in (4, 6, 8))
     elif line.startswith("expect "):
-        _expect_remark(line, fields)
+        _expect_message(line, fields)
     elif (number := _number(line)) is not None:
         fields["scalar"] = number
     else:
         fields["series"] = [*fields["series"], _series(line)]  # type: ignore[misc]
 
 
-def _expect_remark(line: str, fields: dict[str, object]) -> None:
+def _expect_message(line: str, fields: dict[str, object]) -> None:
     parsed = _EXPECT.fullmatch(line)
     if not parsed:
         raise BadScript(line)
-    remark = Remark(parsed["text"], parsed["how"] == "regex")
+    remark = ExpectedMessage(parsed["text"], parsed["how"] == "regex")
     match parsed["kind"]:
         case "fail":
             fields["fail"] = remark
@@ -202,7 +202,7 @@ def _expect_remark(line: str, fields: dict[str, object]) -> None:
 
 
 def duration_ms(text: str) -> int:
-    """Milliseconds of a time or step."""
+    """Parse a time or step to milliseconds."""
     token = lexer.tokenize(text.removeprefix("-"))[0]
     return round(float(token.value) * 1000) * (-1 if text.startswith("-") else 1)
 
@@ -249,7 +249,7 @@ def _end_of_labels(line: str) -> int:
 
 
 def _labels(text: str) -> Labels:
-    """Labels as they are written for a selector; an empty selector is no labels."""
+    """Parse labels in the form of a selector; an empty selector has no labels."""
     if text.replace(" ", "") == "{}":
         return {}
     selector = parse_tree(text)

@@ -245,7 +245,7 @@ class Asker:
     """Runs queries on a world, and compares each with the answer of a process that has just started."""
 
     def __init__(self) -> None:
-        """Four hours of a ramp with a gap in each, after a run."""
+        """Start with four hours of a ramp with a gap in each, after a run."""
         self.world, self.results = World(), ResultCache(samples_min=0)
         for hour in range(4):
             minutes = [minute for minute in range(1, 60) if not 20 < minute < 40]
@@ -255,11 +255,11 @@ class Asker:
         self.world.clock.advance(HOUR_MS)
 
     def run(self) -> None:
-        """A full run, long after."""
+        """Do a full run, long after."""
         self.world.roll()
 
     def late(self) -> None:
-        """A sample in the second hour that was not there."""
+        """Send a new sample of the second hour."""
         self.world.send((0, HOUR_MS + 50 * MINUTE_MS + 30_000, 99.0))
 
     def ask(
@@ -367,14 +367,14 @@ FAULTS: dict[str, tuple[object, str, object, Callable[[Asker], None]]] = {
 
 
 @pytest.mark.parametrize("part", FAULTS)
-def test_question_after_a_change_is_answered_as_computed(part: str) -> None:
+def test_query_after_a_change_equals_a_computed_answer(part: str) -> None:
     asker = Asker()
     assert asker.ask(times=3) == 61
     FAULTS[part][3](asker)
 
 
 @pytest.mark.parametrize("left_out", FAULTS)
-def test_question_after_a_change_is_wrong_when_a_part_of_what_steps_rest_on_is_left_out(
+def test_query_after_a_change_is_wrong_when_a_part_of_the_fingerprint_is_missing(
     left_out: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     place, name, fault, change = FAULTS[left_out]
@@ -397,7 +397,7 @@ class Renamed:
 
 
 def rolled(value: float) -> World:
-    """An hour of one series, of one value, after a run."""
+    """Return an hour of one series with one value, after a run."""
     world = World()
     world.send(*((0, minute * MINUTE_MS, value) for minute in range(1, 60)))
     world.clock.advance(10 * HOUR_MS)
@@ -421,14 +421,14 @@ def test_steps_of_few_samples_are_not_cached() -> None:
     assert len(results) == 0
 
 
-def test_steps_of_another_app_are_not_taken_though_all_else_is_alike() -> None:
+def test_steps_of_another_app_are_not_used_though_all_else_is_equal() -> None:
     one, other, results = rolled(1.0), rolled(2.0), ResultCache(samples_min=0)
     for _ in range(3):
         ask(one, results)
     assert ask(other, results, APP + 1).values[0, 0] == 2.0
 
 
-def test_answers_take_no_more_bytes_than_they_may_and_the_oldest_go() -> None:
+def test_cache_stays_within_its_bytes_and_drops_the_oldest_answers() -> None:
     key = AnswerKey(1, "m", 1, 0, 1)
     entry = CachedAnswer(
         0,

@@ -1,4 +1,4 @@
-"""The grammar of the house and `promql-parser`, Rust's, take the same texts and see the same structure in them.
+"""The grammar and `promql-parser`, written in Rust, accept equal texts and give them equal structure.
 
 Texts that both know: what Prometheus added since (arithmetic of durations, `anchored` and `smoothed`) is left out, and
 so is what either refuses by design. Structure is compared as one line per tree: operators, calls, selectors, numbers.
@@ -63,7 +63,7 @@ _OPS = {"MatchOp.Equal": "=", "MatchOp.NotEqual": "!=", "MatchOp.Re": "=~", "Mat
 
 
 def written_there(node: Any) -> str:
-    """A tree of promql-parser likewise."""
+    """Write a tree of promql-parser in that form."""
     kind = type(node).__name__
     if kind == "NumberLiteral":
         return f"{node.val:g}"

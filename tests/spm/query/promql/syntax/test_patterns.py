@@ -1,4 +1,4 @@
-"""Regular expressions of users cost linear time or are refused: known evil patterns, in matchers and in labels made.
+"""Users' regular expressions take linear time or are refused: known bad patterns, in matchers and in label_replace.
 
 The patterns are families of those that made other engines hang (nested and overlapping repetitions, alternations with
 common prefixes, counted repetitions of counted repetitions, look-alikes of e-mail and URL checks), each against texts
@@ -115,7 +115,7 @@ TEXTS = ("a" * 500 + "!", "ab" * 250, "é" * 250, "a,b; 0." * 70)  # long for la
 
 
 def seconds(act: Callable[[], object]) -> float:
-    """CPU of this thread until it has answered or refused."""
+    """Return the CPU time of this thread until the call returns or raises."""
     began = time.thread_time()
     with contextlib.suppress(SpmError):
         act()
@@ -123,7 +123,7 @@ def seconds(act: Callable[[], object]) -> float:
 
 
 def too_slow(act: Callable[[str], object]) -> dict[str, float]:
-    """Patterns over the limit three times, and over what RE2 itself then takes for the largest there is.
+    """Return the patterns that are over the limit three times, and slower than RE2 is with the largest pattern.
 
     Others work on this machine, too: a core that is shared counts half as much again for the same work.
     """

@@ -1,4 +1,4 @@
-"""No text reaches the parser that could take it long, or take the process with it."""
+"""No text reaches the parser that could take long or crash the process."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_parse_answers_or_refuses_whatever_the_text(text: str) -> None:
 
 @pytest.mark.parametrize("word", ["and", "OR", "Unless", "atan2", "==", "=~", "^", "%"])
 def test_guard_counts_every_operator(word: str) -> None:
-    """What lets short texts pass unread counts no operator too few."""
+    """The quick check for small texts never counts too few operators."""
     most = limits.QUERY_OPERATORS_MAX
     text_bounds.check(f"x {word} " * most)
     with pytest.raises(BadQuery, match=f"more than {most} operators"):
