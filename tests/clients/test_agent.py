@@ -40,7 +40,7 @@ echo "{metric} value=$(wc -l <said)"
 
 
 def api_rows(served: Served, path: str) -> list[dict[str, object]]:
-    """What the site's interface answers."""
+    """Returns the rows of the site's API."""
     request = urllib.request.Request(f"http://127.0.0.1:{served.port}{path}", headers=dict(served.headers))
     with urllib.request.urlopen(request, timeout=60) as answer:
         result: list[dict[str, object]] = json.load(answer)
@@ -48,7 +48,7 @@ def api_rows(served: Served, path: str) -> list[dict[str, object]]:
 
 
 def prepared(brokered: Brokered, folder: Path, *, host: str, metric: str) -> list[str | Path]:
-    """The agent as it is downloaded, with a command that says 1, 2, 3…; what starts it."""
+    """The downloaded agent, with a command that prints 1, 2, 3…"""
     served = brokered.served
     program, config, count = folder / "agent.pyz", folder / "agent.toml", folder / "count"
     urllib.request.urlretrieve(f"http://127.0.0.1:{served.port}/agent.pyz", program)
@@ -69,11 +69,11 @@ def test_the_agent_delivers_every_sample_once_through_a_broker_that_is_killed(
     agent = run("agent", *prepared(brokered, tmp_path, host=host, metric=metric))
 
     def said() -> int:
-        """How many samples it has taken by now."""
+        """Returns how many samples it has collected so far."""
         return (tmp_path / "said").read_text().count("\n") if (tmp_path / "said").exists() else 0
 
     def stored() -> list[float]:
-        """Those that are there, in the order of their times."""
+        """Returns the stored values, in the order of their times."""
         columns = list(read(served, f'{metric}{{host="{host}"}}[1d]').values())
         assert len(columns) <= 1
         return [column[ms] for column in columns for ms in sorted(column)]
@@ -89,7 +89,7 @@ def test_the_agent_delivers_every_sample_once_through_a_broker_that_is_killed(
     assert result == [float(n + 1) for n in range(len(result))]
 
     def settled() -> bool:
-        """Whether it says that nothing waits any more, and how it stands."""
+        """Whether it reports an empty spool, and is up."""
         own = [each for each in api_rows(served, "/api/v1/agents") if each["name"] == host]
         return [(each["state"], each["dropped_samples"]) for each in own] == [("up", 0)]
 

@@ -1,4 +1,4 @@
-"""One token brings new series without end: its old series and everybody else's go on as if nothing were.
+"""One token sends new series without end: its old series and those of all other apps are not affected.
 
 In continuous integration 40,000 new series over a quota of 3,000; as a proof a million over 100,000
 (SPM_CLIENTS_SERIES, SPM_CLIENTS_QUOTA). The attacker's own reports, some of them in bodies full of new series, and a
@@ -50,7 +50,7 @@ def report(app: Served, known: Known) -> list[float]:
 
 
 def attacked(served: Served, *, series: int, quota: int) -> str:
-    """The whole story; what the neighbour felt of it."""
+    """Run the attack; returns the answer times of another app."""
     attacker, neighbour = new_apps(served, (quota, None))
     mine, theirs = Known.make(f"mine{quota}"), Known.make(f"theirs{quota}")
     beside = Known.make(f"beside{quota}", steps=-(-series // AT_ONCE))

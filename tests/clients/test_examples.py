@@ -105,7 +105,7 @@ def test_example_delivers_every_sample(served: Served, name: str) -> None:
 
 @pytest.mark.parametrize("name", EXAMPLES)
 @pytest.mark.parametrize("busy", [(503, BROKEN, 204, 204)], indirect=True)
-def test_example_says_the_same_again_to_a_server_that_is_busy_or_gone(busy: Busy, name: str) -> None:
+def test_example_repeats_its_request_to_a_server_that_is_busy_or_away(busy: Busy, name: str) -> None:
     lines = [f"m,n={n} v={n} {n + 1}\n" for n in range(6_000)]
     done = start(name, busy.url, "t", "".join(lines))
     (first, body), again, later, (second, rest) = busy.got

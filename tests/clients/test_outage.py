@@ -106,7 +106,7 @@ class Senders:
         )
 
     def vmagent(self) -> tuple[str, Samples]:
-        """Likewise. After a visit that failed it would send stale markers under the times of the page before."""
+        """It scrapes one page after the other. After a failed scrape it would send stale markers at earlier times."""
         return self._scraper(
             "vmagent",
             "",
@@ -120,7 +120,7 @@ class Senders:
         )
 
     def influxdb_client(self) -> tuple[str, Samples]:
-        """It sends in the background, and tries again for as long as it is told to."""
+        """It sends in the background, and retries for a configured time."""
         known = Known.make(f"{self._name}_influx")
         options = WriteOptions(
             batch_size=100,
@@ -182,7 +182,7 @@ class Senders:
         return exporter, known.name
 
     def close(self) -> None:
-        """No more pages."""
+        """Serve no more pages."""
         for pages in self._pages:
             pages.close()
 
@@ -229,7 +229,7 @@ def breaking(outage: Outage, seconds: float) -> Iterator[None]:
 
 
 def through(broken: tuple[str, Served, Outage], run: Callable[..., Running], folder: Path, outage_s: float) -> None:
-    """The whole story with an outage of so many seconds."""
+    """Run all clients over an outage of so many seconds, and compare what is stored."""
     how, served, outage = broken
     name = f"{how}{round(outage_s)}"  # the longer form has the same product: no name is given twice
     telegraf.binary()  # built before the clock starts

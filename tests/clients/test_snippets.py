@@ -80,7 +80,7 @@ def desk(served: Served) -> Desk:
 @pytest.mark.parametrize(
     ("place", "metric"), [("curl", "room_temperature"), ("curl-2", "room_humidity"), ("text", "backup_bytes")]
 )
-def test_lines_for_a_shell_send_what_they_say(desk: Desk, tmp_path: Path, place: str, metric: str) -> None:
+def test_lines_for_a_shell_send_their_samples(desk: Desk, tmp_path: Path, place: str, metric: str) -> None:
     words = ["sh", "-ec", desk.command(place)]
     done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=120)
     assert done.returncode == 0, done.stderr
@@ -89,7 +89,7 @@ def test_lines_for_a_shell_send_what_they_say(desk: Desk, tmp_path: Path, place:
     assert desk.says(place.partition("-")[0])
 
 
-def test_lines_for_our_agent_watch_this_host(desk: Desk, run: RunProgram) -> None:
+def test_lines_for_the_agent_watch_this_host(desk: Desk, run: RunProgram) -> None:
     host = "by-the-snippet"
     exports = f"export SPM_AGENT_HOST={host} SPM_AGENT_SPOOL=$PWD/spool SPM_AGENT_PERIOD_S=1 SPM_AGENT_DISCOVER=no\n"
     running = run("agent", "sh", "-c", exports + desk.command("agent"))
@@ -114,7 +114,7 @@ def test_an_output_for_telegraf_delivers_what_its_inputs_read(desk: Desk, run: R
     assert desk.says("telegraf")
 
 
-def test_lines_for_prometheus_send_on_what_it_scrapes(desk: Desk, run: RunProgram, tmp_path: Path) -> None:
+def test_lines_for_prometheus_forward_its_scrapes(desk: Desk, run: RunProgram, tmp_path: Path) -> None:
     known = Known.make("copied_prometheus", hosts=3, fields=4, steps=1, ahead_ms=AHEAD_MS)
     pages = Pages([known.page(0)])
     scrape = SCRAPE.format(job=known.name, target=pages.address)
@@ -131,7 +131,7 @@ def test_lines_for_prometheus_send_on_what_it_scrapes(desk: Desk, run: RunProgra
     assert desk.says("prometheus")
 
 
-def test_a_command_for_vmagent_sends_on_what_it_scrapes(desk: Desk, run: RunProgram, tmp_path: Path) -> None:
+def test_a_command_for_vmagent_forwards_its_scrapes(desk: Desk, run: RunProgram, tmp_path: Path) -> None:
     known = Known.make("copied_vmagent", hosts=3, fields=4, steps=1, ahead_ms=AHEAD_MS, plain=True)
     pages = Pages([known.page(0)])
     (tmp_path / "vmagent").mkdir()
@@ -154,9 +154,7 @@ def test_an_environment_for_opentelemetry_is_enough_for_its_sdk(desk: Desk, tmp_
 
 
 @pytest.mark.proof  # its collector is built for three minutes where that was not done before
-def test_a_configuration_for_the_collector_sends_on_what_it_receives(
-    desk: Desk, run: RunProgram, tmp_path: Path
-) -> None:
+def test_a_configuration_for_the_collector_forwards_its_metrics(desk: Desk, run: RunProgram, tmp_path: Path) -> None:
     (tmp_path / "config.yaml").write_text(desk.texts["otlp-2"])
     port = free_port()
     running = run(
@@ -196,7 +194,7 @@ def test_a_plugin_for_collectd_writes_what_others_read(desk: Desk, run: RunProgr
     assert desk.says("collectd")
 
 
-def test_a_line_of_a_crontab_tells_how_its_job_ended(desk: Desk) -> None:
+def test_a_line_of_a_crontab_reports_how_its_job_ended(desk: Desk) -> None:
     schedule, command = desk.texts["ping"].split("  ", 1)
     assert len(schedule.split()) == 5
     subprocess.run(["sh", "-c", command], capture_output=True, check=True, timeout=120)
@@ -215,7 +213,7 @@ def test_a_line_of_a_crontab_tells_how_its_job_ended(desk: Desk) -> None:
         ("statsd-2", b"copied_rows;kind=night 4", "copied_rows"),
     ],
 )
-def test_a_side_car_sends_on_what_it_hears(
+def test_a_sidecar_forwards_its_metrics(
     desk: Desk, run: RunProgram, tmp_path: Path, place: str, line: bytes, selector: str
 ) -> None:
     port = free_port()

@@ -1,4 +1,4 @@
-"""Apps of their own in a running product, each with a token that sends and reads: as new as one that was just made."""
+"""New apps in a running product, each with a token that sends and reads."""
 
 import json
 import os

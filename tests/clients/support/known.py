@@ -1,4 +1,4 @@
-"""Samples that are known before a client sends them, and what must be read back: these, each once, and no other.
+"""Samples that are known before a client sends them. Queries must return each of them once, and no others.
 
 ``Known.make`` draws values of several kinds (whole, with two digits, with all 53 bits, very small, very large) and
 times that lie off the grid; all tests share a product, so no name is given twice, nor one that another begins with.
@@ -27,7 +27,7 @@ _given: set[str] = set()  # names of this run
 
 
 def by_field(name: str, field: str, host: str) -> Mapping[str, str]:
-    """How measurement, tag and field of line protocol are read back."""
+    """Returns the series of a measurement, tag and field of line protocol."""
     return {"__name__": f"{name}_{field}", "host": host}
 
 
@@ -80,7 +80,7 @@ class Known:
 
     @property
     def steps(self) -> int:
-        """How many reports of each host."""
+        """The number of reports of each host."""
         return int(self.values.shape[0])
 
     def reports(self, step: int) -> Iterator[tuple[str, int, dict[str, float]]]:
@@ -89,7 +89,7 @@ class Known:
             yield f"h{host}", int(self.ts[step, host]), {f"f{f}": value for f, value in enumerate(row)}
 
     def samples(self, naming: Naming = by_field) -> Samples:
-        """What is to be read back."""
+        """Returns the samples that queries must return."""
         samples: Samples = {}
         for step in range(self.steps):
             for host, ms, fields in self.reports(step):
@@ -140,7 +140,7 @@ def read(served: Served, selector: str) -> Samples:
 
 
 def _column(pairs: list[tuple[float, str]]) -> dict[int, float]:
-    """Value by ms; a time that is there twice is an error of its own."""
+    """Returns the values by ms; a repeated time is an error."""
     samples = {round(at * 1000): float(value) for at, value in pairs}
     assert len(samples) == len(pairs), "a series has two samples of one time"
     return samples

@@ -1,4 +1,4 @@
-"""The OpenTelemetry SDK of Python with its own exporter, which notes what the server has taken.
+"""The OpenTelemetry SDK of Python with its own exporter, which records what the server has accepted.
 
 ``Noting`` is the exporter, ``provider`` a MeterProvider that exports when it is told to; ``observe`` gives it gauges of
 known values, and ``without_resource`` takes the labels of the resource off what is read back.
@@ -24,7 +24,7 @@ from tests.servers.product import Served
 
 
 class Noting(OTLPMetricExporter):
-    """The SDK's exporter; what it was given and had taken is noted."""
+    """The SDK's exporter; it records the exported and the accepted points."""
 
     def __init__(self, served: Served, timeout_s: float = 30) -> None:
         super().__init__(
@@ -47,7 +47,7 @@ class Noting(OTLPMetricExporter):
         return result
 
     def points(self, of: list[MetricsData] | None = None) -> Samples:
-        """All points of gauges that were taken, or of something else."""
+        """Returns the points of all accepted gauges, or of other exports."""
         samples: Samples = {}
         for data in self.taken if of is None else of:
             for metric in (m for r in data.resource_metrics for s in r.scope_metrics for m in s.metrics):
@@ -59,7 +59,7 @@ class Noting(OTLPMetricExporter):
 
 
 def provider(exporter: Noting) -> MeterProvider:
-    """One that exports when it is told to."""
+    """A reader that exports on request."""
     reader = PeriodicExportingMetricReader(exporter, export_interval_millis=math.inf)
     return MeterProvider([reader], resource=Resource({"service.name": "shop", "service.instance.id": "one"}))
 
@@ -76,7 +76,7 @@ def observe(meters: MeterProvider, known: Known, step: list[int]) -> None:
 
 
 def without_resource(labels: Labels) -> Labels:
-    """Without the labels that say which resource and scope it is; they must be there."""
+    """Returns the labels without those of resource and scope, which must exist."""
     own = dict(labels)
     assert (own.pop("job"), own.pop("instance"), own.pop("otel_scope_name")) == ("shop", "one", "tests")
     return labels_of(own)

@@ -1,4 +1,4 @@
-"""A loopback server that records what it is sent and answers as told, and a spool in a folder of the test."""
+"""A loopback server that records requests and answers from a script, and a spool in a folder of the test."""
 
 import gzip
 import threading
@@ -14,7 +14,7 @@ from ingest.agent.spool.spool import Spool
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One request as the server saw it."""
+    """One request that the server received."""
 
     path: str
     headers: dict[str, str]

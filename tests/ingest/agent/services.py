@@ -1,4 +1,4 @@
-"""Made-up services on loopback that speak as real ones do: HTTP from a table of answers; sockets that misbehave."""
+"""Fake services on loopback: HTTP from a table of answers, and sockets that misbehave."""
 
 import socket
 import threading
@@ -12,7 +12,7 @@ RECORDED = Path(__file__).parent / "recorded"
 
 @contextmanager
 def http(answers: Mapping[str, bytes | int]) -> Iterator[tuple[str, list[tuple[str, Mapping[str, str]]]]]:
-    """A server that answers a path (without its query) with a body or a status; yields its address and requests."""
+    """Runs a server that answers paths (without queries) with a body or a status; yields its address and requests."""
     requests: list[tuple[str, Mapping[str, str]]] = []
 
     class Handler(BaseHTTPRequestHandler):
@@ -40,7 +40,7 @@ def http(answers: Mapping[str, bytes | int]) -> Iterator[tuple[str, list[tuple[s
 
 @contextmanager
 def listening(serve: Callable[[socket.socket], None]) -> Iterator[int]:
-    """A port on which each connection is given to ``serve`` and then closed."""
+    """Runs a server that passes each connection to ``serve`` and then closes it; yields its port."""
     with socket.create_server(("127.0.0.1", 0)) as server:
 
         def accept() -> None:

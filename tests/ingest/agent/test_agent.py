@@ -1,4 +1,4 @@
-"""The agent between machine, spool and server: nothing lost, nothing sent for ever, everything counted."""
+"""The agent between machine, spool and server: nothing is lost, nothing is sent forever, everything is counted."""
 
 import logging
 import re
@@ -21,7 +21,7 @@ START_MS = 1_700_000_000_000
 
 
 class Bench:
-    """An agent with one collector that counts its looks."""
+    """An agent with one collector that counts its calls."""
 
     def __init__(self, spool: Spool, url: str) -> None:
         self.clock, self.counters, self.spool = FakeClock(START_MS), Counters(), spool
@@ -66,7 +66,7 @@ def bench(open_spool: Callable[..., Spool], server: FakeServer) -> Bench:
     return Bench(open_spool(), server.url)
 
 
-def test_each_look_is_one_message_with_its_own_time(bench: Bench, server: FakeServer) -> None:
+def test_each_collection_is_one_message_with_its_own_time(bench: Bench, server: FakeServer) -> None:
     bench.collect(2)
     bench.push_all()
     assert [request.text.splitlines()[0] for request in server.requests] == [
@@ -87,7 +87,7 @@ def test_an_absent_server_costs_nothing_but_time(bench: Bench, server: FakeServe
 
 
 @pytest.mark.parametrize("status", [401, 403, 404, 429, 500, 503])
-def test_pauses_grow_while_the_server_says_later(bench: Bench, server: FakeServer, status: int) -> None:
+def test_pauses_grow_while_pushes_fail(bench: Bench, server: FakeServer, status: int) -> None:
     server.script = [status] * 12
     bench.collect()
     waits = [bench.agent.push() or 0.0 for _ in range(12)]
@@ -113,7 +113,7 @@ def test_a_message_that_the_server_rejects_is_dropped_counted_and_explained(
     assert len(server.requests) == 2
 
 
-def test_a_broken_collector_does_not_silence_the_others(bench: Bench, server: FakeServer) -> None:
+def test_a_broken_collector_does_not_stop_the_others(bench: Bench, server: FakeServer) -> None:
     bench.is_broken = True
     bench.collect()
     bench.push_all()

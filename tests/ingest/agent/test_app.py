@@ -1,4 +1,4 @@
-"""The agent put together: heartbeats and pushed settings, discovery, the doctor's screen, TLS and proxies."""
+"""The assembled agent: heartbeats and pushed settings, discovery, the doctor's checks, TLS and proxies."""
 
 import json
 import socket
@@ -32,7 +32,7 @@ OFF = "cpu,memory,load,disks,network,processes,containers"
 
 
 class Site:
-    """Answers heartbeats as told, and keeps what was said."""
+    """Answers heartbeats from a list, and records the requests."""
 
     def __init__(self) -> None:
         self.said: list[tuple[str, dict[str, Any]]] = []
@@ -101,9 +101,7 @@ def make_app(site: Site, tmp_path: Path) -> Iterator[Callable[..., AgentApp]]:
         each.close()
 
 
-def test_the_first_heartbeat_registers_and_says_how_the_agent_does(
-    make_app: Callable[..., AgentApp], site: Site
-) -> None:
+def test_the_first_heartbeat_registers_and_reports_the_state(make_app: Callable[..., AgentApp], site: Site) -> None:
     own = make_app(SPM_AGENT_TAGS="role=web")
     own.agent.collect()
     own._heartbeat.send()  # type: ignore[union-attr]
@@ -115,7 +113,7 @@ def test_the_first_heartbeat_registers_and_says_how_the_agent_does(
     assert said["collectors"] == {"itself": "ok"}
 
 
-def test_pushed_settings_are_applied_kept_and_confirmed(make_app: Callable[..., AgentApp], site: Site) -> None:
+def test_pushed_settings_are_applied_stored_and_confirmed(make_app: Callable[..., AgentApp], site: Site) -> None:
     own = make_app(SPM_AGENT_TAGS="role=web", SPM_AGENT_OFF="")
     pushed = {"period_s": 30, "off": ["cpu"], "tags": {"a": "b"}, "url": "http://evil"}
     site.answers = [(201, {"etag": "e1", "settings": pushed})]
@@ -133,7 +131,7 @@ def test_pushed_settings_are_applied_kept_and_confirmed(make_app: Callable[..., 
     assert (again.config.period_ms, "cpu" in again.collectors.names()) == (30_000, False)
 
 
-def test_settings_taken_back_leave_the_hosts_own(make_app: Callable[..., AgentApp], site: Site) -> None:
+def test_withdrawn_settings_leave_those_of_the_host(make_app: Callable[..., AgentApp], site: Site) -> None:
     own = make_app()
     site.answers = [(200, {"etag": "e1", "settings": {"period_s": 30}}), (200, {"etag": "", "settings": {}})]
     own._heartbeat.send()  # type: ignore[union-attr]
@@ -142,7 +140,7 @@ def test_settings_taken_back_leave_the_hosts_own(make_app: Callable[..., AgentAp
 
 
 @pytest.mark.parametrize("status", [401, 403, 404, 405, 500, 503])
-def test_a_server_that_takes_no_heartbeat_costs_nothing(
+def test_a_server_that_accepts_no_heartbeat_costs_nothing(
     make_app: Callable[..., AgentApp], site: Site, status: int
 ) -> None:
     own = make_app()
@@ -154,7 +152,7 @@ def test_a_server_that_takes_no_heartbeat_costs_nothing(
     assert len(site.said) == (1 if status in (404, 405) else 10)
 
 
-def test_an_agent_deleted_at_the_server_registers_anew(make_app: Callable[..., AgentApp], site: Site) -> None:
+def test_an_agent_deleted_at_the_server_registers_again(make_app: Callable[..., AgentApp], site: Site) -> None:
     own = make_app()
     site.answers = [(201, {}), (404, {}), (201, {})]
     for _ in range(3):
@@ -162,7 +160,7 @@ def test_an_agent_deleted_at_the_server_registers_anew(make_app: Callable[..., A
     assert [path for path, _ in site.said] == ["/api/v1/agents", "/api/v1/agents/heartbeat", "/api/v1/agents"]
 
 
-def test_a_tagged_service_tags_its_points(make_app: Callable[..., AgentApp], tmp_path: Path) -> None:
+def test_the_labels_of_a_service_are_on_its_points(make_app: Callable[..., AgentApp], tmp_path: Path) -> None:
     path = tmp_path / "a.toml"
     path.write_text('[[command]]\nname = "x"\nrun = ["echo", "m v=1"]\ntags = { team = "a" }\n')
     own = make_app(SPM_AGENT_CONFIG=str(path))
@@ -192,19 +190,19 @@ def test_a_tagged_service_tags_its_points(make_app: Callable[..., AgentApp], tmp
         ("", 12345, []),
     ],
 )
-def test_only_what_a_hint_names_is_asked(program: str, port: int, kinds: list[str]) -> None:
+def test_only_sockets_with_a_hint_get_a_request(program: str, port: int, kinds: list[str]) -> None:
     result = discover.candidates([Listener("127.0.0.1", port, program)], off=frozenset(), known=())
     assert [hint.kind for hint, _ in result] == kinds
 
 
-def test_what_is_off_or_configured_is_not_asked() -> None:
+def test_services_that_are_off_or_configured_get_no_request() -> None:
     listening = [Listener("0.0.0.0", 6379, "redis-server")]
     known = [Target("redis", {"address": "localhost:6379"})]
     assert discover.candidates(listening, off=frozenset({"redis"}), known=()) == []
     assert discover.candidates(listening, off=frozenset(), known=known) == []
 
 
-def test_a_guess_counts_only_when_it_answers_as_it_should() -> None:
+def test_a_candidate_counts_only_if_it_answers_as_expected() -> None:
     hint = next(hint for hint in discover.HINTS if hint.kind == "nginx")
     page = b"Active connections: 1 \nserver accepts handled requests\n 1 1 1 \nReading: 0 Writing: 1 Waiting: 0 \n"
     with http({"/stub_status": page}) as (url, _):
@@ -224,7 +222,7 @@ def test_this_machines_listeners_are_found() -> None:
 @pytest.mark.parametrize(
     ("address", "place"), [("0.0.0.0", "127.0.0.1:1"), ("::", "[::1]:1"), ("10.0.0.1", "10.0.0.1:1")]
 )
-def test_a_listener_on_all_addresses_is_asked_on_loopback(address: str, place: str) -> None:
+def test_a_listener_on_all_addresses_is_reached_on_loopback(address: str, place: str) -> None:
     assert Listener(address, 1).place == place
 
 
@@ -235,7 +233,7 @@ def checks(own: AgentApp) -> dict[str, tuple[str, str]]:
     return {check.subject: (check.state, check.message) for check in doctor.run_checks(own.config, FakeClock(NOW))}
 
 
-def test_the_doctor_finds_nothing_where_all_is_well(make_app: Callable[..., AgentApp]) -> None:
+def test_the_doctor_reports_no_problem_if_there_is_none(make_app: Callable[..., AgentApp]) -> None:
     result = checks(make_app())
     assert {what: state for what, (state, _) in result.items()} == dict.fromkeys(
         ("settings", "name", "connection", "token", "clock", "spool"), "ok"
@@ -264,7 +262,9 @@ def test_the_doctor_names_what_is_wrong(make_app: Callable[..., AgentApp], site:
         ("amqp://u:geheim@127.0.0.1:1/%2F", "broker", "refused"),
     ],
 )
-def test_the_doctor_says_where_the_way_ends(make_app: Callable[..., AgentApp], url: str, what: str, said: str) -> None:
+def test_the_doctor_says_which_step_to_the_server_fails(
+    make_app: Callable[..., AgentApp], url: str, what: str, said: str
+) -> None:
     result = checks(make_app(SPM_AGENT_URL=url))
     assert said in result[what][1]
     assert "geheim" not in str(result)
@@ -277,9 +277,7 @@ def test_the_doctor_reads_a_spool_in_use_and_leaves_it(make_app: Callable[..., A
     assert own.spool.depth() == 1
 
 
-def test_a_config_with_secrets_that_all_can_read_is_warned_of(
-    make_app: Callable[..., AgentApp], tmp_path: Path
-) -> None:
+def test_the_doctor_warns_of_secrets_that_all_users_can_read(make_app: Callable[..., AgentApp], tmp_path: Path) -> None:
     path = tmp_path / "a.toml"
     path.write_text('token = "x"\n')
     path.chmod(0o644)
@@ -299,7 +297,7 @@ def test_commands_end_with_their_status(words: list[str], code: int, capsys: pyt
 
 @contextmanager
 def proxy_server(seen: list[bytes]) -> Iterator[int]:
-    """A proxy that knows CONNECT, and answers anything else itself."""
+    """A proxy that supports CONNECT, and answers all other requests itself."""
 
     def serve(link: socket.socket) -> None:
         head = b""
@@ -354,7 +352,7 @@ def test_a_plain_server_is_reached_through_a_proxy_with_its_password() -> None:
 
 @pytest.fixture(scope="module")
 def tls_site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, authority.Signed]]:
-    """A site that wants a certificate of its own authority from who asks."""
+    """A site that requires a client certificate of its own authority."""
     signed = authority.sign(tmp_path_factory.mktemp("tls"))
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(signed.certificate, signed.key)
@@ -379,13 +377,13 @@ def tls_site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, au
     server.server_close()
 
 
-def test_tls_with_an_authority_and_a_certificate_of_ones_own_works(tls_site: tuple[str, authority.Signed]) -> None:
+def test_tls_works_with_an_own_authority_and_a_client_certificate(tls_site: tuple[str, authority.Signed]) -> None:
     url, signed = tls_site
     tls = Tls(str(signed.ca), str(signed.certificate), str(signed.key))
     assert open_push(url, token="t", source="h", tls=tls).send(MESSAGE).verdict is Verdict.ACCEPTED
 
 
-def test_tls_goes_through_a_proxy_that_sees_the_name_alone(tls_site: tuple[str, authority.Signed]) -> None:
+def test_tls_goes_through_a_proxy_that_sees_only_the_name(tls_site: tuple[str, authority.Signed]) -> None:
     url, signed = tls_site
     tls = Tls(str(signed.ca), str(signed.certificate), str(signed.key))
     seen: list[bytes] = []
@@ -397,13 +395,13 @@ def test_tls_goes_through_a_proxy_that_sees_the_name_alone(tls_site: tuple[str, 
     assert b"geheim" not in b"".join(seen)
 
 
-def test_a_server_nobody_vouches_for_gets_nothing(tls_site: tuple[str, authority.Signed]) -> None:
+def test_a_server_with_an_untrusted_certificate_gets_nothing(tls_site: tuple[str, authority.Signed]) -> None:
     outcome = open_push(tls_site[0], token="t", source="h").send(MESSAGE)
     assert outcome.verdict is Verdict.RETRY
     assert "CERTIFICATE_VERIFY_FAILED" in outcome.reason
 
 
-def test_the_doctor_explains_a_certificate_that_does_not_hold(
+def test_the_doctor_explains_an_invalid_certificate(
     tls_site: tuple[str, authority.Signed], make_app: Callable[..., AgentApp]
 ) -> None:
     state, says = checks(make_app(SPM_AGENT_URL=tls_site[0]))["TLS"]
@@ -412,7 +410,7 @@ def test_the_doctor_explains_a_certificate_that_does_not_hold(
 
 
 @pytest.mark.parametrize("name", ["ca_file", "cert_file"])
-def test_a_pem_file_that_is_none_is_said_at_the_start(tmp_path: Path, name: str) -> None:
+def test_a_bad_pem_file_is_reported_at_the_start(tmp_path: Path, name: str) -> None:
     (tmp_path / "x").write_text("no pem")
     command = [
         sys.executable,

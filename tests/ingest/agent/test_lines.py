@@ -1,4 +1,4 @@
-"""Line protocol as the agent writes it."""
+"""The line protocol that the agent writes."""
 
 import math
 

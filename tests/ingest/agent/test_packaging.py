@@ -52,7 +52,7 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Installed:
 
 
 def size_of(folder: Path) -> int:
-    """What the files of an environment take."""
+    """Returns the size of all files of an environment."""
     return sum(file.stat().st_blocks * 512 for file in folder.rglob("*") if file.is_file())
 
 

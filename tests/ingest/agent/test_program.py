@@ -74,7 +74,7 @@ def test_the_agent_stays_small_while_it_pushes(start: Start, server: FakeServer)
 
 
 @pytest.mark.parametrize("name", [signal.SIGTERM, signal.SIGINT])
-def test_the_agent_ends_cleanly_when_told(start: Start, server: FakeServer, name: signal.Signals) -> None:
+def test_the_agent_ends_cleanly_after_a_signal(start: Start, server: FakeServer, name: signal.Signals) -> None:
     process = start()
     wait_for(lambda: bool(server.requests))
     process.send_signal(name)
@@ -99,7 +99,7 @@ def test_a_killed_agent_loses_nothing_it_had_spooled(start: Start, server: FakeS
     assert times == sorted(set(times))
 
 
-def test_looks_go_on_while_the_server_hangs(start: Start, server: FakeServer, tmp_path: Path) -> None:
+def test_collecting_continues_while_the_server_hangs(start: Start, server: FakeServer, tmp_path: Path) -> None:
     def waiting() -> int:
         return sum(segment.waiting(0) for segment in segments.inspect(tmp_path / "spool")[0])
 
@@ -114,7 +114,7 @@ def test_looks_go_on_while_the_server_hangs(start: Start, server: FakeServer, tm
     assert times[-1] - times[0] < 1_000 * limits.AGENT_TIMEOUT_S  # all of them while the first push hung
 
 
-def test_wrong_settings_are_one_clear_sentence(start: Start) -> None:
+def test_wrong_settings_are_one_clear_error(start: Start) -> None:
     process = start(SPM_AGENT_TOKEN="")
     _, said = process.communicate(timeout=60)
     assert process.returncode == 2

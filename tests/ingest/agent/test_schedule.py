@@ -9,7 +9,7 @@ PERIOD = 10_000
 
 
 @given(st.integers(10**12, 2 * 10**12), st.integers(0, PERIOD - 1), st.lists(st.integers(0, 3_000), max_size=30))
-def test_due_times_never_drift_off_the_grid_however_late_each_look_is(now: int, phase: int, delays: list[int]) -> None:
+def test_due_times_never_drift_however_late_each_collection_is(now: int, phase: int, delays: list[int]) -> None:
     due = 0
     for delay in delays:
         due = next_due_ms(now, last_due_ms=due, period_ms=PERIOD, phase=phase)
@@ -18,11 +18,11 @@ def test_due_times_never_drift_off_the_grid_however_late_each_look_is(now: int, 
         now = due + delay
 
 
-def test_a_wake_up_before_its_time_is_not_a_second_look() -> None:
+def test_an_early_wake_up_is_not_a_second_collection() -> None:
     assert next_due_ms(19_998, last_due_ms=20_000, period_ms=PERIOD, phase=0) == 30_000
 
 
-def test_a_clock_set_back_an_hour_stops_no_look() -> None:
+def test_a_clock_set_back_an_hour_stops_no_collection() -> None:
     assert next_due_ms(1_000, last_due_ms=3_600_000, period_ms=PERIOD, phase=0) == 10_000
 
 

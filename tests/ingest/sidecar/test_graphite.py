@@ -1,4 +1,4 @@
-"""Graphite's plain text becomes points, or is refused with a reason."""
+"""Graphite's plain text becomes points, or is rejected with a reason."""
 
 import os
 import random

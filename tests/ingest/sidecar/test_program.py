@@ -1,4 +1,4 @@
-"""The side-car as people run it: sockets in, pushes with a token out, nothing lost while the server is away."""
+"""The sidecar as a program: it listens on sockets, pushes with a token, and loses nothing while the server is away."""
 
 import gzip
 import os
@@ -31,7 +31,7 @@ def until(true: Callable[[], object], seconds: float = 20.0) -> None:
 
 
 class Server:
-    """Keeps what is pushed, or says later."""
+    """Records pushes, or answers 503."""
 
     def __init__(self) -> None:
         self.bodies: list[str] = []
@@ -165,7 +165,7 @@ def test_connections_are_limited_and_lines_without_end_cut_them(monkeypatch: pyt
     listener.close()
 
 
-def test_what_came_before_the_end_is_taken() -> None:
+def test_lines_that_arrived_before_the_end_are_read() -> None:
     intake, clock = Intake("graphite", Graphite()), SystemClock()
     listener = Listener("127.0.0.1", 0, intake, clock)
     connections = [socket.create_connection(("127.0.0.1", listener.port)) for _ in range(3)]

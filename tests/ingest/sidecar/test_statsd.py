@@ -1,4 +1,4 @@
-"""StatsD and DogStatsD become what Prometheus would have scraped, look by look."""
+"""StatsD and DogStatsD become the metrics that Prometheus would have scraped, collection by collection."""
 
 import os
 import random
@@ -85,7 +85,7 @@ def test_value_that_is_no_number_rejects_its_line_completely(line: str) -> None:
     assert sent(statsd) == {}
 
 
-def test_counters_grow_from_look_to_look() -> None:
+def test_counters_grow_from_collection_to_collection() -> None:
     statsd = Statsd()
     for line in ("a:1|c", "a:2|c", "a:1|c|@0.5", "a:1|c|#b:c"):
         statsd.add(line, NOW_MS)
@@ -115,14 +115,14 @@ def test_sampled_timers_count_what_was_left_out() -> None:
     assert (points["t", (), "count"], points["t", (), "sum"], points["t", (), "max"]) == (10.0, 100.0, 10.0)
 
 
-def test_timer_of_a_silent_look_sends_its_sums_only() -> None:
+def test_a_timer_without_values_sends_its_sums_only() -> None:
     statsd = Statsd()
     statsd.add("t:10|ms", NOW_MS)
     sent(statsd)
     assert sent(statsd) == {("t", (), "count"): 1.0, ("t", (), "sum"): 10.0}
 
 
-def test_sets_count_members_of_one_look() -> None:
+def test_sets_count_members_of_one_collection() -> None:
     statsd = Statsd()
     for member in "aab":
         statsd.add(f"s:{member}|s", NOW_MS)
@@ -130,14 +130,14 @@ def test_sets_count_members_of_one_look() -> None:
     assert sent(statsd) == {}
 
 
-def test_what_is_silent_for_long_is_forgotten() -> None:
+def test_series_without_lines_for_long_are_removed() -> None:
     statsd = Statsd()
     statsd.add("a:1|c", NOW_MS)
     assert sent(statsd, NOW_MS + limits.STATSD_IDLE_S * 1_000) != {}
     assert sent(statsd, NOW_MS + limits.STATSD_IDLE_S * 1_000 + 1) == {}
 
 
-def test_series_are_limited_and_those_there_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_series_are_limited_and_existing_ones_continue(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "STATSD_SERIES_MAX", 2)
     intake = Intake("statsd", Statsd())
     intake.add(b"a:1|c\nb:1|c\nc:1|c\na:1|c", NOW_MS)
@@ -145,7 +145,7 @@ def test_series_are_limited_and_those_there_go_on(monkeypatch: pytest.MonkeyPatc
     assert (points["a"]["value"], "c" in points, points["spm_sidecar"]["dropped"]) == (2.0, False, 1)
 
 
-def test_values_kept_for_ranks_are_limited_and_sums_stay_right(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_values_for_quantiles_are_limited_and_sums_stay_right(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "STATSD_VALUES_MAX", 2)
     points = after("t:1|ms", "t:2|ms", "t:300|ms")
     assert (points["t", (), "sum"], points["t", (), "max"], points["t", (("quantile", "0.99"),), "value"]) == (

@@ -1,4 +1,4 @@
-"""Collectors at work: one that hangs, fails or talks too much costs its own points, and is counted."""
+"""Threads of collectors: one that hangs, fails or returns too much costs its own points, and is counted."""
 
 import threading
 import time
@@ -36,12 +36,12 @@ def collectors() -> Iterator[Callable[..., CollectorThreads]]:
 
 
 def health_fields(batches: Sequence[Batch]) -> dict[str, dict[str, float]]:
-    """What the crew says of each collector."""
+    """Returns the fields of ``agent_collector`` of each collector."""
     return {p.labels["collector"]: dict(p.fields) for _, points in batches for p in points if "collector" in p.labels}
 
 
 def names(batches: Sequence[Batch]) -> list[tuple[int, str]]:
-    """(time, measurement) of all other points."""
+    """Returns (time, measurement) of all other points."""
     return [(at, p.measurement) for at, points in batches for p in points if "collector" not in p.labels]
 
 
@@ -87,7 +87,7 @@ def test_a_collector_that_fails_is_counted_and_tried_more_and_more_seldom(
     assert own.failures == len(tried)
 
 
-def test_one_that_works_again_is_asked_every_time(collectors: Callable[..., CollectorThreads]) -> None:
+def test_a_collector_that_works_again_runs_every_time(collectors: Callable[..., CollectorThreads]) -> None:
     broken = [True]
     own = collectors(some=lambda: bad() if broken[0] else good())
     for n in range(limits.AGENT_REST_AFTER):
@@ -97,7 +97,9 @@ def test_one_that_works_again_is_asked_every_time(collectors: Callable[..., Coll
     assert [len(each) for each in result] == [0, 1, 1, 1, 1, 1]
 
 
-def test_what_is_no_point_or_too_much_is_left_out_and_counted(collectors: Callable[..., CollectorThreads]) -> None:
+def test_results_that_are_no_points_or_too_many_are_left_out_and_counted(
+    collectors: Callable[..., CollectorThreads],
+) -> None:
     most = limits.AGENT_POINTS_MAX
     own = collectors(odd=lambda: [None, "x", *good()], much=lambda: [Point("p", {"v": n}) for n in range(most + 7)])
     result = own.collect(1, 10)
@@ -105,7 +107,7 @@ def test_what_is_no_point_or_too_much_is_left_out_and_counted(collectors: Callab
     assert (health_fields(result)["odd"]["left_out"], health_fields(result)["much"]["left_out"]) == (2, 7)
 
 
-def test_collectors_that_are_off_do_not_look_by_name_or_kind(collectors: Callable[..., CollectorThreads]) -> None:
+def test_collectors_are_turned_off_by_name_or_kind(collectors: Callable[..., CollectorThreads]) -> None:
     own = collectors(cpu=good)
     own.add("redis:a", good)
     own.add("redis:b", good)
@@ -117,7 +119,7 @@ def test_collectors_that_are_off_do_not_look_by_name_or_kind(collectors: Callabl
     assert len(own.names()) == 3
 
 
-def test_a_crew_has_a_bound_and_ends(
+def test_the_collectors_have_a_bound_and_end(
     collectors: Callable[..., CollectorThreads], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(limits, "AGENT_TARGETS_MAX", 3)
@@ -134,7 +136,7 @@ def test_a_crew_has_a_bound_and_ends(
     assert own.names() == []
 
 
-def test_a_look_that_says_much_becomes_several_bodies_and_loses_nothing() -> None:
+def test_a_large_collection_becomes_several_bodies_and_loses_nothing() -> None:
     points = [Point("p", {"v": n}, {"tag": "x" * 200}) for n in range(10_000)]
     result = list(split_bodies([(5, points)], labels={"host": "h"}))
     assert len(result) > 1
@@ -143,7 +145,7 @@ def test_a_look_that_says_much_becomes_several_bodies_and_loses_nothing() -> Non
     assert sum(body.count(b"\n") + 1 for body, _ in result) == 10_000
 
 
-def test_a_line_no_server_takes_is_left_out() -> None:
+def test_a_line_over_the_limit_is_left_out() -> None:
     monster = Point("p", {f"f{n}": n for n in range(limits.LINE_BYTES_MAX // 5)})
     assert list(split_bodies([(5, [monster, Point("q", {"v": 1})])], labels={})) == [(b"q v=1i 5", 1)]
 

@@ -1,4 +1,4 @@
-"""Flags before environment before defaults; what is missing or wrong is said."""
+"""Flags come before environment and defaults; missing or wrong settings are reported."""
 
 from pathlib import Path
 
@@ -45,6 +45,6 @@ def test_the_token_may_come_from_a_file(tmp_path: Path) -> None:
         ({"SPM_AGENT_HOST": "h" * 256}, "host"),
     ],
 )
-def test_what_is_wrong_is_said(environment: dict[str, str], said: str) -> None:
+def test_wrong_settings_are_reported(environment: dict[str, str], said: str) -> None:
     with pytest.raises(Refused, match=said):
         read([], {**TOKEN, **environment})

@@ -1,4 +1,4 @@
-"""The five ways by which a setting comes, in their order; what is wrong is said; what is pushed is judged."""
+"""The five origins of a setting in their order; wrong settings are reported; pushed settings are checked."""
 
 import json
 import tomllib
@@ -87,13 +87,13 @@ every_s = 3600
         ("redis = 3", "no table"),
     ],
 )
-def test_what_is_wrong_in_the_file_is_said(tmp_path: Path, text: str, said: str) -> None:
+def test_wrong_settings_of_the_file_are_reported(tmp_path: Path, text: str, said: str) -> None:
     path = file(tmp_path, text)
     with pytest.raises(Refused, match=f"(?s){said}"):
         read(["--config", path], TOKEN)
 
 
-def test_a_file_that_was_named_must_be_there() -> None:
+def test_a_named_file_must_exist() -> None:
     with pytest.raises(Refused, match="cannot be read"):
         read(["--config", "/no/such/agent.toml"], TOKEN)
 
@@ -159,7 +159,7 @@ def test_stored_settings_that_cannot_be_read_are_none(tmp_path: Path, raw: bytes
     assert pushed.load(tmp_path) == pushed.PushedSettings()
 
 
-def test_kept_settings_come_back(tmp_path: Path) -> None:
+def test_stored_settings_are_loaded(tmp_path: Path) -> None:
     judged = pushed.check_settings("e", {"tags": {"a": "b"}, "url": "x"}, {})
     pushed.save(tmp_path, judged)
     assert pushed.load(tmp_path) == judged
@@ -203,7 +203,7 @@ def test_a_bad_proxy_is_rejected_without_its_password(proxy: str) -> None:
         ("a", " , a:80 ", True),
     ],
 )
-def test_hosts_named_by_no_proxy_are_passed_by(host: str, names: str, passed: bool) -> None:
+def test_hosts_in_no_proxy_are_reached_directly(host: str, names: str, passed: bool) -> None:
     assert bypasses_proxy(host, names) is passed
 
 

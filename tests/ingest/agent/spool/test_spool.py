@@ -22,7 +22,7 @@ Opener = Callable[..., Spool]
 
 @pytest.fixture(autouse=True, scope="module")
 def _quick_disk() -> Iterator[None]:
-    """Nothing here cuts the power: what is written is read again."""
+    """Nothing here cuts the power: written data can be read again without fsync."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("os.fsync", lambda descriptor: None)
         yield
@@ -34,7 +34,7 @@ def fill(spool: Spool, count: int, size: int = 100, samples: int = 2) -> None:
 
 
 def numbers(messages: list[Message]) -> list[int]:
-    """The numbers in the ids of one spool."""
+    """Returns the sequence numbers in the ids of one spool."""
     named = [split(message.message_id) for message in messages]
     assert len({spool for spool, _ in filter(None, named)}) <= 1, "ids of several spools"
     return [number for _, number in filter(None, named)]
@@ -58,13 +58,13 @@ def test_messages_come_out_in_order_with_their_ids_and_bodies(open_spool: Opener
     assert spool.depth() == 0
 
 
-def test_head_is_the_same_message_until_it_is_settled(open_spool: Opener) -> None:
+def test_head_is_the_same_message_until_it_is_acknowledged(open_spool: Opener) -> None:
     spool = open_spool()
     fill(spool, 2)
     assert spool.head() == spool.head()
 
 
-def test_a_restart_goes_on_where_the_last_process_was(open_spool: Opener) -> None:
+def test_a_restart_continues_where_the_last_process_ended(open_spool: Opener) -> None:
     spool = open_spool()
     fill(spool, 10)
     for _ in range(4):
@@ -72,7 +72,7 @@ def test_a_restart_goes_on_where_the_last_process_was(open_spool: Opener) -> Non
     assert [message.sequence for message in drain(open_spool())] == [5, 6, 7, 8, 9, 10]
 
 
-def test_sequence_numbers_go_on_after_an_empty_restart(open_spool: Opener) -> None:
+def test_sequence_numbers_continue_after_an_empty_restart(open_spool: Opener) -> None:
     spool = open_spool()
     fill(spool, 3)
     drain(spool)
@@ -86,7 +86,7 @@ def test_reading_follows_writing_message_by_message(open_spool: Opener) -> None:
         assert [message.sequence for message in drain(spool)] == [number + 1]
 
 
-def test_a_settled_spool_keeps_no_old_files(open_spool: Opener, tmp_path: Path) -> None:
+def test_a_spool_without_waiting_messages_keeps_no_old_files(open_spool: Opener, tmp_path: Path) -> None:
     spool = open_spool()
     fill(spool, 2_000)
     drain(spool)
@@ -94,7 +94,7 @@ def test_a_settled_spool_keeps_no_old_files(open_spool: Opener, tmp_path: Path) 
 
 
 @pytest.mark.seed("A31", compares="messages of a full spool: those kept, and the count of those dropped")
-def test_above_the_bound_the_oldest_go_and_are_counted(open_spool: Opener, tmp_path: Path) -> None:
+def test_above_the_bound_the_oldest_are_dropped_and_counted(open_spool: Opener, tmp_path: Path) -> None:
     spool = open_spool(bytes_max=100_000)
     fill(spool, 300, size=1_000)
     assert sum(file.stat().st_size for file in (tmp_path / "spool").glob("*.spool")) <= 100_000
@@ -105,7 +105,7 @@ def test_above_the_bound_the_oldest_go_and_are_counted(open_spool: Opener, tmp_p
 
 
 @pytest.mark.seed("A31", compares="numbers that a server misses after an outage longer than the spool, with the count")
-def test_what_was_dropped_leaves_a_gap_of_exactly_that_size_also_after_a_restart(
+def test_drops_leave_a_gap_of_exactly_their_number_also_after_a_restart(
     open_spool: Opener, figure: Callable[[str], None]
 ) -> None:
     spool = open_spool(bytes_max=100_000)
@@ -136,7 +136,7 @@ def test_what_was_dropped_leaves_a_gap_of_exactly_that_size_also_after_a_restart
         pytest.param("lost", False, id="with a file that was whole when it was closed"),
     ],
 )
-def test_a_spool_goes_on_counting_only_where_no_number_can_come_twice(
+def test_a_spool_continues_its_numbers_only_if_none_can_come_twice(
     change: str, same: bool, tmp_path: Path, open_spool: Opener, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder, spool = tmp_path / "spool", open_spool()
@@ -164,7 +164,7 @@ def test_a_spool_goes_on_counting_only_where_no_number_can_come_twice(
     assert (again.name == stored.name) is same
 
 
-def test_messages_that_only_memory_held_take_the_name_with_them(
+def test_after_messages_in_memory_the_spool_takes_a_new_name(
     open_spool: Opener, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     spool = open_spool()
@@ -213,7 +213,9 @@ def test_two_agents_cannot_share_a_spool(open_spool: Opener, tmp_path: Path) -> 
         Spool(tmp_path / "spool", bytes_max=1_000_000)
 
 
-def test_a_lost_mark_means_sending_again_under_the_same_ids(open_spool: Opener, tmp_path: Path) -> None:
+def test_without_the_acknowledged_number_messages_are_sent_again_with_their_ids(
+    open_spool: Opener, tmp_path: Path
+) -> None:
     spool = open_spool()
     fill(spool, 5)
     spool.acknowledge(1)

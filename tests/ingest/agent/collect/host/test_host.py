@@ -1,4 +1,4 @@
-"""The collectors on this machine and on made-up readings."""
+"""The collectors of the machine, on this machine and on example values."""
 
 import pytest
 
@@ -40,7 +40,7 @@ def test_everything_this_machine_shows_can_be_written(points: list[Point]) -> No
     assert all(line.endswith(" 1") for line in lines)
 
 
-def test_cpu_percentages_are_shares_of_what_was_spent_between_two_looks() -> None:
+def test_cpu_percentages_are_shares_of_the_time_between_two_collections() -> None:
     readings = iter([{"user": 10.0, "idle": 90.0}, {"user": 13.0, "idle": 95.0, "iowait": 2.0}])
     (point,) = CpuCollector(lambda: next(readings))()
     assert point.fields["usage_user"] == 30.0
@@ -55,7 +55,7 @@ def test_a_cpu_counter_that_goes_backwards_counts_as_nothing() -> None:
     assert point.fields["usage_iowait"] == 0.0
 
 
-def test_no_time_between_two_looks_is_no_point() -> None:
+def test_no_time_between_two_collections_is_no_point() -> None:
     assert CpuCollector(lambda: {"user": 1.0})() == []
 
 
@@ -66,7 +66,7 @@ def test_a_device_is_reported_once_at_its_shortest_path() -> None:
     assert chosen == {"/dev/a": "/usr", "/dev/b": "/"}
 
 
-def test_the_root_is_reported_where_no_partition_is_named() -> None:
+def test_the_root_is_reported_if_there_is_no_partition() -> None:
     assert disks.choose_mounts([]) == {"rootfs": "/"}
 
 

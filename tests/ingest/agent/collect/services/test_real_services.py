@@ -42,7 +42,7 @@ http {{
 
 
 def program(name: str) -> str:
-    """A server's program; without it the test ends here."""
+    """Returns the path of a server's program; without it the test is skipped."""
     result = shutil.which(name, path=os.pathsep.join([os.environ.get("PATH", ""), "/usr/sbin"]))
     if result is None:
         missing_service(f"{name} is not installed (Debian: apt-get install {name})")
@@ -108,7 +108,7 @@ def hint(kind: str) -> discover.Hint:
 
 
 def found_at(kind: str, port: int) -> Target | None:
-    """What discovery makes of a port that may be such a service."""
+    """Returns the target that discovery makes of a port with this kind of service."""
     return discover.probe(hint(kind), Listener("127.0.0.1", port))
 
 

@@ -1,4 +1,4 @@
-"""Collectors of services: what real programs answered, read; what none of them would answer, refused in words."""
+"""Collectors of services: recorded answers of real programs are read; other answers are rejected with a reason."""
 
 import json
 import socket
@@ -64,12 +64,12 @@ nan_value NaN
 
 
 def collect(kind: str, **options: Any) -> Sequence[Point]:
-    """What a collector of this kind says once."""
+    """Returns the points of one call of a collector of this kind."""
     return KINDS[kind].make(KINDS[kind].read(options))()
 
 
 def values(points: Sequence[Point]) -> dict[str, dict[str, float]]:
-    """Fields by measurement, of the first point of each."""
+    """Returns the fields of the first point of each measurement."""
     result: dict[str, dict[str, float]] = {}
     for point in points:
         result.setdefault(point.measurement, dict(point.fields))
@@ -80,7 +80,7 @@ def values(points: Sequence[Point]) -> dict[str, dict[str, float]]:
 
 
 def redis_of(*answers: bytes, heard: list[bytes] | None = None) -> Any:
-    """A server that says these things, whatever it is asked."""
+    """Runs a server that sends these bytes, whatever the request."""
 
     def serve(link: socket.socket) -> None:
         said = link.recv(65_536)
@@ -125,7 +125,7 @@ def test_redis_gets_the_password_first() -> None:
         ((b"",), "", "nothing"),
     ],
 )
-def test_what_is_no_redis_is_said(answers: tuple[bytes, ...], password: str, said: str) -> None:
+def test_a_server_that_is_no_redis_is_reported(answers: tuple[bytes, ...], password: str, said: str) -> None:
     with redis_of(*answers) as port, pytest.raises(Unreachable, match=said) as caught:
         collect("redis", address=f"127.0.0.1:{port}", password=password)
     assert "secret" not in str(caught.value)
@@ -147,7 +147,7 @@ def test_nginx_shows_its_seven_numbers() -> None:
     assert list(point.fields.values()) == [291, 16630948, 16630946, 31070465, 6, 179, 106]
 
 
-def test_rabbitmq_shows_totals_nodes_and_queues_to_whom_it_lets_in() -> None:
+def test_rabbitmq_shows_totals_nodes_and_queues_with_a_login() -> None:
     answers = {"/api/overview": OVERVIEW, "/api/nodes": [NODE], "/api/queues": {"items": [QUEUE], "total_count": 1}}
     with http({path: json.dumps(body).encode() for path, body in answers.items()}) as (url, requests):
         points = collect("rabbitmq", url=url, user="monitor", password="pw")
@@ -183,7 +183,7 @@ def test_solr_of_older_versions_lists_names_and_values_in_turn() -> None:
     assert solr_points(turned, "u") == solr_points(SOLR, "u")
 
 
-def test_jmx_of_a_datanode_is_read_without_what_comes_by_the_thousand() -> None:
+def test_jmx_of_a_datanode_is_read_without_beans_by_the_thousand() -> None:
     points = jmx_points(json.loads((RECORDED / "hadoop-3-datanode-jmx.json").read_bytes())["beans"])
     result = values(points)
     assert result["jvm_memory"]["heap_memory_usage_used"] > 0
@@ -234,7 +234,7 @@ GARBAGE = [
 
 @pytest.mark.parametrize("kind", HTTP_KINDS)
 @pytest.mark.parametrize("body", GARBAGE, ids=range(len(GARBAGE)))
-def test_garbage_from_a_service_is_a_sentence_and_no_crash(kind: str, body: bytes) -> None:
+def test_garbage_from_a_service_is_an_error_and_no_crash(kind: str, body: bytes) -> None:
     paths = ("/x", "/jmx", "/metrics", "/api/overview", "/api/nodes", "/api/queues", "/_cluster/health",
              "/admin/metrics", "/_nodes/_local/stats")  # fmt: skip
     with http(dict.fromkeys(paths, body)) as (url, _):
@@ -251,12 +251,12 @@ def test_a_rejection_by_a_service_is_reported_without_its_password(status: int, 
     assert "geheim" not in str(caught.value)
 
 
-def test_an_answer_too_large_is_not_taken() -> None:
+def test_an_answer_too_large_is_rejected() -> None:
     with http({"/x": b"x" * 10_000}) as (url, _), pytest.raises(Unreachable, match="larger than 9,999"):
         fetch(f"{url}/x", Access(bytes_max=9_999))
 
 
-def test_an_answer_that_drips_is_given_up() -> None:
+def test_a_slow_answer_is_given_up() -> None:
     def drip(link: socket.socket) -> None:
         link.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n")
         try:
@@ -279,7 +279,7 @@ def python(code: str) -> list[str]:
     return [sys.executable, "-S", "-c", code]
 
 
-def test_a_command_prints_lines_and_what_is_none_is_counted() -> None:
+def test_the_lines_of_a_command_are_read_and_bad_ones_counted() -> None:
     points = collect("command", name="c", run=python("print('x,a=b v=1,w=2i 1700000000\\njunk')"))
     assert points[0] == Point("x", {"v": 1.0, "w": 2}, {"a": "b"}, 1_700_000_000_000)
     assert points[1].fields == {"lines_bad": 1}
@@ -331,13 +331,13 @@ def test_a_command_sees_no_token_of_the_agents(monkeypatch: pytest.MonkeyPatch) 
         (0, "OK|a=U b=1.2.3", 0, {}),
     ],
 )
-def test_a_check_tells_its_state_and_its_numbers(code: int, output: str, state: int, numbers: dict[str, float]) -> None:
+def test_a_check_has_its_state_and_its_numbers(code: int, output: str, state: int, numbers: dict[str, float]) -> None:
     first, *rest = nagios_points("c", code, output)
     assert first.fields == {"state": state}
     assert {point.labels["label"]: point.fields["value"] for point in rest} == numbers
 
 
-def test_a_check_may_run_seldomer_than_the_agent_looks() -> None:
+def test_a_check_may_run_less_often_than_the_agent_collects() -> None:
     collect = KINDS["command"].make({"name": "c", "run": python("print('x v=1')"), "every_s": 60.0})
     assert [len(collect()), len(collect())] == [1, 0]
 
@@ -354,7 +354,7 @@ def test_a_check_may_run_seldomer_than_the_agent_looks() -> None:
         ("m f=1_0", None), ("m f=1,", Point("m", {"f": 1.0})), ("m f=0x1", None), ("m f=1 1e3", None),
     ],
 )  # fmt: skip
-def test_lines_are_read_as_line_protocol_means_them(line: str, point: Point | None) -> None:
+def test_lines_are_read_as_line_protocol(line: str, point: Point | None) -> None:
     assert read_line(line) == point
 
 
@@ -427,7 +427,7 @@ def test_programs_that_use_most_are_reported_with_their_usage_since_the_last_cal
     assert points[1].fields["cpu_seconds_used"] == 0
 
 
-def test_a_first_look_at_programs_tells_no_usage() -> None:
+def test_the_first_collection_of_programs_has_no_usage() -> None:
     assert [p.fields["cpu_seconds_used"] for p in program_points([ProcessStat(1, "java", "S", 9, 500, 100)], {})] == [0]
 
 
@@ -456,6 +456,6 @@ def test_programs_have_a_bound() -> None:
         ("redis", [1], "no table"),
     ],
 )
-def test_a_wrong_option_of_a_service_is_said_at_the_start(kind: str, options: Any, said: str) -> None:
+def test_a_wrong_option_of_a_service_is_reported_at_the_start(kind: str, options: Any, said: str) -> None:
     with pytest.raises(Refused, match=said):
         KINDS[kind].read(options)

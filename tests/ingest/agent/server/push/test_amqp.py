@@ -1,4 +1,4 @@
-"""The agent through RabbitMQ: lines in the queue, accepted by the worker as if they had come over HTTP."""
+"""The agent through RabbitMQ: the worker accepts lines from the queue as it does over HTTP."""
 
 import gzip
 import subprocess
@@ -54,7 +54,7 @@ def door() -> AgentMessageAcceptor:
 
 
 def accepted(of: Delivery) -> Envelope:
-    """The envelope of a delivery that holds something."""
+    """Returns the envelope of an accepted delivery."""
     envelope = door().accept(of)
     assert envelope is not None
     return envelope
@@ -87,7 +87,7 @@ def test_accepted_lines_show_their_source(secret: str) -> None:
     ],
     ids=["our agent", "somebody else", "nonsense"],
 )
-def test_accepted_lines_show_by_which_way_and_how_often_they_come(
+def test_accepted_lines_show_their_protocol_and_period(
     secret: str, said: dict[str, Any], way: str, period_ms: int | None
 ) -> None:
     forget_written()
@@ -106,7 +106,7 @@ def test_lines_without_a_good_token_are_rejected(secret: str, token: str) -> Non
 
 
 @pytest.mark.django_db(transaction=True)
-def test_a_body_of_which_nothing_can_be_taken_is_noted_for_people_and_never_stamped(secret: str) -> None:
+def test_a_body_without_a_good_line_is_recorded_and_never_stamped(secret: str) -> None:
     store, clock = MemoryBackend(), FakeClock(NOW_MS)
     silent = AgentMessageAcceptor(silent_announcer(clock, store), clock)
     assert silent.accept(delivery(secret, body=gzip.compress(b"bad line"))) is None
@@ -116,7 +116,7 @@ def test_a_body_of_which_nothing_can_be_taken_is_noted_for_people_and_never_stam
 
 
 @pytest.mark.django_db(transaction=True)
-def test_what_a_worker_accepted_is_announced_until_it_gives_something_back(secret: str) -> None:
+def test_messages_of_a_worker_are_announced_until_it_returns_one(secret: str) -> None:
     store, clock = MemoryBackend(), FakeClock(NOW_MS)
     acceptor = AgentMessageAcceptor(silent_announcer(clock, store), clock)
     first = acceptor.accept(delivery(secret))
@@ -135,7 +135,7 @@ def test_what_a_worker_accepted_is_announced_until_it_gives_something_back(secre
 
 
 @pytest.mark.django_db(transaction=True)
-def test_whose_a_body_is_is_known_whatever_it_holds(secret: str) -> None:
+def test_the_app_of_a_body_is_known_whatever_it_holds(secret: str) -> None:
     assert door().app_of(delivery(secret, body=b"garbage")) == App.objects.get().pk
     assert door().app_of(delivery("nonsense")) is None
 
@@ -152,7 +152,7 @@ def test_without_its_library_an_amqp_address_is_rejected_with_a_remedy(monkeypat
         open_push("amqp://guest:guest@127.0.0.1:1/%2F", token="t", source="h")
 
 
-def test_a_broker_that_is_not_there_is_tried_later() -> None:
+def test_a_missing_broker_is_retried() -> None:
     outcome = open_push("amqp://guest:guest@127.0.0.1:1/%2F", token="t", source="h").send(MESSAGE)
     assert outcome.verdict is Verdict.RETRY
 
@@ -169,7 +169,7 @@ def test_the_agent_with_pika_carries_no_numpy_and_stays_small() -> None:
 
 @pytest.mark.real
 @pytest.mark.django_db(transaction=True)
-def test_a_push_through_the_broker_is_taken_and_accepted(amqp_vhost: str, secret: str) -> None:
+def test_a_push_through_the_broker_is_confirmed_and_accepted(amqp_vhost: str, secret: str) -> None:
     got: list[Delivery] = []
     receiver = Receiver(Address.parse(amqp_vhost), got.append)
     receiver.open()
@@ -194,7 +194,7 @@ def test_a_push_through_the_broker_is_taken_and_accepted(amqp_vhost: str, secret
 
 
 @pytest.mark.real
-def test_a_broker_without_our_exchange_is_tried_later(rabbitmq: RabbitMQ) -> None:
+def test_a_broker_without_the_exchange_is_retried(rabbitmq: RabbitMQ) -> None:
     address = rabbitmq.new_vhost("bare")
     push = open_push(address, token="t", source="h")
     assert push.send(MESSAGE).verdict is Verdict.RETRY

@@ -1,4 +1,4 @@
-"""What the answers of a server mean for a message."""
+"""Pushes over HTTP: the outcome of a message for each answer of the server."""
 
 import pytest
 
@@ -20,7 +20,7 @@ MESSAGE = Message(1, b"\xab" * 16, b"zipped")
         *((status, Verdict.RETRY) for status in (301, 401, 403, 404, 408, 429, 500, 502, 503, 504)),
     ],
 )
-def test_an_answer_is_judged_by_whose_turn_it_is(status: int, verdict: Verdict) -> None:
+def test_the_status_of_an_answer_decides_the_verdict(status: int, verdict: Verdict) -> None:
     assert outcome_of(status, b"", None).verdict is verdict
 
 
@@ -43,7 +43,7 @@ def test_pushes_share_one_connection(server: FakeServer) -> None:
     assert server.connections == 1
 
 
-def test_a_kept_connection_that_the_server_dropped_is_opened_anew_at_once(server: FakeServer) -> None:
+def test_an_open_connection_that_the_server_closed_is_opened_again_at_once(server: FakeServer) -> None:
     push = open_push(server.url, token="t", source="h")
     push.send(MESSAGE)
     server.script = [0, 204]
@@ -52,25 +52,25 @@ def test_a_kept_connection_that_the_server_dropped_is_opened_anew_at_once(server
     assert server.connections == 2
 
 
-def test_a_server_that_breaks_off_is_tried_later_not_for_ever(server: FakeServer) -> None:
+def test_a_server_that_closes_connections_is_retried_later_not_at_once(server: FakeServer) -> None:
     server.script = [0, 0, 0]
     assert open_push(server.url, token="t", source="h").send(MESSAGE).verdict is Verdict.RETRY
     assert len(server.requests) == 1
 
 
-def test_a_server_that_is_not_there_is_tried_later() -> None:
+def test_a_missing_server_is_retried() -> None:
     outcome = open_push("http://127.0.0.1:1", token="t", source="h").send(MESSAGE)
     assert outcome.verdict is Verdict.RETRY
     assert "refused" in outcome.reason
 
 
 @pytest.mark.parametrize(("text", "seconds"), [("7", 7.0), ("Wed, 21 Oct 2026 07:28:00 GMT", None), ("-1", None)])
-def test_the_pause_a_server_asks_for_is_read(server: FakeServer, text: str, seconds: float | None) -> None:
+def test_the_pause_that_a_server_requests_is_read(server: FakeServer, text: str, seconds: float | None) -> None:
     server.script, server.headers = [429], {"Retry-After": text}
     assert open_push(server.url, token="t", source="h").send(MESSAGE).retry_after_s == seconds
 
 
 @pytest.mark.parametrize("url", ["", "localhost:8000", "ftp://x", "http://", "http://x:99999", "http://x:y"])
-def test_an_address_nobody_can_push_to_is_rejected(url: str) -> None:
+def test_an_address_of_an_unknown_scheme_is_rejected(url: str) -> None:
     with pytest.raises(Refused):
         open_push(url, token="t", source="h")
