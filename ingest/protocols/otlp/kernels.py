@@ -2,7 +2,7 @@
 
 ``count_metrics`` checks that lengths fit, and counts. ``list_metrics`` writes the rows: the positions of a metric's
 resource, scope and parts, its kind, and the number of its context if the cache has it. A context is a metric of a scope
-of a resource, with everything that its series depend on. ``otlp.points`` reads the points.
+of a resource, with everything that its series depend on. ``otlp.point_kernels`` reads the points.
 """
 
 import numpy as np

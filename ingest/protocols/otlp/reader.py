@@ -67,7 +67,7 @@ from ingest.protocols.otlp.kernels import (
 )
 from ingest.protocols.otlp.labels import WHAT, ResourceLabels, format_number
 from ingest.protocols.otlp.names import metric_name, unit_name
-from ingest.protocols.otlp.points import (
+from ingest.protocols.otlp.point_kernels import (
     FAULTS,
     NEW_BITS,
     NEW_COLUMNS,

@@ -23,7 +23,7 @@ from ingest.protocols.otlp import reader as otlp_reader
 from ingest.protocols.otlp.answers import encode_answer, encode_error, message_of
 from ingest.protocols.otlp.labels import format_number
 from ingest.protocols.otlp.names import label_name, metric_name, unit_name
-from ingest.protocols.otlp.points import FAULTS
+from ingest.protocols.otlp.point_kernels import FAULTS
 from spm.errors import BadMessage, LimitExceeded
 from spm.limits import FUTURE_MS, MESSAGE_SAMPLES_MAX, MESSAGE_SERIES_MAX
 from spm.wire import STALE_BITS, Parsed, parse_canonical
