@@ -1,4 +1,4 @@
-"""What the front door remembers in the database: rejections, ways by which data came, agents, heartbeats."""
+"""What ingest keeps in the database: rejections, descriptions, ways of arrival, agents, heartbeats."""
 
 from typing import ClassVar
 
@@ -9,15 +9,15 @@ from spm.limits import METRIC_BYTES_MAX, REJECTION_EXAMPLE_CHARS_MAX, SOURCE_BYT
 
 
 class RejectedLine(models.Model):
-    """One line or item that was not taken. A ring: ``ingest.accept.rejections`` keeps the last ones of each app."""
+    """One line or item that was rejected. ``ingest.accept.rejections`` keeps the newest ones of each app."""
 
     app = models.ForeignKey(App, on_delete=models.CASCADE, related_name="rejected_lines")
-    time_ms = models.BigIntegerField(help_text="when it was refused")
+    time_ms = models.BigIntegerField(help_text="when it was rejected")
     source = models.CharField(max_length=SOURCE_BYTES_MAX)
-    way = models.CharField(max_length=40, blank=True, help_text="the protocol, or who speaks it")
+    way = models.CharField(max_length=40, blank=True, help_text="the protocol, or the program that speaks it")
     line = models.PositiveIntegerField(help_text="its number in its body, from 1; 0: the body, or a series")
     reason = models.CharField(max_length=300)
-    example = models.CharField(max_length=REJECTION_EXAMPLE_CHARS_MAX, blank=True, help_text="how it began")
+    example = models.CharField(max_length=REJECTION_EXAMPLE_CHARS_MAX, blank=True, help_text="its first characters")
 
     class Meta:
         ordering: ClassVar = ["-id"]
@@ -28,11 +28,11 @@ class RejectedLine(models.Model):
 
 
 class MetricDescription(models.Model):
-    """What senders said last about a metric: ``ingest.accept.descriptions`` keeps it."""
+    """The newest description of a metric by its senders, kept by ``ingest.accept.descriptions``."""
 
     app = models.ForeignKey(App, on_delete=models.CASCADE, related_name="metric_descriptions")
     metric = models.CharField(max_length=METRIC_BYTES_MAX)
-    type = models.CharField(max_length=20, help_text="Prometheus' word: counter, gauge, histogram, summary …")
+    type = models.CharField(max_length=20, help_text="Prometheus' type: counter, gauge, histogram, summary …")
     help = models.TextField(blank=True)
     unit = models.CharField(max_length=100, blank=True)
 
@@ -45,11 +45,11 @@ class MetricDescription(models.Model):
 
 
 class Arrival(models.Model):
-    """A way (protocol and kind of sender) by which data came to an app: when first, and when last."""
+    """The first and last arrival of data by one way (protocol or program) in an app."""
 
     app = models.ForeignKey(App, on_delete=models.CASCADE, related_name="arrivals")
     way = models.CharField(max_length=40)
-    source = models.CharField(max_length=SOURCE_BYTES_MAX, help_text="who came last")
+    source = models.CharField(max_length=SOURCE_BYTES_MAX, help_text="the source that came last")
     first_seen = models.DateTimeField()
     last_seen = models.DateTimeField()
 
@@ -62,19 +62,19 @@ class Arrival(models.Model):
 
 
 class Agent(models.Model):
-    """One of our agents, as its last heartbeat told it. Its name is that of the source its data comes from."""
+    """One of our agents, as its last heartbeat described it. Its name is that of the source its data comes from."""
 
     app = models.ForeignKey(App, on_delete=models.CASCADE, related_name="agents")
     name = models.CharField(max_length=SOURCE_BYTES_MAX)
     version = models.CharField(max_length=40, blank=True)
     platform = models.CharField(max_length=200, blank=True)
-    period_ms = models.PositiveIntegerField(help_text="between two looks at its host")
-    started = models.DateTimeField(help_text="when its process began")
-    process_ms = models.BigIntegerField(null=True, help_text="likewise, by its own clock: tells processes apart")
+    period_ms = models.PositiveIntegerField(help_text="between two rounds of its collectors")
+    started = models.DateTimeField(help_text="when its process started")
+    process_ms = models.BigIntegerField(null=True, help_text="its start by its own clock: tells processes apart")
     twin = models.DateTimeField(null=True, help_text="when two of this name were last heard")
     first_seen = models.DateTimeField()
     last_seen = models.DateTimeField(help_text="its last heartbeat")
-    spool = models.CharField(max_length=12, blank=True, help_text="whose numbers its messages bear")
+    spool = models.CharField(max_length=12, blank=True, help_text="the spool that numbers its messages")
     sequence = models.BigIntegerField(default=0, help_text="the number of its newest message")
     spooled = models.BigIntegerField(default=0, help_text="messages that wait on its disk")
     oldest_ms = models.BigIntegerField(default=0, help_text="how long the oldest of them has waited")
@@ -82,7 +82,7 @@ class Agent(models.Model):
     dropped_samples = models.BigIntegerField(default=0)
     offset_ms = models.BigIntegerField(null=True, help_text="how far its clock is ahead of ours")
     tags = models.JSONField(default=dict)
-    collectors = models.JSONField(default=dict, help_text="what each says: ok, or what is wrong")
+    collectors = models.JSONField(default=dict, help_text="the state of each: ok, or its error")
     etag = models.CharField(max_length=32, blank=True, help_text="of the settings it applied")
     refused = models.JSONField(default=dict, help_text="pushed settings it did not apply, and why")
 
@@ -112,14 +112,14 @@ class AgentSettings(models.Model):
 
 
 class Heartbeat(models.Model):
-    """Something that says when it ran, by a key that nobody can guess: whoever has the key is it."""
+    """A job that reports its runs under a secret key: a request with the key is the job's."""
 
     app = models.ForeignKey(App, on_delete=models.CASCADE, related_name="heartbeats")
     name = models.CharField(max_length=120)
     key = models.UUIDField(unique=True, editable=False)
     created = models.DateTimeField()
-    last_ms = models.BigIntegerField(null=True, editable=False, help_text="when it was last heard of")
-    last_act = models.CharField(max_length=10, blank=True, editable=False, help_text="what it said then")
+    last_ms = models.BigIntegerField(null=True, editable=False, help_text="when it last reported")
+    last_act = models.CharField(max_length=10, blank=True, editable=False, help_text="what it reported then")
     started_ms = models.BigIntegerField(null=True, editable=False, help_text="of a run that has not ended")
 
     class Meta:
@@ -128,12 +128,12 @@ class Heartbeat(models.Model):
 
     @property
     def failed(self) -> bool:
-        """Whether that was what it said last."""
+        """Whether the last report was a failure."""
         return self.last_act == "fail" or (self.last_act.isdecimal() and int(self.last_act) != 0)
 
     @property
     def said(self) -> str:
-        """What it said last, in a word; empty when it was never heard of."""
+        """The last report: ``failed``, ``started`` or ``succeeded``; empty before the first."""
         if self.last_ms is None:
             return ""
         return "failed" if self.failed else "started" if self.last_act == "start" else "succeeded"
@@ -142,8 +142,8 @@ class Heartbeat(models.Model):
         return self.name
 
 
-class LetterBox(App):
-    """An app, seen by its dead letters; they lie in the store, not in the database."""
+class AppDeadLetters(App):
+    """An app as the admin lists it with its dead letters; they are in the store, not in the database."""
 
     class Meta:
         proxy = True
@@ -151,10 +151,10 @@ class LetterBox(App):
         verbose_name_plural = "dead letters"
 
 
-class AccountBook(App):
-    """An app, seen by where its samples are; that lies in the store, too."""
+class AppBalance(App):
+    """An app as the admin lists it with its balance of samples, which is in the store."""
 
     class Meta:
         proxy = True
-        verbose_name = "account of an app"
-        verbose_name_plural = "accounts"
+        verbose_name = "balance of an app"
+        verbose_name_plural = "balances"

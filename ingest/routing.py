@@ -1,6 +1,7 @@
 """What a sender to RabbitMQ must know, agents included: the exchange, the routing key of a source, names of headers.
 
-Standard library only. Everything else about the broker stands in ``ingest.transport.topology``.
+Standard library only. Everything else about the broker is in ``ingest.transport.topology``. Enter by ``key_of`` and
+``agent_key``.
 """
 
 import hashlib
@@ -10,11 +11,11 @@ from spm import limits
 from spm.errors import Refused
 
 EXCHANGE = "spm.metrics"
-AGENTS = "spm.agents"  # where those publish whom the broker knows by their token: key = token id ‖ "." ‖ source
-LINES_TYPE = "application/x-influx-line"  # content type of a body of line protocol that nobody has stamped yet
+AGENTS = "spm.agents"  # the exchange of agents that the broker knows by their token: key = token id ‖ "." ‖ source
+LINES_TYPE = "application/x-influx-line"  # content type of a body of line protocol without a stamp
 KEY_BYTES_MAX = 255  # AMQP's own limit
 TOKEN_HEADER, SOURCE_HEADER = "x-spm-token", "x-spm-source"
-PERIOD_HEADER, SENDER_HEADER = "x-spm-period", "x-spm-sender"  # seconds between messages; what program sends
+PERIOD_HEADER, SENDER_HEADER = "x-spm-period", "x-spm-sender"  # seconds between messages; the program that sends
 
 
 AGENTS_OPTION, CA_OPTION = "agents", "ca"  # …?agents=1: agents publish by their tokens; …?ca=FILE: who signs its TLS
@@ -22,12 +23,12 @@ CALM_OPTION = "calm"  # …?calm=N: workers that consume while there is little t
 
 
 def option_of(url: str, name: str) -> str:
-    """The value of one of these options of an AMQP address, or ""."""
+    """Return the value of one of these options of an AMQP address, or ""."""
     return dict(parse_qsl(urlsplit(url).query)).get(name, "")
 
 
 def split_partitions(url: str) -> tuple[str, int]:
-    """An AMQP address without what only we understand in it, and its ``partitions=N``; ``Refused`` for a wrong one."""
+    """Return an AMQP address without our own options, and its ``partitions=N``; ``Refused`` for a wrong number."""
     parts = urlsplit(url)
     query = dict(parse_qsl(parts.query))
     given = query.pop("partitions", str(limits.AMQP_PARTITIONS))
@@ -39,22 +40,22 @@ def split_partitions(url: str) -> tuple[str, int]:
 
 
 def agent_key(token_id: str, source: str) -> str:
-    """The routing key under which an agent publishes to ``AGENTS``; a very long source is cut there."""
+    """Return the routing key under which an agent publishes to ``AGENTS``; a very long source is cut."""
     return f"{token_id}.{source}".encode()[:KEY_BYTES_MAX].decode("utf-8", "ignore")
 
 
 def split_agent_key(key: str) -> tuple[str, str]:
-    """(token id, source or "") of such a key."""
+    """Return (token id, source or "") of such a key."""
     token_id, _, source = key.partition(".")
     return token_id, source
 
 
 def key_of(sender: bytes, partitions: int) -> str:
-    """The routing key of everything one sender sends: its messages share a queue, and so stay in order."""
+    """Return the routing key of all messages of one sender: they share a queue, and so stay in order."""
     digest = hashlib.blake2b(sender, digest_size=4).digest()
     return partition_key(int.from_bytes(digest, "big") % partitions)
 
 
 def partition_key(number: int) -> str:
-    """The routing key of a partition."""
+    """Return the routing key of a partition."""
     return f"{number:03d}"

@@ -1,9 +1,9 @@
-"""The front door's ticks. They carry no truth: the next one looks again at whatever a lost one has left."""
+"""The scheduled tasks of ingest. They hold no state: a task does whatever a lost one left undone."""
 
 from celery import shared_task
 from django.conf import settings
 
-from ingest.accept.acceptor import front_door
+from ingest.accept.process_acceptor import process_acceptor
 from ingest.accounting import rounds
 from ingest.system_series import source_series
 from spm.clock import SystemClock
@@ -12,13 +12,14 @@ from spm.store.backends import open_backend
 
 @shared_task(ignore_result=True)  # type: ignore[untyped-decorator]
 def keep_marks() -> int:
-    """Move the low-water marks of apps with news."""
-    return rounds.make(open_backend(settings.SPM_STORE_URL), SystemClock()).moved
+    """Advance the low-water marks of apps with recent messages."""
+    return rounds.run_round(open_backend(settings.SPM_STORE_URL), SystemClock()).moved
 
 
 @shared_task(ignore_result=True)  # type: ignore[untyped-decorator]
 def tell_sources() -> int:
-    """Who of those that announced a period is up, and what of theirs is missing; not where nothing is to be sent."""
+    """Send series about sources with an announced period, unless own metrics are switched off."""
     if settings.SPM_OWN_METRICS_S <= 0:
         return 0
-    return source_series.tell(open_backend(settings.SPM_STORE_URL), front_door(), SystemClock().now_ms())
+    store = open_backend(settings.SPM_STORE_URL)
+    return source_series.send_source_series(store, process_acceptor(), SystemClock().now_ms())

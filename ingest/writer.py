@@ -99,7 +99,7 @@ class Writer:
         parts = tuple(
             AppPart(app, tables[app].newest, _SampleColumns.of(group))
             for app in apps
-            for group in _split_by_hours(storable.take(has_samples & (storable.app == app)))
+            for group in _split_by_hours(storable.select_messages(has_samples & (storable.app == app)))
         )
         log, commits = self._encode(parts)
         dead_letter_rows = [_dead_letter_step(d.envelope, d.cause) for d in dead]
@@ -161,11 +161,11 @@ class Writer:
         if len(storable.ts) and not (storable.ts.min() > 0 and storable.ts.max() <= limits.TIME_MAX_MS):
             has_time = (storable.ts > 0) & (storable.ts <= limits.TIME_MAX_MS)
             dead += _dead_samples(storable, ~has_time, TIMELESS, messages.samples)
-            storable = storable.only(has_time)
+            storable = storable.select_samples(has_time)
         collided = self._register(storable)
         if collided is not None:
             dead += _dead_samples(storable, collided, COLLIDED, messages.samples)
-            storable = storable.only(~collided)
+            storable = storable.select_samples(~collided)
         return storable, dead
 
     def _register(self, messages: Envelopes) -> BOOL | None:
@@ -206,7 +206,7 @@ def _dead_samples(messages: Envelopes, rows: BOOL, cause: str, totals: I64) -> l
 
 def _single_message(messages: Envelopes, number: int, rows: BOOL) -> Envelope:
     selected = np.arange(len(messages)) == number
-    return messages.take(selected).only(rows[np.repeat(selected, messages.samples)])[0]
+    return messages.select_messages(selected).select_samples(rows[np.repeat(selected, messages.samples)])[0]
 
 
 def _dead_letter_step(envelope: Envelope, cause: str) -> Step:
@@ -224,7 +224,7 @@ def _dead_letter_step(envelope: Envelope, cause: str) -> Step:
 def _first_samples(envelope: Envelope, samples: int) -> Envelope:
     if len(envelope) <= samples:
         return envelope
-    return Envelopes.of([envelope]).only(np.arange(len(envelope)) < samples)[0]
+    return Envelopes.of([envelope]).select_samples(np.arange(len(envelope)) < samples)[0]
 
 
 def _ledger_rows(messages: Envelopes, dead: Sequence[DeadSamples]) -> list[RowPut]:
@@ -260,10 +260,10 @@ def _split_by_hours(envelopes: Envelopes) -> Iterator[Envelopes]:
     for number, piece in enumerate(pieces):
         touched = set(np.unique(piece).tolist())
         if number > first and len(hours | touched) > limits.BATCH_HOURS_MAX:
-            yield envelopes.take((numbers >= first) & (numbers < number))
+            yield envelopes.select_messages((numbers >= first) & (numbers < number))
             first, hours = number, set()
         hours |= touched
-    yield envelopes.take(numbers >= first)
+    yield envelopes.select_messages(numbers >= first)
 
 
 @dataclass(frozen=True, slots=True)

@@ -43,7 +43,7 @@ class OwnMetrics(bootsteps.StartStopStep):  # type: ignore[misc]
 
     def create(self, worker: Any) -> Any:
         """By name: its models need Django's applications."""
-        return import_module("ingest.system_series.process_metrics").thread("worker")
+        return import_module("ingest.system_series.process_metrics").metrics_thread("worker")
 
 
 class Metered(Task):  # type: ignore[misc]

@@ -1,8 +1,8 @@
-"""The body of a request, read and decompressed under limits. Enter by ``read_body``.
+"""Reads the body of a request and decompresses it under limits. Enter by ``read_body``.
 
 Django's own reading is not used: its limit is meant for forms. Decompression stops at the first byte over the limit, or
-before the first byte where the format says how large it becomes (``packed``), so that a bomb costs no more memory than
-an honest body. One encoding at a time: whoever packs twice has a broken client, or wants to hide something.
+before the first byte where the format says how large it becomes (``packed``), so that a decompression bomb costs no
+more memory than an honest body. One encoding at a time: a client that encodes twice is broken, or hides something.
 """
 
 import sys
@@ -20,17 +20,20 @@ _WINDOWS = {"gzip": 31, "x-gzip": 31, "deflate": 15}
 
 
 class UnknownEncoding(Explained):
-    """A body compressed in a way this door does not read."""
+    """A body in a Content-Encoding that is not supported."""
 
 
 class Stream(Protocol):
-    """What a body is read from."""
+    """The stream that a body is read from."""
 
     def read(self, size: int, /) -> bytes: ...
 
 
 def read_body(stream: Stream, *, encoding: str, length: int | None) -> bytes:
-    """The decoded body. ``LimitExceeded``: too large; ``UnknownEncoding``; ``BadMessage``: damaged or cut off."""
+    """Return the decoded body.
+
+    Raises ``LimitExceeded`` when it is too large, ``UnknownEncoding``, or ``BadMessage`` when it is damaged or cut off.
+    """
     if length is not None and length > BODY_BYTES_MAX:
         raise _too_large(length, BODY_BYTES_MAX)
     encoding = encoding.strip().lower()
@@ -44,7 +47,7 @@ def read_body(stream: Stream, *, encoding: str, length: int | None) -> bytes:
 
 
 def next_piece(stream: Stream, most: int, size: int, length: int | None) -> bytes:
-    """What comes after the first ``size`` bytes of a body, at ``most`` so many; ``BadMessage`` where it breaks off."""
+    """Return at most so many bytes after the first ``size`` of a body; raise ``BadMessage`` where it breaks off."""
     try:
         return stream.read(most)
     except OSError as error:
@@ -60,7 +63,7 @@ def next_piece(stream: Stream, most: int, size: int, length: int | None) -> byte
 
 
 def _chunk_errors() -> type[Exception] | tuple[()]:
-    """What the web server raises for chunks it cannot read. It is loaded where it does; workers never load it."""
+    """Return what the web server raises for chunks it cannot read, if it is loaded; workers never load it."""
     errors: type[Exception] | tuple[()] = getattr(sys.modules.get("gunicorn.http.errors"), "ParseException", ())
     return errors
 
@@ -76,7 +79,7 @@ def _unknown(encoding: str) -> UnknownEncoding:
 
 
 def _pieces(stream: Stream, length: int | None) -> Iterator[bytes]:
-    """The body as sent. One that ends before its announced length is refused: its last line would be a wrong number."""
+    """Yield the body as sent. One that ends before its length is rejected: its last line could be a wrong number."""
     size = 0
     while piece := next_piece(stream, _PIECE_BYTES, size, length):
         size += len(piece)
@@ -102,7 +105,7 @@ def _inflated(pieces: Iterator[bytes], window: int) -> bytes:
 
 
 def _outputs(pieces: Iterator[bytes], window: int) -> Iterator[bytes]:
-    """What the pieces inflate to, in small steps; gzip members may follow each other."""
+    """Yield what the pieces inflate to, in small steps; gzip members may follow each other."""
     inflater, members = zlib.decompressobj(window), 1
     for piece in pieces:
         rest = piece
@@ -112,7 +115,7 @@ def _outputs(pieces: Iterator[bytes], window: int) -> Iterator[bytes]:
                 if members > GZIP_MEMBERS_MAX:
                     raise LimitExceeded("too many gzip members", got=members, wanted=f"at most {GZIP_MEMBERS_MAX}")
             output = inflater.decompress(rest, _STEP_BYTES)
-            while len(output) == _STEP_BYTES and not inflater.eof:  # more may wait although all input is taken in
+            while len(output) == _STEP_BYTES and not inflater.eof:  # more may wait although all input is consumed
                 yield output
                 output = inflater.decompress(inflater.unconsumed_tail, _STEP_BYTES)
             yield output

@@ -1,8 +1,8 @@
-"""Bodies packed with zstd or snappy: looked through first, unpacked second, so that a bomb is refused unexploded.
+"""Decompresses zstd and snappy: the sizes are checked first, so that a decompression bomb is rejected unpacked.
 
-Both formats say before each piece how large it becomes; the two libraries do not stop at a limit of ours (zstandard
-passes over it where a frame declares its size, cramjam has none). So the frames and chunks are walked by their heads,
-without unpacking anything: what is cut off is found, and what would become too large. Enter by ``UNPACK``: name of the
+Both formats declare before each piece how large it becomes. The two libraries do not stop at a limit of ours (zstandard
+ignores it where a frame declares its size, cramjam has none). So the heads of frames and chunks are checked without
+unpacking anything: that shows what is cut off, and what would become too large. Enter by ``UNPACK``: name of the
 Content-Encoding → function of (body, limit).
 """
 
@@ -16,36 +16,36 @@ from spm.limits import PACKED_PIECES_MAX, ZSTD_WINDOW_BYTES_MAX
 
 Unpack = Callable[[bytes, int], bytes]
 _ZSTD_MAGIC = 0xFD2FB528
-_ZSTD_SKIPPED = 0x184D2A50  # and the fifteen numbers behind it
-_RAW, _RLE = 0, 1  # kinds of zstd's blocks; 2 is a compressed one
+_ZSTD_SKIPPED = 0x184D2A50  # and the fifteen numbers after it
+_RAW, _RLE = 0, 1  # kinds of zstd blocks; 2 is a compressed one
 _SNAPPY_STREAM = b"\xff\x06\x00\x00sNaPpY"
-_COMPRESSED, _PLAIN = 0x00, 0x01  # kinds of snappy's chunks; those below 0x80 beside these are errors
+_COMPRESSED, _PLAIN = 0x00, 0x01  # kinds of snappy chunks; all others below 0x80 are errors
 
 
 def snappy(body: bytes, limit: int) -> bytes:
-    """The block form (Prometheus) or the framed one, told apart by how they begin."""
+    """Decompress the block form (Prometheus) or the framed one, which begins with a magic number."""
     return _snappy_frames(body, limit) if body.startswith(_SNAPPY_STREAM) else _snappy_block(body, limit)
 
 
 def zstd(body: bytes, limit: int) -> bytes:
-    """All frames of a body."""
-    _walk_zstd(body, limit)
+    """Decompress all frames of a body."""
+    _check_zstd(body, limit)
     try:
         unpacker = zstandard.ZstdDecompressor(max_window_size=ZSTD_WINDOW_BYTES_MAX)
         with unpacker.stream_reader(body, read_across_frames=True) as reader:
-            made = reader.read(limit + 1)
+            decompressed = reader.read(limit + 1)
     except zstandard.ZstdError as error:
         raise _damaged("zstd", error) from error
-    if len(made) > limit:
+    if len(decompressed) > limit:
         raise too_large(limit)
-    return made
+    return decompressed
 
 
 UNPACK: Mapping[str, Unpack] = {"snappy": snappy, "x-snappy-framed": snappy, "zstd": zstd}
 
 
 def too_large(limit: int) -> LimitExceeded:
-    """A body that becomes larger than it may."""
+    """Return the error of a body that becomes larger than the limit."""
     return LimitExceeded(
         "the body is too large",
         got=f"over {limit} bytes decompressed",
@@ -55,7 +55,7 @@ def too_large(limit: int) -> LimitExceeded:
 
 
 def cut_off() -> BadMessage:
-    """A body of which the end is missing."""
+    """Return the error of a body whose end is missing."""
     return BadMessage("the compressed body is cut off", wanted="all of it")
 
 
@@ -77,7 +77,7 @@ def _snappy_block(body: bytes, limit: int) -> bytes:
 
 
 def _snappy_frames(body: bytes, limit: int) -> bytes:
-    """1. walk the chunks by their heads and add up what they become; 2. unpack, which checks every checksum."""
+    """1. Add up the sizes in the heads of all chunks; 2. decompress, which checks every checksum."""
     at, size, chunks = 0, 0, 0
     try:
         while at < len(body):
@@ -99,8 +99,8 @@ def _snappy_frames(body: bytes, limit: int) -> bytes:
         raise _damaged("framed snappy", error) from error
 
 
-def _walk_zstd(body: bytes, limit: int) -> None:
-    """Refuse what is cut off, has too many blocks, wants too large a window, or says it becomes too large."""
+def _check_zstd(body: bytes, limit: int) -> None:
+    """Reject a body that is cut off, has too many blocks or too large a window, or declares too large a size."""
     if not body:
         raise cut_off()
     at, size, blocks = 0, 0, 0
@@ -110,15 +110,15 @@ def _walk_zstd(body: bytes, limit: int) -> None:
             blocks += 1
             at += 8 + int.from_bytes(body[at + 4 : at + 8], "little")
         else:
-            at, size, blocks = _walk_frame(body, at, size, blocks, limit)
+            at, size, blocks = _check_frame(body, at, size, blocks, limit)
         if blocks > PACKED_PIECES_MAX:
             raise _too_many("zstd blocks")
     if at > len(body):
         raise cut_off()
 
 
-def _walk_frame(body: bytes, start: int, size: int, blocks: int, limit: int) -> tuple[int, int, int]:
-    """Where the frame ends, and the sums of what its blocks say of themselves, those before it included."""
+def _check_frame(body: bytes, start: int, size: int, blocks: int, limit: int) -> tuple[int, int, int]:
+    """Check one frame; return where it ends, and the size and number of blocks so far."""
     try:
         head = zstandard.get_frame_parameters(body[start : start + 18])
         at = start + zstandard.frame_header_size(body[start : start + 18])
@@ -128,15 +128,15 @@ def _walk_frame(body: bytes, start: int, size: int, blocks: int, limit: int) -> 
         raise LimitExceeded(
             "the zstd window is too large", got=head.window_size, wanted=f"at most {ZSTD_WINDOW_BYTES_MAX} bytes"
         )
-    said = head.content_size not in (zstandard.CONTENTSIZE_UNKNOWN, zstandard.CONTENTSIZE_ERROR)
-    if said and size + head.content_size > limit:
+    declared = head.content_size not in (zstandard.CONTENTSIZE_UNKNOWN, zstandard.CONTENTSIZE_ERROR)
+    if declared and size + head.content_size > limit:
         raise too_large(limit)
     last = False
     while not last:
         if at + 3 > len(body):
             raise cut_off()
-        word = int.from_bytes(body[at : at + 3], "little")
-        last, kind, length = bool(word & 1), word >> 1 & 3, word >> 3
+        header = int.from_bytes(body[at : at + 3], "little")
+        last, kind, length = bool(header & 1), header >> 1 & 3, header >> 3
         size += length if kind in (_RAW, _RLE) else 0
         at += 3 + (1 if kind == _RLE else length)
         blocks += 1

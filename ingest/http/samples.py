@@ -1,13 +1,14 @@
-"""The front door over HTTP: JSON, Influx line protocol, collectd's JSON; an answer only when samples are durable.
+"""The endpoints of JSON, Influx line protocol and collectd's JSON; they answer only when samples are durable.
 
     POST /api/v1/metrics                          JSON  → 202 {"accepted", "rejected", "errors", "message_id"}
     POST /write, /api/v2/write, /api/v3/write_lp  lines → 204, as Influx clients want exactly that
     POST /api/v1/collectd                         lists of collectd's write_http → 200
     GET|HEAD /ping, /health, /ready, /query       what Influx clients ask before they write
 
-Some lines refused: the others are kept, and JSON says so in its 202; line protocol answers 400 "partial write", which
-Influx clients take as final and log. Nothing taken: 400. The views read the request, call ``reception.take``, and word
-the answer; they decide nothing else. Prometheus' forms stand in ``http_prometheus``, OpenTelemetry's in ``http_otlp``.
+When some lines are rejected, the others are stored: JSON reports them in its 202; line protocol answers 400 "partial
+write", which Influx clients take as final and log. When all are rejected, the answer is 400. The views read the
+request, call ``reception.accept_request``, and format the answer; they decide nothing else. The endpoints of Prometheus
+are in ``prometheus``, OpenTelemetry's in ``otlp``.
 """
 
 from collections.abc import Callable
@@ -15,8 +16,8 @@ from collections.abc import Callable
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.views.decorators.http import require_http_methods, require_POST
 
-from ingest.http.answers import answering, report
-from ingest.http.reception import Taken, principal_of, take
+from ingest.http.answers import report, with_error_answers
+from ingest.http.reception import AcceptedMessage, accept_request, principal_of
 from ingest.protocols.influx import reader as influx_reader
 from ingest.protocols.json import samples as json_samples
 from ingest.protocols.registry import Protocol
@@ -27,72 +28,72 @@ _VERSION = "1.8-spm"
 _DATABASES = {"name": "databases", "columns": ["name"], "values": [["metrics"]]}
 
 
-@answering
+@with_error_answers
 @require_POST
 def metrics(request: HttpRequest) -> HttpResponse:
     """``POST /api/v1/metrics``: samples as JSON."""
-    taken = take(
-        request, lambda body: json_samples.parse(body.raw, now_ms=body.now_ms, over_quota=body.crowded), "json"
+    accepted = accept_request(
+        request, lambda body: json_samples.parse(body.raw, now_ms=body.now_ms, over_quota=body.over_quota), "json"
     )
-    return JsonResponse(report(taken.parsed, taken.message_id), status=202 if len(taken.parsed.ts) else 400)
+    return JsonResponse(report(accepted.parsed, accepted.message_id), status=202 if len(accepted.parsed.ts) else 400)
 
 
-@answering
+@with_error_answers
 @require_POST
 def write(request: HttpRequest) -> HttpResponse:
-    """Influx line protocol. ``db``, ``bucket``, ``org`` and ``rp`` are passed over: the token names the app."""
+    """``POST /write``: line protocol. ``db``, ``bucket``, ``org`` and ``rp`` are ignored; the token names the app."""
     precision = request.GET.get("precision", "")
-    taken = take(
+    accepted = accept_request(
         request,
-        lambda body: influx_reader.parse(body.raw, now_ms=body.now_ms, precision=precision, over_quota=body.crowded),
+        lambda body: influx_reader.parse(body.raw, now_ms=body.now_ms, precision=precision, over_quota=body.over_quota),
         "influx",
-        unit=influx_reader.unit_of(precision),
+        unit=influx_reader.time_unit(precision),
     )
-    return _settled(taken, 204)
+    return _answer(accepted, 204)
 
 
 def common_view(protocol: Protocol) -> View:
-    """The view of a protocol without answers of its own: 200, or 400 with a report if something was rejected.
+    """Return the view of a protocol without answers of its own: 200, or 400 with a report if samples were rejected.
 
     collectd has it: ``POST /api/v1/collectd`` takes what its plug-in ``write_http`` sends with ``Format "JSON"``.
     """
 
-    @answering
+    @with_error_answers
     @require_POST
     def accept(request: HttpRequest) -> HttpResponse:
-        taken = take(
+        accepted = accept_request(
             request,
-            lambda body: protocol.parse(body.raw, now_ms=body.now_ms, over_quota=body.crowded),
+            lambda body: protocol.parse(body.raw, now_ms=body.now_ms, over_quota=body.over_quota),
             protocol.name,
             unit=protocol.unit,
         )
-        return _settled(taken, 200)
+        return _answer(accepted, 200)
 
     return accept
 
 
-@answering
+@with_error_answers
 @require_http_methods(["GET", "HEAD"])
 def ping(request: HttpRequest) -> HttpResponse:
-    """``/ping``: there is somebody here."""
+    """``/ping``: answer that the server is up."""
     headers = {"X-Influxdb-Version": _VERSION, "X-Influxdb-Build": "OSS"}
     if request.GET.get("verbose", "") not in ("", "0", "false"):
         return JsonResponse({"version": _VERSION}, headers=headers)
     return HttpResponse(status=204, headers=headers)
 
 
-@answering
+@with_error_answers
 @require_http_methods(["GET", "HEAD"])
 def health(request: HttpRequest) -> HttpResponse:
-    """``/health`` and ``/ready``: likewise, as clients of Influx 2 ask it."""
-    told = {"name": "influxdb", "message": "ready for writes", "status": "pass", "checks": [], "version": _VERSION}
-    return JsonResponse(told)
+    """``/health`` and ``/ready``: answer that to clients of Influx 2."""
+    fields = {"name": "influxdb", "message": "ready for writes", "status": "pass", "checks": [], "version": _VERSION}
+    return JsonResponse(fields)
 
 
-@answering
+@with_error_answers
 @require_http_methods(["GET", "POST"])
 def query(request: HttpRequest) -> HttpResponse:
-    """``/query``: the two statements Influx clients send before they write; the database is always there."""
+    """``/query``: answer the two statements Influx clients send before they write; the database always exists."""
     principal_of(request)
     statement = (request.GET.get("q") or request.POST.get("q") or "").strip().upper()
     if statement.startswith("CREATE DATABASE"):
@@ -100,16 +101,16 @@ def query(request: HttpRequest) -> HttpResponse:
     if statement.startswith("SHOW DATABASES"):
         return JsonResponse({"results": [{"statement_id": 0, "series": [_DATABASES]}]})
     raise BadMessage(
-        "this statement is not answered here",
+        "this statement is not supported",
         got=statement[:80],
         wanted="SHOW DATABASES or CREATE DATABASE",
         remedy="Queries go to /prometheus/api/v1/query.",
     )
 
 
-def _settled(taken: Taken, status: int) -> HttpResponse:
-    """Nothing but the status when all is well, else what is wrong."""
-    if len(taken.parsed.ts) and not taken.parsed.rejected:
-        return HttpResponse(status=status, headers={"X-Message-Id": taken.message_id.hex()})
-    told = report(taken.parsed, taken.message_id)
-    return JsonResponse({**told, "code": "invalid", "message": told["error"]}, status=400)
+def _answer(accepted: AcceptedMessage, status: int) -> HttpResponse:
+    """Answer with the status alone when all samples were accepted, else with the report."""
+    if len(accepted.parsed.ts) and not accepted.parsed.rejected:
+        return HttpResponse(status=status, headers={"X-Message-Id": accepted.message_id.hex()})
+    fields = report(accepted.parsed, accepted.message_id)
+    return JsonResponse({**fields, "code": "invalid", "message": fields["error"]}, status=400)

@@ -1,4 +1,4 @@
-"""The addresses at which data arrives: those of every registered protocol, and those that Influx clients ask first."""
+"""The URLs of ingest: those of every registered protocol, and those that Influx clients ask first."""
 
 from collections.abc import Iterable, Mapping
 
@@ -18,20 +18,20 @@ _VIEWS: Mapping[ViewName, http_samples.View] = {  # of protocols whose clients e
     ViewName.PROMETHEUS_TEXT: http_prometheus.text,
     ViewName.OTLP: http_otlp.metrics,
 }
-_PROBES: Mapping[str, http_samples.View] = {  # what clients of Influx ask before they write
+_PROBES: Mapping[str, http_samples.View] = {  # what Influx clients ask before they write
     "ping": http_samples.ping,
     "health": http_samples.health,
     "ready": http_samples.health,
     "query": http_samples.query,
 }
-FAST_PATH_NAMES = (  # those that agents call all the time: see ``ingest.http.fast_path``
+FAST_PATH_NAMES = (  # URLs that agents call all the time: see ``fast_path``
     *(name for protocol in PROTOCOLS for name in protocol.paths),
     *_PROBES,
 )
 
 
 def protocol_urls(protocols: Iterable[Protocol]) -> list[URLPattern]:
-    """Returns the URLs of these protocols, each with the view that its registry line names."""
+    """Return the URLs of these protocols, each with the view that its registry line names."""
     return [
         path(route, _VIEWS.get(protocol.view) or http_samples.common_view(protocol), name=name)
         for protocol in protocols
@@ -42,7 +42,7 @@ def protocol_urls(protocols: Iterable[Protocol]) -> list[URLPattern]:
 urlpatterns: list[URLPattern | URLResolver] = [
     *protocol_urls(PROTOCOLS),
     *(path(name, view, name=name) for name, view in _PROBES.items()),
-    re_path(r"^metrics/(?P<group>job(?:@base64)?/.+)$", http_prometheus.pushgateway, name="pushed"),
+    re_path(r"^metrics/(?P<group>job(?:@base64)?/.+)$", http_prometheus.pushgateway, name="pushgateway"),
     re_path(r"^ping/(?P<key>[^/]+)(?:/(?P<act>[^/]+))?$", pings.ping, name="heartbeat"),
     re_path(
         rf"^broker/(?P<secret>[^/]+)/(?P<question>{'|'.join(broker_auth.QUESTIONS)})$",

@@ -1,1 +1,1 @@
-"""Commands of the front door."""
+"""Commands of ingest."""

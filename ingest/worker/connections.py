@@ -104,7 +104,9 @@ class ConsumerService:
         self._thread = threading.Thread(target=self._consumer.run, name="consumer", daemon=True)
         self._exclude_metrics = telemetry.include(self.metrics_text)
         self.metrics_server = (
-            None if metrics_port is None else MetricsServer(metrics_port, lambda: telemetry.text(self.metrics_text()))
+            None
+            if metrics_port is None
+            else MetricsServer(metrics_port, lambda: telemetry.exposition(self.metrics_text()))
         )
 
     def metrics_text(self) -> str:

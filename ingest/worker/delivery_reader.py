@@ -14,7 +14,7 @@ from ingest.worker.dead_letter_publisher import is_by_agent
 from ingest.worker.interfaces import MessageAcceptor
 from ingest.worker.retry import StoreRetry, translate_database_error
 from spm import limits
-from spm.envelope_batch import samples_in
+from spm.envelope_batch import count_samples
 from spm.errors import CorruptBlock, Explained
 
 log = logging.getLogger(__name__)
@@ -62,7 +62,7 @@ class DeliveryReader:
         acceptor = self._acceptor
         if not is_by_agent(delivery) or acceptor is None:
             assert delivery.exchange != topology.AGENTS, "BUG: an agent's message is taken for our own"
-            return Item(delivery, delivery.body, samples_in(delivery.body))
+            return Item(delivery, delivery.body, count_samples(delivery.body))
         end_ms = delivery.arrived_ms + limits.CONSUME_RETRY_S * 1000
         envelope = self._retry.call(
             lambda: translate_database_error(acceptor.accept, delivery), [delivery.ack_handle], end_ms

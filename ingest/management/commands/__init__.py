@@ -1,1 +1,1 @@
-"""Commands of the front door: dead."""
+"""Commands of ingest: dead."""

@@ -6,10 +6,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ingest.accept.acceptor import Sender
+from ingest.accept.identity import Sender
 from ingest.accounting import completeness
-from ingest.accounting.balance import Span
-from ingest.accounting.completeness import Known
+from ingest.accounting.balance import HourSpan
+from ingest.accounting.completeness import KnownSource
 from ingest.system_series import source_series
 from spm import limits
 from spm.accounts import sources
@@ -24,18 +24,18 @@ START = HOUR * HOUR_MS
 END = START + HOUR_MS
 
 
-def known(name: str = "a", period_s: int = 10, first_ms: int = 0, last_ms: int = END) -> Known:
-    return Known(name, first_ms, last_ms, period_s * 1000)
+def known(name: str = "a", period_s: int = 10, first_ms: int = 0, last_ms: int = END) -> KnownSource:
+    return KnownSource(name, first_ms, last_ms, period_s * 1000)
 
 
-def span(messages: dict[str, int], runs: tuple[NumberRun, ...] = (), gaps: tuple[NumberGap, ...] = ()) -> Span:
+def span(messages: dict[str, int], runs: tuple[NumberRun, ...] = (), gaps: tuple[NumberGap, ...] = ()) -> HourSpan:
     counts = np.array(list(messages.values()), np.int64)
     zero = np.zeros(len(counts), np.int64)
-    return Span(START, END, (HourBalance(HOUR, tuple(messages), counts, counts, zero, zero, zero, runs),), gaps)
+    return HourSpan(START, END, (HourBalance(HOUR, tuple(messages), counts, counts, zero, zero, zero, runs),), gaps)
 
 
-def one(found: Span, source: Known | None = None, until_ms: int = END) -> completeness.Completeness:
-    [made] = completeness.compared([source or known()], found, since_ms=START, until_ms=until_ms, now_ms=until_ms)
+def one(found: HourSpan, source: KnownSource | None = None, until_ms: int = END) -> completeness.Completeness:
+    [made] = completeness.compare([source or known()], found, since_ms=START, until_ms=until_ms, now_ms=until_ms)
     return made
 
 
@@ -81,13 +81,13 @@ def test_a_source_that_says_nothing_lacks_everything() -> None:
     ],
 )
 def test_each_stretch_counts_by_the_period_of_its_time(since_ms: int, before_s: int, asked: int) -> None:
-    changed = Known("a", 0, END, 10_000, since_ms, before_s * 1000)
-    assert completeness.expected(changed, START, END) == asked
+    changed = KnownSource("a", 0, END, 10_000, since_ms, before_s * 1000)
+    assert completeness.expected_messages(changed, START, END) == asked
 
 
 @pytest.mark.parametrize("period_s", [1, 10, 60, 3_600])
 def test_an_hour_expects_what_fits_into_it(period_s: int) -> None:
-    assert completeness.expected(known(period_s=period_s), START, END) == 3_600 // period_s
+    assert completeness.expected_messages(known(period_s=period_s), START, END) == 3_600 // period_s
 
 
 def test_a_period_longer_than_the_stretch_expects_nothing() -> None:
@@ -95,20 +95,20 @@ def test_a_period_longer_than_the_stretch_expects_nothing() -> None:
     assert (made.expected, made.share) == (0, None)
 
 
-class Door:
-    """Keeps what is pushed."""
+class RecordingAcceptor:
+    """Records what it accepts."""
 
     def __init__(self) -> None:
-        self.pushed: list[tuple[Sender, Parsed]] = []
+        self.accepted: list[tuple[Sender, Parsed]] = []
 
-    def push(self, parsed: Parsed, *, sender: Sender, message_id: bytes) -> None:
-        self.pushed.append((sender, parsed))
+    def accept(self, parsed: Parsed, *, sender: Sender, message_id: bytes) -> None:
+        self.accepted.append((sender, parsed))
 
 
 @pytest.fixture
 def app(db: None) -> Iterator[App]:
     sources.forget_written()
-    source_series.forget()
+    source_series.forget_sent_hours()
     yield App.objects.create(organisation=Organisation.objects.create(name="Acme"), name="Shop")
     sources.forget_written()
 
@@ -119,13 +119,13 @@ def series(parsed: Parsed) -> dict[tuple[str, str], float]:
 
 
 def test_an_app_is_told_who_of_its_sources_is_up(app: App) -> None:
-    now, door = END + 1_000_000, Door()
-    sources.seen(app.pk, "up", now - 5_000, period_ms=10_000)
-    sources.seen(app.pk, "down", now - 2_000_000, period_ms=10_000)
-    sources.seen(app.pk, "unknown", now)
-    assert source_series.tell(MemoryBackend(), door, now) == 1  # type: ignore[arg-type]
-    (sender, state), (_, hour) = door.pushed
-    assert (sender.app_id, sender.source) == (app.pk, sources.OWN)
+    now, door = END + 1_000_000, RecordingAcceptor()
+    sources.note_seen(app.pk, "up", now - 5_000, period_ms=10_000)
+    sources.note_seen(app.pk, "down", now - 2_000_000, period_ms=10_000)
+    sources.note_seen(app.pk, "unknown", now)
+    assert source_series.send_source_series(MemoryBackend(), door, now) == 1  # type: ignore[arg-type]
+    (sender, state), (_, hour) = door.accepted
+    assert (sender.app_id, sender.source) == (app.pk, sources.SYSTEM_SOURCE)
     found = series(state)
     assert {name: found["spm_source_up", name] for name in ("up", "down")} == {"up": 1.0, "down": 0.0}
     assert found["spm_source_age_seconds", "up"] == 5.0
@@ -135,20 +135,20 @@ def test_an_app_is_told_who_of_its_sources_is_up(app: App) -> None:
 
 
 def test_an_hour_is_told_once_and_who_is_up_every_time(app: App) -> None:
-    now, door = END + limits.ACCOUNT_SLACK_MS, Door()
-    sources.seen(app.pk, "a", now, period_ms=10_000)
+    now, door = END + limits.BALANCE_SLACK_MS, RecordingAcceptor()
+    sources.note_seen(app.pk, "a", now, period_ms=10_000)
     for minute in range(3):
-        source_series.tell(MemoryBackend(), door, now + minute * 60_000)  # type: ignore[arg-type]
-    assert len(door.pushed) == 4
+        source_series.send_source_series(MemoryBackend(), door, now + minute * 60_000)  # type: ignore[arg-type]
+    assert len(door.accepted) == 4
 
 
 def test_apps_without_announced_periods_are_told_nothing(app: App) -> None:
-    door: Any = Door()
-    sources.seen(app.pk, "plain", END)
-    assert source_series.tell(MemoryBackend(), door, END) == 0
-    assert not door.pushed
+    door: Any = RecordingAcceptor()
+    sources.note_seen(app.pk, "plain", END)
+    assert source_series.send_source_series(MemoryBackend(), door, END) == 0
+    assert not door.accepted
 
 
 def test_what_the_system_says_is_no_source_of_the_app(app: App) -> None:
-    sources.seen(app.pk, sources.OWN, END)
+    sources.note_seen(app.pk, sources.SYSTEM_SOURCE, END)
     assert not Source.objects.exists()

@@ -11,7 +11,7 @@ from django.core.management import CommandError, call_command
 from django.test import Client
 from django.urls import reverse
 
-from ingest.accept import acceptor
+from ingest.accept import process_acceptor as own_acceptor
 from ingest.accounting import dead_letter_review
 from spm.accounts import quotas
 from spm.accounts.models import App, AuditEntry, Organisation
@@ -28,7 +28,7 @@ APP = 7
 
 
 def bury(store: Backend, count: int = 1, *, app: int = APP, of: int | None = None) -> list[str]:
-    """Letters of so many messages, one a millisecond; their keys, newest first. ``of``: the app in the envelopes."""
+    """Store dead letters, one a millisecond; return their keys, newest first. ``of``: the app in the envelopes."""
     for n in range(count):
         body = envelope([(n, START + 1, n + 0.5), (n, START + 2, 9.0)], app=of or app, message_id=bytes([n]) * 16)
         store.put(
@@ -47,7 +47,7 @@ def bury(store: Backend, count: int = 1, *, app: int = APP, of: int | None = Non
 def test_a_letter_shows_its_cause_its_sender_and_its_first_samples() -> None:
     store = MemoryBackend()
     bury(store, 2)
-    newest, oldest = dead_letter_review.listed(store, APP, count=9)
+    newest, oldest = dead_letter_review.list_dead_letters(store, APP, count=9)
     assert (newest.ingest_ms, oldest.ingest_ms) == (1001, 1000)
     assert (newest.cause, newest.source, newest.count, newest.series, newest.state) == (
         "its hour is sealed",
@@ -65,8 +65,8 @@ def test_a_letter_shows_its_cause_its_sender_and_its_first_samples() -> None:
 def test_pages_of_letters_hold_each_once() -> None:
     store = MemoryBackend()
     keys = bury(store, 5)
-    first = dead_letter_review.listed(store, APP, count=2)
-    second = dead_letter_review.listed(store, APP, count=9, before=first[-1].key)
+    first = dead_letter_review.list_dead_letters(store, APP, count=2)
+    second = dead_letter_review.list_dead_letters(store, APP, count=9, before=first[-1].key)
     assert [shown.key for shown in [*first, *second]] == keys
 
 
@@ -78,7 +78,7 @@ def test_a_replay_pushes_the_message_as_it_was_and_once() -> None:
     assert (again.done, len(pushed)) == (0, 1)
     assert "replayed already" in again.refused[0]
     assert pushed[0].values.tolist() == [0.5, 9.0]
-    assert dead_letter_review.listed(store, APP, count=1)[0].state == "replayed"
+    assert dead_letter_review.list_dead_letters(store, APP, count=1)[0].state == "replayed"
 
 
 def test_a_letter_whose_replay_fails_waits_and_the_others_go() -> None:
@@ -91,8 +91,12 @@ def test_a_letter_whose_replay_fails_waits_and_the_others_go() -> None:
 
     outcome = dead_letter_review.replay(store, APP, keys, fails_for_one)
     assert (outcome.done, len(outcome.refused)) == (2, 1)
-    assert [s.state for s in dead_letter_review.listed(store, APP, count=9)] == ["replayed", "waiting", "replayed"]
-    assert dead_letter_review.waiting(store, APP, at_most=9) == 1
+    assert [s.state for s in dead_letter_review.list_dead_letters(store, APP, count=9)] == [
+        "replayed",
+        "waiting",
+        "replayed",
+    ]
+    assert dead_letter_review.count_waiting(store, APP, at_most=9) == 1
 
 
 def test_a_dismissed_letter_stays_and_is_not_replayed_any_more() -> None:
@@ -100,7 +104,7 @@ def test_a_dismissed_letter_stays_and_is_not_replayed_any_more() -> None:
     keys = bury(store)
     assert dead_letter_review.dismiss(store, APP, keys).done == 1
     assert dead_letter_review.replay(store, APP, keys, pushed.append).done == 0
-    assert (pushed, dead_letter_review.listed(store, APP, count=1)[0].state) == ([], "dismissed")
+    assert (pushed, dead_letter_review.list_dead_letters(store, APP, count=1)[0].state) == ([], "dismissed")
 
 
 def nothing(store: Backend) -> str:
@@ -149,7 +153,7 @@ def test_a_key_that_is_none_finds_nothing(key: str) -> None:
 def test_a_letter_that_holds_no_message_of_the_app_is_shown_without_samples(make: Callable[[Backend], str]) -> None:
     store = MemoryBackend()
     make(store)
-    [shown] = dead_letter_review.listed(store, APP, count=1)
+    [shown] = dead_letter_review.list_dead_letters(store, APP, count=1)
     assert shown.samples == ()
     assert shown.cause
 
@@ -162,13 +166,13 @@ def shop(db: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[
     """An app with a store of its own."""
     monkeypatch.setattr(settings, "SPM_STORE_URL", f"lmdb://{tmp_path}/store")
     monkeypatch.setattr(settings, "SPM_TRANSPORT", "direct")
-    acceptor.close_front_door()
+    own_acceptor.close_process_acceptor()
     yield App.objects.create(organisation=Organisation.objects.create(name="Acme"), name="Shop")
-    acceptor.close_front_door()
+    own_acceptor.close_process_acceptor()
 
 
 def page(app: App) -> str:
-    return reverse("admin:ingest_letters", args=[app.pk])
+    return reverse("admin:ingest_dead_letters", args=[app.pk])
 
 
 def test_the_admin_shows_letters_and_accepts_them_anew(shop: App, admin_client: Client) -> None:
@@ -178,8 +182,8 @@ def test_the_admin_shows_letters_and_accepts_them_anew(shop: App, admin_client: 
     assert "its hour is sealed" in shown
     assert keys[0] in shown
     answer = admin_client.post(page(shop), {"key": keys[:1], "act": "replay"}, follow=True).content.decode()
-    assert "1 accepted anew." in answer
-    assert [s.state for s in dead_letter_review.listed(store, shop.pk, count=2)] == ["replayed", "waiting"]
+    assert "1 accepted again." in answer
+    assert [s.state for s in dead_letter_review.list_dead_letters(store, shop.pk, count=2)] == ["replayed", "waiting"]
     assert len(list(store.scan("pending", b"", b"\xff" * 30))) == 1
     assert AuditEntry.objects.get(action="replay dead letters").detail["done"] == 1
 
@@ -191,9 +195,12 @@ def test_a_letter_of_which_not_all_is_taken_goes_on_waiting_and_says_why(shop: A
     quotas.forget()
     keys = bury(store, 2, app=shop.pk)
     answer = admin_client.post(page(shop), {"key": keys, "act": "replay"}, follow=True).content.decode()
-    assert "1 accepted anew." in answer
-    assert "2 of its 2 samples were not taken: a new series over the app&#x27;s quota" in answer
-    assert sorted(s.state for s in dead_letter_review.listed(store, shop.pk, count=2)) == ["replayed", "waiting"]
+    assert "1 accepted again." in answer
+    assert "2 of its 2 samples were rejected: a new series over the app&#x27;s quota" in answer
+    assert sorted(s.state for s in dead_letter_review.list_dead_letters(store, shop.pk, count=2)) == [
+        "replayed",
+        "waiting",
+    ]
 
 
 def test_the_pages_of_letters_and_accounts_say_that_the_store_is_away(
@@ -204,19 +211,29 @@ def test_the_pages_of_letters_and_accounts_say_that_the_store_is_away(
 
     for name in ("newest", "find"):
         monkeypatch.setattr(dead_letters, name, away)
-    monkeypatch.setattr("rollups.services.placement.shown", away)
+    monkeypatch.setattr("rollups.services.placement.summarise", away)
     assert "cannot be read now: no answer" in admin_client.get("/admin/rollups/spreading/").content.decode()
     assert "cannot be read now: no answer" in admin_client.get(page(shop)).content.decode()
     answer = admin_client.post(page(shop), {"key": ["00" * 28], "act": "replay"}, follow=True).content.decode()
     assert "Nothing was done: no answer" in answer
-    for place in ("/admin/ingest/letterbox/", "/admin/ingest/accountbook/"):
+    for place in ("/admin/ingest/appdeadletters/", "/admin/ingest/appbalance/"):
         assert re.search(rf'<a href="{page(shop)}"[^>]*>\?</a>', admin_client.get(place).content.decode()), place
 
 
 def test_the_list_of_apps_counts_what_waits(shop: App, admin_client: Client) -> None:
     bury(open_backend(settings.SPM_STORE_URL), 3, app=shop.pk)
-    shown = admin_client.get("/admin/ingest/letterbox/").content.decode()
+    shown = admin_client.get("/admin/ingest/appdeadletters/").content.decode()
     assert re.search(rf'<a href="{page(shop)}"[^>]*>3</a>', shown)
+
+
+def test_old_addresses_of_the_admin_lead_to_the_pages(shop: App, admin_client: Client) -> None:
+    for old, new in (
+        ("/admin/ingest/letterbox/", "/admin/ingest/appdeadletters/"),
+        (f"/admin/ingest/letterbox/{shop.pk}/letters/", page(shop)),
+        ("/admin/ingest/accountbook/", "/admin/ingest/appbalance/"),
+        (f"/admin/ingest/accountbook/{shop.pk}/account/", reverse("admin:ingest_balance", args=[shop.pk])),
+    ):
+        assert admin_client.get(old).headers["Location"] == new
 
 
 def test_only_staff_with_the_permission_settle_letters(shop: App, client: Client) -> None:
@@ -224,7 +241,10 @@ def test_only_staff_with_the_permission_settle_letters(shop: App, client: Client
     client.force_login(User.objects.create_user("eve", is_staff=True))
     assert client.get(page(shop)).status_code == 403
     assert client.post(page(shop), {"key": keys, "act": "dismiss"}).status_code == 403
-    assert dead_letter_review.listed(open_backend(settings.SPM_STORE_URL), shop.pk, count=1)[0].state == "waiting"
+    assert (
+        dead_letter_review.list_dead_letters(open_backend(settings.SPM_STORE_URL), shop.pk, count=1)[0].state
+        == "waiting"
+    )
 
 
 def test_the_command_lists_and_settles_letters(shop: App, capsys: pytest.CaptureFixture[str]) -> None:
@@ -234,7 +254,9 @@ def test_the_command_lists_and_settles_letters(shop: App, capsys: pytest.Capture
     assert all(key in listed for key in keys)
     call_command("dead", shop.pk, keys[0], "--replay")
     call_command("dead", shop.pk, keys[1], "--dismiss")
-    assert [s.state for s in dead_letter_review.listed(open_backend(settings.SPM_STORE_URL), shop.pk, count=2)] == [
+    assert [
+        s.state for s in dead_letter_review.list_dead_letters(open_backend(settings.SPM_STORE_URL), shop.pk, count=2)
+    ] == [
         "replayed",
         "dismissed",
     ]

@@ -11,11 +11,11 @@ import pytest
 from django.conf import settings
 
 from ingest import tasks
-from ingest.accept.announcer import Accepting
+from ingest.accept.announcer import StampAnnouncer
 from ingest.accounting import rounds
-from ingest.accounting.watermark_keeper import Kept, keep, looks
+from ingest.accounting.watermark_keeper import KeepResult, advance_watermarks, plan_reads
 from ingest.writer import Writer
-from rollups.delete.delete_app import erase
+from rollups.delete.delete_app import delete_app
 from rollups.run.driver import Driver
 from rollups.run.local import LocalExecutor
 from spm import limits
@@ -26,17 +26,17 @@ from spm.limits import HOUR_MS
 from spm.store import epochs, keys
 from spm.store.backends.base import Backend
 from spm.store.backends.memory import MemoryBackend
-from spm.store.keys import Distribution
+from spm.store.keys import PlacementTable
 from spm.store.ledger import commit_columns, commit_records
 from spm.store.ledger import watermarks as marks
-from spm.store.ledger.commit_columns import CommitCellCache, Opened
+from spm.store.ledger.commit_columns import CellOrError, CommitCellCache
 from spm.store.ledger.watermarks import (
     AdoptionRecord,
     Announcement,
     OutcomeTotals,
     ProcessWatermarks,
     Watermark,
-    packed,
+    pack_place,
 )
 from spm.wire import Envelope
 from tests.model.world import APP, SPREAD, START, parsed
@@ -55,15 +55,15 @@ class Door:
 
     def __post_init__(self) -> None:
         cell = epochs.encode(SPREAD)
-        self.store.check_and_put("config", epochs.name_of(APP), b"v", None, cell)
+        self.store.check_and_put("config", epochs.row_key(APP), b"v", None, cell)
         self.writer = Writer(self.store, SPREAD)
-        self.process = Accepting(self.store, self.clock, every_s=None)
+        self.process = StampAnnouncer(self.store, self.clock, every_s=None)
 
     def accept(self, *samples: tuple[int, int, float], rejected: int = 0) -> Envelope:
         """A message that is stamped and not stored yet."""
         self.clock.advance(100)
         body = replace(parsed(samples or ((0, self.clock.now_ms() % 1000 + 1, 1.0),)), rejected=rejected)
-        return self.process.accept(app=APP, source="h", parsed=body, message_id=bytes(16))
+        return self.process.stamp_message(app=APP, source="h", parsed=body, message_id=bytes(16))
 
     def stored(self, *samples: tuple[int, int, float], rejected: int = 0) -> Envelope:
         """One that is."""
@@ -71,13 +71,13 @@ class Door:
         self.writer.write([envelope])
         return envelope
 
-    def keep(self, later_ms: int = 0) -> Kept:
+    def advance_watermarks(self, later_ms: int = 0) -> KeepResult:
         """A look."""
-        return keep(self.store, APP, self.clock.now_ms() + later_ms)
+        return advance_watermarks(self.store, APP, self.clock.now_ms() + later_ms)
 
     def keep_long(self) -> int:
         """Looks of four minutes, after the process has gone silent; how many stragglers they name."""
-        return sum(self.keep(SILENT_MS + look * limits.KEEP_EVERY_S * 1000).adopted for look in range(24))
+        return sum(self.advance_watermarks(SILENT_MS + look * limits.KEEP_EVERY_S * 1000).adopted for look in range(24))
 
     def compact(self) -> None:
         """A minor run: commit records become account rows."""
@@ -91,7 +91,7 @@ class Door:
 
     def mark(self) -> tuple[int, int]:
         """Up to where it stands."""
-        return self.marks.held.place
+        return self.marks.watermark.place
 
 
 def place(envelope: Envelope) -> tuple[int, int]:
@@ -105,10 +105,10 @@ def test_a_mark_moves_when_everything_up_to_it_is_stored(compacted: bool) -> Non
     door.process.announce()
     if compacted:
         door.compact()
-    assert door.keep().moved == 1
+    assert door.advance_watermarks().moved == 1
     assert door.mark() == place(sent[-1])
-    assert door.marks.held.totals == OutcomeTotals(3, 3, 3, 0, 0, 0, 3, 0, 0, 0)
-    assert door.keep() == Kept()
+    assert door.marks.watermark.totals == OutcomeTotals(3, 3, 3, 0, 0, 0, 3, 0, 0, 0)
+    assert door.advance_watermarks() == KeepResult()
 
 
 def test_a_mark_waits_for_the_one_that_is_missing_and_goes_as_far_as_words_allow() -> None:
@@ -118,11 +118,11 @@ def test_a_mark_waits_for_the_one_that_is_missing_and_goes_as_far_as_words_allow
     missing = door.accept()
     last = door.stored()
     door.process.announce()
-    assert door.keep() == Kept(moved=1, waiting=1)
+    assert door.advance_watermarks() == KeepResult(moved=1, waiting=1)
     assert door.mark() == place(first)
-    assert door.keep().moved == 0
+    assert door.advance_watermarks().moved == 0
     door.writer.write([missing])
-    assert door.keep().moved == 1
+    assert door.advance_watermarks().moved == 1
     assert door.mark() == place(last)
 
 
@@ -135,7 +135,7 @@ def test_marks_move_although_something_is_always_on_its_way() -> None:
         if len(late) > 3:
             door.writer.write([late.pop(0)])
         door.process.announce()
-        door.keep()
+        door.advance_watermarks()
         lags.append(door.clock.now_ms() - door.mark()[0])
     assert max(lags[5:]) <= 500
 
@@ -158,10 +158,10 @@ def test_each_sample_has_one_outcome_when_some_died(kill: str, totals: OutcomeTo
         if kill not in ("whole", "lines, buried"):
             door.writer.write([envelope])
         if kill in ("whole", "both", "lines, buried"):
-            door.writer.bury(envelope, "cannot be written")
-    assert door.keep().moved == 1
-    assert door.marks.held.totals == totals
-    assert (door.marks.out.tolist() == [packed(place(envelope))]) == (totals.stored == 0)
+            door.writer.write_dead_letter(envelope, "cannot be written")
+    assert door.advance_watermarks().moved == 1
+    assert door.marks.watermark.totals == totals
+    assert (door.marks.dead_stamps.tolist() == [pack_place(place(envelope))]) == (totals.stored == 0)
 
 
 def test_refused_lines_alone_settle_nothing_but_a_message_without_samples() -> None:
@@ -170,13 +170,13 @@ def test_refused_lines_alone_settle_nothing_but_a_message_without_samples() -> N
     door.process.announce()
     steps = door.writer.prepare([envelope]).steps
     door.store.put([step for step in steps if step[0] == "ledger"])
-    assert door.keep().moved == 0
+    assert door.advance_watermarks().moved == 0
     empty = replace(envelope, series_index=envelope.series_index[:0], ts=envelope.ts[:0], values=envelope.values[:0])
     other = Door()
-    other.process.accept(app=APP, source="h", parsed=parsed([(0, 1, 1.0)]), message_id=bytes(16))
+    other.process.stamp_message(app=APP, source="h", parsed=parsed([(0, 1, 1.0)]), message_id=bytes(16))
     other.process.announce()
     other.writer.write([replace(empty, stamp=replace(empty.stamp, ms=other.clock.now_ms()))])
-    assert other.keep().moved == 1
+    assert other.advance_watermarks().moved == 1
 
 
 def test_stragglers_of_a_process_that_was_killed_are_named_once_it_is_gone() -> None:
@@ -184,21 +184,21 @@ def test_stragglers_of_a_process_that_was_killed_are_named_once_it_is_gone() -> 
     first = door.stored()
     door.process.announce()
     lost, straggler = door.accept(), door.stored()
-    assert door.keep() == Kept(moved=1, waiting=1)
-    assert door.keep().adopted == 0
-    assert door.keep(SILENT_MS).adopted == 1
-    assert (door.mark(), door.marks.named.tolist()) == (place(first), [packed(place(straggler))])
-    assert door.keep(SILENT_MS).adopted == 0
+    assert door.advance_watermarks() == KeepResult(moved=1, waiting=1)
+    assert door.advance_watermarks().adopted == 0
+    assert door.advance_watermarks(SILENT_MS).adopted == 1
+    assert (door.mark(), door.marks.adopted_stamps.tolist()) == (place(first), [pack_place(place(straggler))])
+    assert door.advance_watermarks(SILENT_MS).adopted == 0
     door.writer.write([lost])
-    assert door.keep(SILENT_MS).adopted == 1
+    assert door.advance_watermarks(SILENT_MS).adopted == 1
 
 
 def test_what_a_process_stored_that_was_killed_before_its_first_word_is_known_once_it_is_gone() -> None:
     door = Door()
     straggler = door.stored()
-    assert door.keep() == Kept()
+    assert door.advance_watermarks() == KeepResult()
     assert door.keep_long() == 1
-    assert door.marks.named.tolist() == [packed(place(straggler))]
+    assert door.marks.adopted_stamps.tolist() == [pack_place(place(straggler))]
 
 
 def test_a_process_that_was_taken_for_gone_goes_on_and_nothing_is_counted_twice() -> None:
@@ -206,17 +206,17 @@ def test_a_process_that_was_taken_for_gone_goes_on_and_nothing_is_counted_twice(
     sent = [door.stored((n, 1, 1.0)) for n in range(3)]
     missing = door.accept()
     door.process.announce()
-    assert door.keep(SILENT_MS).adopted == 3
+    assert door.advance_watermarks(SILENT_MS).adopted == 3
     door.writer.write([missing])
-    assert door.keep().moved == 1
-    together = door.marks.held.totals
-    for record in door.marks.adopted:
+    assert door.advance_watermarks().moved == 1
+    together = door.marks.watermark.totals
+    for record in door.marks.adoptions:
         together = together.plus(record.totals)
     assert (together.messages, together.stored) == (4, 4)
     assert (door.marks.messages, len(sent)) == (4, 3)
     door.stored()
     door.process.announce()
-    assert door.keep().moved == 1
+    assert door.advance_watermarks().moved == 1
 
 
 def test_an_hour_without_announcements_and_a_dead_message_in_it_are_counted_by_one_word() -> None:
@@ -224,15 +224,15 @@ def test_an_hour_without_announcements_and_a_dead_message_in_it_are_counted_by_o
     door = Door()
     door.stored()
     door.process.announce()
-    door.keep()
+    door.advance_watermarks()
     dead = door.accept((0, 1, 1.0), (1, 1, 1.0))
-    door.writer.bury(dead, "cannot be written")
+    door.writer.write_dead_letter(dead, "cannot be written")
     door.clock.advance(HOUR_MS)
     door.stored(rejected=4)
     door.compact()
     door.process.announce()
-    door.keep(limits.KEEP_STUCK_MS + 1)
-    assert (door.marks.held.totals.dead, door.marks.held.totals.rejected, door.marks.messages) == (2, 4, 3)
+    door.advance_watermarks(limits.KEEP_STUCK_MS + 1)
+    assert (door.marks.watermark.totals.dead, door.marks.watermark.totals.rejected, door.marks.messages) == (2, 4, 3)
 
 
 @pytest.mark.parametrize("lost", [False, True], ids=["refused", "answer lost"])
@@ -244,11 +244,13 @@ def test_a_look_that_fails_anywhere_is_made_good_by_the_next(fails_at: int, lost
     straggler = door.stored()
     for later in (0, SILENT_MS):
         try:
-            keep(Faulty(door.store, fails_at=fails_at, lost_answer=lost), APP, door.clock.now_ms() + later)
+            advance_watermarks(
+                Faulty(door.store, fails_at=fails_at, lost_answer=lost), APP, door.clock.now_ms() + later
+            )
         except StoreUnavailable:
-            assert keep(door.store, APP, door.clock.now_ms() + later).damaged == 0
-    assert (door.marks.messages, door.marks.named.tolist()) == (1, [packed(place(straggler))])
-    assert len(door.marks.adopted) == 1
+            assert advance_watermarks(door.store, APP, door.clock.now_ms() + later).damaged == 0
+    assert (door.marks.messages, door.marks.adopted_stamps.tolist()) == (1, [pack_place(place(straggler))])
+    assert len(door.marks.adoptions) == 1
 
 
 def test_a_damaged_account_is_told_and_only_what_it_holds_stays_unsettled() -> None:
@@ -257,11 +259,11 @@ def test_a_damaged_account_is_told_and_only_what_it_holds_stays_unsettled() -> N
     door.process.announce()
     bad = door.stored()
     door.process.announce()
-    for item in commit_records.scan(door.store, APP, list(SPREAD.all(APP))):
+    for item in commit_records.scan(door.store, APP, list(SPREAD.all_shards(APP))):
         if commit_records.decode(item.cell).messages.ms[0] == bad.stamp.ms:
             cell = {keys.hour_column(item.hour): item.cell[:-1] + b"?"}
             door.store.put([("pending", [(item.key.to_bytes(), cell)])])
-    assert door.keep() == Kept(moved=1, waiting=1, damaged=1)
+    assert door.advance_watermarks() == KeepResult(moved=1, waiting=1, damaged=1)
     assert door.mark() == place(good)
 
 
@@ -270,28 +272,28 @@ def test_a_damaged_row_of_marks_is_told_and_others_marks_move_on(column: bytes) 
     door = Door()
     door.stored()
     door.process.announce()
-    door.keep()
+    door.advance_watermarks()
     [damaged] = marks.read(door.store, APP)
-    flip(door.store, "marks", keys.mark(APP, damaged), column)
-    before = door.store.get("marks", [keys.mark(APP, damaged)])
-    door.process = Accepting(door.store, door.clock, every_s=None)
+    flip(door.store, "marks", keys.watermark(APP, damaged), column)
+    before = door.store.get("marks", [keys.watermark(APP, damaged)])
+    door.process = StampAnnouncer(door.store, door.clock, every_s=None)
     door.stored()
     door.process.announce()
-    assert door.keep() == Kept(moved=1, waiting=1, damaged=1)
-    assert door.keep(SILENT_MS).damaged == 1
-    assert door.store.get("marks", [keys.mark(APP, damaged)]) == before  # nobody builds on what cannot be read
+    assert door.advance_watermarks() == KeepResult(moved=1, waiting=1, damaged=1)
+    assert door.advance_watermarks(SILENT_MS).damaged == 1
+    assert door.store.get("marks", [keys.watermark(APP, damaged)]) == before  # nobody builds on what cannot be read
 
 
 def test_erasing_an_app_takes_its_marks_and_leaves_the_others() -> None:
     door = Door()
     door.stored()
     door.process.announce()
-    door.keep()
-    word = door.marks.announced
+    door.advance_watermarks()
+    word = door.marks.newest
     assert word is not None
     marks.announce(door.store, APP + 1, 1, word)
-    erase(door.store, APP)
-    assert keys_of(door.store, "marks") == [keys.mark(APP + 1, 1)]
+    delete_app(door.store, APP)
+    assert keys_of(door.store, "marks") == [keys.watermark(APP + 1, 1)]
 
 
 # --- how much is read -------------------------------------------------------------------------------------------------
@@ -319,7 +321,7 @@ def read_minutes(of: Callable[[int], dict[int, ProcessWatermarks]], looked: int 
     total = 0.0
     for tick in range(looked):
         now = START + tick * limits.KEEP_EVERY_S * 1000
-        total += sum(min(10**6, ((look.until_ms or now) - look.since_ms) / 60_000) for look in looks(of(now), now))
+        total += sum(min(10**6, ((look.until_ms or now) - look.since_ms) / 60_000) for look in plan_reads(of(now), now))
     return total / looked
 
 
@@ -336,7 +338,9 @@ def test_whatever_its_age_what_a_process_left_is_looked_at_some_day() -> None:
     for minutes, ticks in ((20, 200), (300, 1_000), (3_000, 5_000)):
         found = {1: aged(START, minutes)}
         times = (START + tick * limits.KEEP_EVERY_S * 1000 for tick in range(ticks))
-        reached = sum(any(look.since_ms <= START - minutes * 60_000 for look in looks(found, now)) for now in times)
+        reached = sum(
+            any(look.since_ms <= START - minutes * 60_000 for look in plan_reads(found, now)) for now in times
+        )
         assert 0 < reached < ticks / 3, minutes
 
 
@@ -349,13 +353,13 @@ def test_commit_records_that_were_decoded_once_are_not_decoded_again(monkeypatch
     door.process.announce()
     cells, opened = CommitCellCache(), commit_columns.open_cells
 
-    def noted(raws: list[bytes], kind: int, *, own: bool = False) -> list[Opened]:
+    def noted(raws: list[bytes], kind: int, *, copy: bool = False) -> list[CellOrError]:
         decoded.extend(raws)
-        return opened(raws, kind, own=own)
+        return opened(raws, kind, copy=copy)
 
-    monkeypatch.setattr(commit_columns, "opened", noted)
+    monkeypatch.setattr(commit_columns, "open_cells", noted)
     for _ in range(3):
-        keep(door.store, APP, door.clock.now_ms(), cells=cells)
+        advance_watermarks(door.store, APP, door.clock.now_ms(), cells=cells)
     assert len(decoded) == len(set(decoded))
 
 
@@ -364,7 +368,7 @@ def test_decoded_records_take_no_more_than_their_bytes() -> None:
     for n in range(50):
         door.stored((n % 4, n + 1, 1.0))
     cells = CommitCellCache(bytes_max=5_000)
-    keep(door.store, APP, door.clock.now_ms(), cells=cells)
+    advance_watermarks(door.store, APP, door.clock.now_ms(), cells=cells)
     assert 0 < cells._cells.weight <= 5_000
     assert sum(cell.size for cell, _ in cells._cells._entries.values()) == cells._cells.weight
 
@@ -379,7 +383,7 @@ def test_of_too_many_accounts_the_newest_are_read(monkeypatch: pytest.MonkeyPatc
     door.process.announce()
     monkeypatch.setattr(limits, "KEEP_ROWS_MAX", 5)
     store.rows = 0
-    door.keep(limits.KEEP_STUCK_MS + 1)
+    door.advance_watermarks(limits.KEEP_STUCK_MS + 1)
     assert store.rows < 20
     assert door.mark() == (0, 0)
 
@@ -403,7 +407,9 @@ def test_apps_with_news_are_looked_at_every_time_and_every_app_now_and_then(apps
     heard(apps[3], START - 1000)
     heard(apps[4], START - limits.KEEP_NEWS_MS - 1000)
     App.objects.filter(pk=apps[5].pk).update(going=datetime.fromtimestamp(START / 1000, UTC))
-    found = [set(rounds.due(START + tick)) for tick in range(0, limits.KEEP_ROUND * limits.KEEP_EVERY_S * 1000, 10_000)]
+    found = [
+        set(rounds.due_apps(START + tick)) for tick in range(0, limits.KEEP_ROUND * limits.KEEP_EVERY_S * 1000, 10_000)
+    ]
     assert all(len(each) <= 400 / limits.KEEP_ROUND + 2 for each in found)
     assert set().union(*found) == {app.pk for app in apps} - {apps[5].pk}
     assert sum(apps[3].pk in each for each in found[:30]) == 30
@@ -417,16 +423,16 @@ def test_a_round_ends_with_its_budget_and_others_begin_elsewhere(
         heard(app, START)
     clock, seen = FakeClock(START), []
 
-    def slow(store: Backend, app: int, now_ms: int, *, cells: CommitCellCache) -> Kept:
+    def slow(store: Backend, app: int, now_ms: int, *, cells: CommitCellCache) -> KeepResult:
         clock.advance(1_000)
         seen.append(app)
-        return Kept(moved=1)
+        return KeepResult(moved=1)
 
-    monkeypatch.setattr(rounds, "keep", slow)
-    assert rounds.make(MemoryBackend(), clock).moved <= limits.KEEP_BUDGET_S + 1
+    monkeypatch.setattr(rounds, "advance_watermarks", slow)
+    assert rounds.run_round(MemoryBackend(), clock).moved <= limits.KEEP_BUDGET_S + 1
     for _ in range(40):
         clock.advance(limits.KEEP_EVERY_S * 1000 - clock.now_ms() % 10_000)
-        rounds.make(MemoryBackend(), clock)
+        rounds.run_round(MemoryBackend(), clock)
     assert {app.pk for app in apps[:50]} <= set(seen)
 
 
@@ -434,13 +440,13 @@ def test_an_app_whose_store_fails_holds_up_no_other(apps: list[App], monkeypatch
     for app in apps[:5]:
         heard(app, START)
 
-    def broken(store: Backend, app: int, now_ms: int, *, cells: CommitCellCache) -> Kept:
+    def broken(store: Backend, app: int, now_ms: int, *, cells: CommitCellCache) -> KeepResult:
         if app == apps[2].pk:
             raise StoreUnavailable("no")
-        return Kept(moved=1)
+        return KeepResult(moved=1)
 
-    monkeypatch.setattr(rounds, "keep", broken)
-    assert rounds.make(MemoryBackend(), FakeClock(START)).moved >= 4
+    monkeypatch.setattr(rounds, "advance_watermarks", broken)
+    assert rounds.run_round(MemoryBackend(), FakeClock(START)).moved >= 4
 
 
 def test_a_record_is_never_larger_than_a_cell(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -449,7 +455,7 @@ def test_a_record_is_never_larger_than_a_cell(monkeypatch: pytest.MonkeyPatch) -
     for n in range(5):
         door.stored((0, n + 1, 1.0))
     door.keep_long()
-    assert [len(record.stamps) for record in door.marks.adopted] == [2, 2, 1]
+    assert [len(record.stamps) for record in door.marks.adoptions] == [2, 2, 1]
     with pytest.raises(AssertionError, match="too large"):
         marks.adopt(door.store, APP, door.marks, AdoptionRecord(np.arange(3, dtype=np.uint64), NONE, OutcomeTotals()))
 
@@ -460,7 +466,7 @@ def test_adoption_records_have_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     for n in range(4):
         door.stored((0, n + 1, 1.0))
         door.keep_long()
-    assert len(door.marks.adopted) == 2
+    assert len(door.marks.adoptions) == 2
 
 
 @pytest.mark.django_db
@@ -471,8 +477,8 @@ def test_beat_has_the_marks_of_apps_with_news_moved(apps: list[App], monkeypatch
     monkeypatch.setattr(tasks, "open_backend", lambda url: store)
     now = SystemClock().now_ms()
     heard(app, now)
-    process = Accepting(store, SystemClock(), every_s=None)
-    sent = process.accept(app=app.pk, source="h", parsed=parsed([(0, 1, 1.0)]), message_id=bytes(16))
-    Writer(store, Distribution()).write([sent])
+    process = StampAnnouncer(store, SystemClock(), every_s=None)
+    sent = process.stamp_message(app=app.pk, source="h", parsed=parsed([(0, 1, 1.0)]), message_id=bytes(16))
+    Writer(store, PlacementTable()).write([sent])
     process.announce()
     assert (tasks.keep_marks(), tasks.keep_marks()) == (1, 0)

@@ -5,7 +5,7 @@
 import pytest
 from django.test import Client
 
-from ingest.http.broker_auth import allowed
+from ingest.http.broker_auth import is_allowed
 from ingest.routing import AGENTS
 from ingest.senders import principals
 from spm.accounts import tokens
@@ -66,17 +66,17 @@ def test_without_a_secret_nobody_is_answered(token: Token, settings: object) -> 
 )
 def test_a_sender_may(token: Token, question: str, changes: dict[str, str], answer: bool) -> None:
     said = {name: text.format(own=token.prefix) for name, text in changes.items()}
-    assert allowed(question, {**ASKED, "username": token.prefix, **said}, "/") is answer
+    assert is_allowed(question, {**ASKED, "username": token.prefix, **said}, "/") is answer
 
 
 def test_nobody_may_do_anything_for_an_app_that_is_going(token: Token) -> None:
     App.objects.update(going="2026-01-01T00:00:00Z")
-    assert not allowed("vhost", {**ASKED, "username": token.prefix}, "/")
+    assert not is_allowed("vhost", {**ASKED, "username": token.prefix}, "/")
 
 
 def test_what_the_database_says_is_asked_again_within_seconds(token: Token, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert allowed("vhost", {**ASKED, "username": token.prefix}, "/")
+    assert is_allowed("vhost", {**ASKED, "username": token.prefix}, "/")
     tokens.revoke(token)
-    assert allowed("vhost", {**ASKED, "username": token.prefix}, "/"), "remembered for a moment"
+    assert is_allowed("vhost", {**ASKED, "username": token.prefix}, "/"), "remembered for a moment"
     principals.forget()
-    assert not allowed("vhost", {**ASKED, "username": token.prefix}, "/")
+    assert not is_allowed("vhost", {**ASKED, "username": token.prefix}, "/")

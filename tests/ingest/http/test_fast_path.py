@@ -16,10 +16,10 @@ PROTECTING = {
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cache-Control": "no-store",
 }
-DOORS = [reverse(f"ingest:{name}") for name in urls.LEAN]
+PATHS = [reverse(f"ingest:{name}") for name in urls.FAST_PATH_NAMES]
 
 
-@pytest.mark.parametrize("path", DOORS)
+@pytest.mark.parametrize("path", PATHS)
 def test_every_answer_of_a_door_carries_what_protects_and_no_cookie(path: str) -> None:
     answer = Client().post(path, b"m v=1", "text/plain")
     assert answer.status_code in (401, 405)
@@ -29,7 +29,7 @@ def test_every_answer_of_a_door_carries_what_protects_and_no_cookie(path: str) -
     assert "Vary" not in answer.headers
 
 
-@pytest.mark.parametrize("path", DOORS)
+@pytest.mark.parametrize("path", PATHS)
 def test_a_method_that_a_door_does_not_take_is_refused_in_words(path: str) -> None:
     answer = Client().generic("BREW", path)
     said = answer.content.decode()
@@ -49,7 +49,7 @@ def test_a_door_is_known_by_the_name_that_pages_know_it_by() -> None:
     answer = Client().get("/ping")
     assert answer.wsgi_request.resolver_match is not None
     assert answer.wsgi_request.resolver_match.view_name == "ingest:ping"
-    assert set(fast_path._doors()) == set(DOORS)
+    assert set(fast_path._views_by_path()) == set(PATHS)
 
 
 @pytest.mark.parametrize("path", ["/login", "/write/", "/api/v1/metric", "/broker/x/user"])
@@ -73,7 +73,7 @@ def test_a_failure_of_ours_is_an_answer_with_what_protects(monkeypatch: pytest.M
     def breaks() -> None:
         raise ZeroDivisionError
 
-    monkeypatch.setattr(reception, "front_door", breaks)
+    monkeypatch.setattr(reception, "process_acceptor", breaks)
     monkeypatch.setattr(reception, "principal_of", lambda request: type("P", (), {"token_id": 1}))
     answer = Client(raise_request_exception=False).post("/write", b"m v=1", "text/plain")
     assert answer.status_code == 500

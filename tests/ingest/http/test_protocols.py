@@ -11,10 +11,10 @@ import pytest
 from django.test import Client
 
 from ingest.accept import rejections
-from ingest.accept.acceptor import FrontDoor
-from ingest.accept.admission import Guard
+from ingest.accept.acceptor import Acceptor
+from ingest.accept.admission import Admission
 from ingest.http import pings, reception
-from ingest.http.prometheus import group_of
+from ingest.http.prometheus import group_labels
 from ingest.models import Heartbeat, RejectedLine
 from spm.accounts import quotas, sources, tokens
 from spm.accounts.models import App, Organisation
@@ -23,7 +23,7 @@ from spm.clock import FakeClock
 from spm.errors import BadMessage
 from spm.store.backends.memory import MemoryBackend
 from spm.wire import Envelope, parse_canonical
-from tests.support.acceptors import Recorder, accepting
+from tests.support.acceptors import Recorder, silent_announcer
 
 pytestmark = [pytest.mark.django_db, pytest.mark.urls("ingest.http.urls")]
 NOW_MS = 1_700_000_000_000
@@ -53,14 +53,14 @@ def clock() -> FakeClock:
 def _door(
     transport: Recorder, allowed: list[Quota], clock: FakeClock, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[None]:
-    guard = Guard(MemoryBackend(), clock, lambda app: allowed[0])
-    door = FrontDoor(accepting(clock), transport, clock, guard)
+    admission = Admission(MemoryBackend(), clock, lambda app: allowed[0])
+    door = Acceptor(silent_announcer(clock), transport, clock, admission)
     for module in (reception, pings):
-        monkeypatch.setattr(module, "front_door", lambda: door)
+        monkeypatch.setattr(module, "process_acceptor", lambda: door)
     yield
     tokens.clear_cache()
     sources.forget_written()
-    rejections.forget_rates()
+    rejections.reset_throttle()
     quotas.forget()
 
 
@@ -129,13 +129,13 @@ def encoded(text: str) -> str:
     ],
 )
 def test_group_of_a_path_is_read(path: str, labels: dict[str, str]) -> None:
-    assert group_of(path) == labels
+    assert group_labels(path) == labels
 
 
 @pytest.mark.parametrize("path", ["job/a/b", "job@base64/=", "job@base64/!!", "job/a/job/b", "job@base64//x"])
 def test_path_that_is_no_group_is_refused(path: str) -> None:
     with pytest.raises(BadMessage):
-        group_of(path)
+        group_labels(path)
 
 
 # --- remote write -----------------------------------------------------------------------------------------------------
@@ -271,7 +271,7 @@ def test_series_over_the_quota_are_refused_by_name_and_the_others_taken(
     assert send("/write", b"m,host=a v=1 5000000").status_code == 204
     answer = send("/write", b"m,host=a v=1 5000000\nm,host=b v=2 5000000", **{"User-Agent": "telegraf"})
     assert (answer.status_code, answer.json()["accepted"], answer.json()["rejected"]) == (400, 1, 1)
-    assert answer.json()["error"].startswith("partial write: 1 refused; the first is line 2: a new series over")
+    assert answer.json()["error"].startswith("partial write: 1 rejected; the first is line 2: a new series over")
     kept = RejectedLine.objects.get(app=app)
     assert (kept.way, kept.line, kept.example) == ("telegraf", 2, 'm_v{host="b"}')
 
@@ -298,10 +298,10 @@ def test_time_in_seconds_where_nanoseconds_are_read_names_its_unit(send: Any) ->
 
 
 def test_quotas_of_an_app_come_from_its_row(app: App) -> None:
-    assert quotas.of(app.pk) == Quota()
+    assert quotas.read_quota(app.pk) == Quota()
     App.objects.filter(pk=app.pk).update(series_max=5, rate_max=7, hour_days=500, day_days=600)
     quotas.forget()
-    assert quotas.of(app.pk) == Quota(5, 7, 600)
+    assert quotas.read_quota(app.pk) == Quota(5, 7, 600)
 
 
 # --- heartbeats -------------------------------------------------------------------------------------------------------
@@ -309,7 +309,7 @@ def test_quotas_of_an_app_come_from_its_row(app: App) -> None:
 
 @pytest.fixture
 def beat(app: App) -> Heartbeat:
-    return pings.make(app, "backup", actor=None, now_ms=NOW_MS)
+    return pings.create_heartbeat(app, "backup", actor=None, now_ms=NOW_MS)
 
 
 def told(transport: Recorder) -> dict[str, float]:

@@ -12,8 +12,8 @@ from django.db import DatabaseError
 from django.db.models import QuerySet
 from django.test import Client
 
-from ingest.accept import acceptor, rejections
-from ingest.accept.acceptor import FrontDoor
+from ingest.accept import acceptor, identity, rejections
+from ingest.accept.acceptor import Acceptor
 from ingest.http import reception
 from ingest.models import RejectedLine
 from ingest.transport.direct import DirectTransport
@@ -24,9 +24,9 @@ from spm.accounts.models import App, Organisation, Source
 from spm.clock import FakeClock
 from spm.errors import QueueUnavailable, SpmError, StoreUnavailable
 from spm.store.backends import open_backend
-from spm.store.keys import Distribution
+from spm.store.keys import PlacementTable
 from spm.wire import parse_canonical
-from tests.support.acceptors import Recorder, accepting
+from tests.support.acceptors import Recorder, silent_announcer
 
 pytestmark = [pytest.mark.django_db, pytest.mark.urls("ingest.http.urls")]
 NOW_MS = 1_700_000_000_000
@@ -50,12 +50,12 @@ def clock() -> FakeClock:
 
 @pytest.fixture(autouse=True)
 def _door(transport: Recorder, clock: FakeClock, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    door = FrontDoor(accepting(clock), transport, clock)
-    monkeypatch.setattr(reception, "front_door", lambda: door)
+    door = Acceptor(silent_announcer(clock), transport, clock)
+    monkeypatch.setattr(reception, "process_acceptor", lambda: door)
     yield
     tokens.clear_cache()
     sources.forget_written()
-    rejections.forget_rates()
+    rejections.reset_throttle()
 
 
 @pytest.fixture
@@ -102,7 +102,7 @@ def test_precision_is_that_of_the_address(post: Any, transport: Recorder) -> Non
 def test_lines_beside_bad_ones_are_kept(post: Any, transport: Recorder) -> None:
     answer = post("/write", f"{LINE}\ncpu user=x\n{LINE}")
     assert answer.status_code == 400
-    assert answer.json()["error"].startswith("partial write: 1 refused; the first is line 2: ")
+    assert answer.json()["error"].startswith("partial write: 1 rejected; the first is line 2: ")
     assert (answer.json()["accepted"], answer.json()["rejected"]) == (2, 1)
     assert len(transport.published[0]) == 2
     assert transport.published[0].rejected == 1
@@ -208,9 +208,9 @@ def test_unsure_message_is_never_acknowledged(error: SpmError, post: Any, transp
 
 def test_bodies_in_work_are_limited(post: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(acceptor, "BODIES_AT_ONCE_MAX", 1)
-    door = FrontDoor(accepting(FakeClock()), Recorder(), FakeClock(NOW_MS))
-    monkeypatch.setattr(reception, "front_door", lambda: door)
-    with door.place():
+    door = Acceptor(silent_announcer(FakeClock()), Recorder(), FakeClock(NOW_MS))
+    monkeypatch.setattr(reception, "process_acceptor", lambda: door)
+    with door.reserve_body():
         answer = post("/write", LINE)
         assert (answer.status_code, "Retry-After" in answer.headers) == (503, True)
     assert post("/write", LINE).status_code == 204
@@ -220,8 +220,8 @@ def test_bodies_in_work_are_limited(post: Any, monkeypatch: pytest.MonkeyPatch) 
     ("given", "taken"),
     [
         pytest.param("00112233445566778899aabbccddeeff", "00112233445566778899aabbccddeeff", id="hex"),
-        pytest.param("batch 17", acceptor._given_id("batch 17").hex(), id="text"),
-        pytest.param("x" * limits.MESSAGE_ID_CHARS_MAX, acceptor._given_id("x" * 128).hex(), id="as long as can be"),
+        pytest.param("batch 17", identity._given_id("batch 17").hex(), id="text"),
+        pytest.param("x" * limits.MESSAGE_ID_CHARS_MAX, identity._given_id("x" * 128).hex(), id="as long as can be"),
     ],
 )
 def test_message_keeps_the_senders_id(given: str, taken: str, post: Any, transport: Recorder) -> None:
@@ -316,7 +316,7 @@ def test_durable_message_is_acknowledged_although_the_database_fails(
     def fail(*_: object, **__: object) -> None:
         raise DatabaseError("locked")
 
-    monkeypatch.setattr(sources, "seen", fail)
+    monkeypatch.setattr(sources, "note_seen", fail)
     assert post("/write", LINE).status_code == 204
     assert len(transport.published) == 1
 
@@ -342,9 +342,9 @@ def test_other_methods_are_not_allowed(path: str, client: Client) -> None:
 
 def test_accepted_samples_stand_in_the_store(post: Any, app: App, monkeypatch: pytest.MonkeyPatch) -> None:
     backend = open_backend("memory://new")
-    transport = DirectTransport(Writer(backend, Distribution()))
-    door = FrontDoor(accepting(FakeClock(), backend), transport, FakeClock(NOW_MS))
-    monkeypatch.setattr(reception, "front_door", lambda: door)
+    transport = DirectTransport(Writer(backend, PlacementTable()))
+    door = Acceptor(silent_announcer(FakeClock(), backend), transport, FakeClock(NOW_MS))
+    monkeypatch.setattr(reception, "process_acceptor", lambda: door)
     assert post("/write", LINE).status_code == 204
     rows = list(backend.scan("log", b"", b"\xff" * 40))
     door.close()

@@ -19,9 +19,10 @@ from ingest.agent.server.push.base import Verdict
 from ingest.agent.spool.records import Message
 from ingest.routing import AGENTS
 from ingest.senders import principals
-from ingest.transport.amqp_receive import Delivery, Receiver
+from ingest.transport.amqp_receive import Receiver
+from ingest.transport.delivery import Delivery
 from ingest.transport.topology import DEAD, Address
-from ingest.worker.agent_messages import LineDoor
+from ingest.worker.agent_messages import AgentMessageAcceptor
 from spm import limits
 from spm.accounts import tokens
 from spm.accounts.models import App, Organisation, Token
@@ -32,7 +33,7 @@ from tests.conftest import missing_service
 from tests.servers.amqp_look import letters
 from tests.servers.processes import wait_until
 from tests.servers.rabbitmq import RabbitMQ
-from tests.support.acceptors import accepting
+from tests.support.acceptors import silent_announcer
 from tests.support.messages import message
 
 pytestmark = [pytest.mark.real, pytest.mark.django_db(transaction=True)]
@@ -65,13 +66,13 @@ class Arrivals:
     def __init__(self, url: str) -> None:
         self.got: list[Delivery] = []
         self.receiver = Receiver(Address.parse(url), self.got.append)
-        self.door = LineDoor(accepting(SystemClock()), SystemClock())
+        self.door = AgentMessageAcceptor(silent_announcer(SystemClock()), SystemClock())
         self.receiver.open()
 
     def next(self) -> Delivery:
         assert wait_until(lambda: bool(self.got), 20)
         delivery = self.got.pop(0)
-        self.receiver.acknowledge(delivery.mark, multiple=False)
+        self.receiver.acknowledge(delivery.ack_handle, multiple=False)
         return delivery
 
     def accepted(self) -> Envelope:
@@ -207,7 +208,9 @@ def test_our_columns_are_taken_but_not_the_identity_they_claim(
 def test_our_agent_is_known_by_its_token(broker: RabbitMQ, arrivals: Arrivals, token: tuple[Token, str]) -> None:
     row, secret = token
     push = open_push(f"{broker.url_of(row.prefix, secret)}?partitions=4", token=secret, source="web-1")
-    assert push.send(Message(1, b"\xab" * 16, gzip.compress(f"cpu v=1 {NOW_S}000\n".encode()))).verdict is Verdict.TAKEN
+    assert (
+        push.send(Message(1, b"\xab" * 16, gzip.compress(f"cpu v=1 {NOW_S}000\n".encode()))).verdict is Verdict.ACCEPTED
+    )
     push.close()
     envelope = arrivals.accepted()
     assert (envelope.app, envelope.source, envelope.message_id) == (row.app_id, "web-1", b"\xab" * 16)
