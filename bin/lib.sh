@@ -1,8 +1,9 @@
 # shellcheck shell=sh
 # Sourced by bin/start, bin/manage and bin/test: finds a Python, makes the project's own environment, installs into it.
 #
-# A "door" is one file of requirements/: it is installed once, and again when its lock file changes. Nothing outside the
-# environment folder (.venv, or SPM_ENVIRONMENT) and the data folder (var, or SPM_DATA) is written. Needs no root.
+# Each extra of pyproject.toml has a lock file requirements/EXTRA.txt: it is installed once, and again when this file
+# changes. Nothing is written outside the environment folder (.venv, or SPM_ENVIRONMENT) and the data folder (var, or
+# SPM_DATA). Needs no root.
 
 say() { printf '%s\n' "$*" >&2; }
 die() { say "$*"; exit 1; }
@@ -21,11 +22,11 @@ find_python() {
   for python in ${SPM_PYTHON:-} python3 python3.14 python3.13 python3.12 python3.11; do
     if command -v "$python" >/dev/null 2>&1 && new_enough "$python"; then return 0; fi
   done
-  found=$(python3 --version 2>&1) || found="no python3"
-  die "SPM needs Python 3.11 or newer, and this machine has $found. Install one, or name it in SPM_PYTHON."
+  version=$(python3 --version 2>&1) || version="no python3"
+  die "SPM needs Python 3.11 or newer, and this machine has $version. Install one, or name it in SPM_PYTHON."
 }
 
-# Leaves root, data, environment and what children must know in the process environment.
+# Sets root, data folder and environment, and exports the variables that child processes need.
 enter_environment() {
   environment=${SPM_ENVIRONMENT:-$root/.venv}
   SPM_DATA=$(setting SPM_DATA)
@@ -37,12 +38,12 @@ enter_environment() {
   cd "$root"
   if [ -z "${NUMBA_CACHE_DIR:-}" ]; then
     NUMBA_CACHE_DIR=$environment/kernels/$(kernels_version)
-    [ -d "$NUMBA_CACHE_DIR" ] || rm -rf "$environment/kernels" # those of other versions
+    [ -d "$NUMBA_CACHE_DIR" ] || rm -rf "$environment/kernels" # of other versions
   fi
   new_enough "$environment/bin/python" || make_environment
 }
 
-# A number for all kernels together: numba looks at the file of a compiled kernel only, not at those of the kernels it calls.
+# A checksum of all kernels together: numba checks only the file of a compiled kernel, not those of the kernels it calls.
 kernels_version() {
   {
     cat requirements/server.txt
@@ -75,26 +76,27 @@ need_room() {
   [ "$free" -ge "$1" ] || die "The disk of $environment is full: $free MB are free, $1 MB are needed. Make room, then try again."
 }
 
-# Installs the doors among the arguments that are not installed as they are locked now.
-need_doors() {
-  wanted='' stamps="$environment/doors"
-  for door in "$@"; do
-    now=$(cksum <"requirements/$door.txt")
-    [ "$now" = "$(cat "$stamps/$door" 2>/dev/null || true)" ] || wanted="$wanted $door"
+# Installs the extras among the arguments that are not installed as their lock files say now.
+need_extras() {
+  wanted='' stamps="$environment/extras"
+  [ ! -d "$environment/doors" ] || mv "$environment/doors" "$stamps" # the folder's former name
+  for extra in "$@"; do
+    now=$(cksum <"requirements/$extra.txt")
+    [ "$now" = "$(cat "$stamps/$extra" 2>/dev/null || true)" ] || wanted="$wanted $extra"
   done
   [ -n "$wanted" ] || return 0
-  say "· installing what these doors need:$wanted"
+  say "· installing the Python packages of:$wanted"
   case $wanted in *spark*) need_room 2500 ;; *) need_room 800 ;; esac
   "$environment/bin/python" -m pip --version >/dev/null 2>&1 || "$environment/bin/python" -m ensurepip >/dev/null
   arguments=''
-  for door in $wanted; do arguments="$arguments -r requirements/$door.txt"; done
+  for extra in $wanted; do arguments="$arguments -r requirements/$extra.txt"; done
   # shellcheck disable=SC2086  # a list of words
   run_pip install --require-hashes --no-deps $arguments
   mkdir -p "$stamps"
-  for door in $wanted; do cksum <"requirements/$door.txt" >"$stamps/$door"; done
+  for extra in $wanted; do cksum <"requirements/$extra.txt" >"$stamps/$extra"; done
 }
 
-# Runs pip with its log kept and its large steps shown; says what went wrong in one sentence.
+# Runs pip, writes its log to a file and shows its large steps; reports a failure in one sentence.
 run_pip() {
   log=$environment/pip.log
   { "$environment/bin/python" -m pip --disable-pip-version-check --no-input "$@" 2>&1 || echo "pip failed"; } |
@@ -106,7 +108,7 @@ run_pip() {
   [ "$(tail -n 1 "$log")" = "pip failed" ] || return 0
   case $(cat "$log") in
     *"No space left on device"*) die "The disk is full: pip could not install into $environment. Make room, then try again." ;;
-    *) die "pip could not install: $(grep -i error "$log" | tail -n 1). The whole story is in $log" ;;
+    *) die "pip could not install: $(grep -i error "$log" | tail -n 1). The full log is $log" ;;
   esac
 }
 
@@ -117,12 +119,12 @@ finish_environment() {
   export JAVA_HOME
 }
 
-# The doors of the product as it is set up: the embedded default, and what its settings name.
-product_doors() {
-  doors="server agent spark"
-  [ "$(setting SPM_TRANSPORT)" != amqp ] || doors="$doors amqp"
-  case $(setting SPM_CELERY_BROKER_URL) in amqp*) doors="$doors amqp" ;; esac
-  case $(setting SPM_STORE_URL) in hbase*) doors="$doors hbase" ;; esac
-  case $(setting DATABASE_URL) in postgres*) doors="$doors postgres" ;; esac
-  printf '%s' "$doors"
+# The extras that the product needs: those of the embedded default, and those of its settings.
+product_extras() {
+  extras="server agent spark"
+  [ "$(setting SPM_TRANSPORT)" != amqp ] || extras="$extras amqp"
+  case $(setting SPM_CELERY_BROKER_URL) in amqp*) extras="$extras amqp" ;; esac
+  case $(setting SPM_STORE_URL) in hbase*) extras="$extras hbase" ;; esac
+  case $(setting DATABASE_URL) in postgres*) extras="$extras postgres" ;; esac
+  printf '%s' "$extras"
 }

@@ -1,7 +1,7 @@
-"""What a start says: progress on standard error, the outcome on standard output.
+"""The output of a start: progress on standard error, the result on standard output.
 
-``welcome`` is for people, ``json_line`` for scripts. A password is shown only as long as it is the one that was made up
-at the first start.
+Enter by ``say`` for progress, by ``welcome`` (for people) and ``json_line`` (for scripts) for the result. A password is
+shown only as long as it is the one that was generated at the first start.
 """
 
 import json
@@ -15,17 +15,17 @@ FOR_SCRIPTS = ("url", "login", "password", "app", "token")
 
 
 def say(line: str) -> None:
-    """One line of progress."""
+    """Print one line of progress."""
     print(f"· {line}", file=sys.stderr, flush=True)
 
 
 def json_line(login: Mapping[str, Any]) -> str:
-    """The one line of ``--json``: null for what is no longer known."""
+    """The line for ``--json``, with null for values that are not known any more."""
     return json.dumps({name: login.get(name) for name in FOR_SCRIPTS})
 
 
 def welcome(login: Mapping[str, Any], options: Options) -> str:
-    """Where to go, how to log in, where the data is, how to stop."""
+    """The text for people: the address, the login, the folders, how to stop."""
     rows = [("Open", login["url"]), ("Login", login["login"])]
     if login["password"]:
         rows += [("Password", f"{login['password']}   (change it on your account page)")]

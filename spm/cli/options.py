@@ -1,6 +1,6 @@
-"""What ``bin/start`` was asked for: its arguments and the environment, turned into one value.
+"""The options of ``bin/start``: its arguments and the environment as one value.
 
-Pure: reads nothing but its arguments. Enter by ``parse``.
+Pure: it reads only its arguments. Enter by ``parse``.
 """
 
 import argparse
@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 PORT = 8000
-THREADS = 16  # of one web process: enough for slow readers and for senders that wait for a commit together
+THREADS = 16  # of one web process: enough for slow readers and for senders that wait for one commit
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """One start of the product."""
+    """The options of one start of the product."""
 
     root: Path
     data: Path
@@ -26,29 +26,29 @@ class Options:
 
     @property
     def url(self) -> str:
-        """The address under which this machine reaches the pages."""
+        """The address of the pages on this machine."""
         host = "localhost" if self.host in ("127.0.0.1", "0.0.0.0", "::", "::1") else self.host
         return f"http://{host}:{self.port}"
 
 
 def parse(arguments: Sequence[str], environ: Mapping[str, str], root: Path) -> Options:
-    """The options of ``arguments``; prints usage and exits with status 2 for any it does not know.
+    """Parse the arguments; print usage and exit with status 2 for an unknown one.
 
-    ``SPM_DATA`` goes before ``--data``: ``bin/start`` has put the argument there, as an absolute path.
+    ``SPM_DATA`` overrides ``--data``: ``bin/start`` has copied the argument to it, as an absolute path.
     """
     parser = argparse.ArgumentParser(prog="bin/start", add_help=False, allow_abbrev=False)
     parser.add_argument("--port", type=_port, default=PORT)
     parser.add_argument("--data", type=Path, default=root / "var")
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--no-agent", action="store_true")
-    given = parser.parse_args(arguments)
+    namespace = parser.parse_args(arguments)
     return Options(
         root=root,
-        data=Path(environ.get("SPM_DATA") or given.data).absolute(),
+        data=Path(environ.get("SPM_DATA") or namespace.data).absolute(),
         host=environ.get("SPM_BIND", "127.0.0.1"),
-        port=given.port,
-        json=given.json,
-        agent=not given.no_agent,
+        port=namespace.port,
+        json=namespace.json,
+        agent=not namespace.no_agent,
         web_processes=int(environ.get("SPM_WEB_PROCESSES", "1")),
     )
 

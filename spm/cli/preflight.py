@@ -1,7 +1,7 @@
-"""The ground a start stands on: a data folder with room, a free port, two secrets, and nobody else on the same folder.
+"""The checks before a start: a data folder with room, a free port, two secrets, no other instance on the same folder.
 
-Each check either passes or raises ``CannotStart`` with one sentence that says what to do. Nothing here starts anything
-or knows Django. Enter by ``open_data``.
+Each check either passes or raises ``CannotStart`` with one sentence that says what to do. This module starts no process
+and does not use Django. Enter by ``open_data``.
 """
 
 import errno
@@ -15,28 +15,28 @@ from spm.clock import random_bytes
 from spm.errors import SpmError
 from spm.limits import START_FREE_BYTES_MIN
 
-WEB_METRICS = "metrics/web"  # in the data folder: where web processes put what /metrics adds up
+WEB_METRICS = "metrics/web"  # in the data folder: the counts of all web processes, which /metrics adds up
 SECRETS = ("secret-key", "pepper")
 _ALPHABET = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
 
 
 class CannotStart(SpmError):
-    """The machine is not ready; the text is one sentence for the person at the terminal."""
+    """The machine is not ready; the text is for the person at the terminal."""
 
 
 def open_data(data: Path) -> None:
-    """Make the data folder usable: it exists, can be written, its disk has room, its secrets are there."""
+    """Create the data folder and its secrets where they are missing; check that it is writable and has room."""
     try:
-        data.mkdir(mode=0o700, parents=True, exist_ok=True)  # samples and accounts are nobody else's business
+        data.mkdir(mode=0o700, parents=True, exist_ok=True)  # samples and users are private
         check_room(data)
         for name in SECRETS:
-            _keep_secret(data / name)
+            _ensure_secret(data / name)
     except OSError as error:
         raise cannot_write(data, error) from error
 
 
 def check_room(data: Path, needed_bytes: int = START_FREE_BYTES_MIN) -> None:
-    """Raise when the disk of ``data`` has less than ``needed_bytes`` free."""
+    """Raise ``CannotStart`` when the disk of ``data`` has less than ``needed_bytes`` free."""
     free = shutil.disk_usage(data).free
     if free < needed_bytes:
         raise CannotStart(
@@ -46,14 +46,14 @@ def check_room(data: Path, needed_bytes: int = START_FREE_BYTES_MIN) -> None:
 
 
 def cannot_write(data: Path, error: OSError) -> CannotStart:
-    """The sentence for an operating system that refuses to write."""
+    """The error for an operating system that refuses to write."""
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return CannotStart(f"The disk of {data} is full. Make room, or choose another folder with --data.")
     return CannotStart(f"The data folder {data} cannot be used: {error.strerror}. Choose another with --data.")
 
 
-def _keep_secret(path: Path) -> None:
-    """Write a new secret to ``path`` unless one is there; readable by its owner alone, complete or absent."""
+def _ensure_secret(path: Path) -> None:
+    """Write a new secret to ``path`` unless it exists; only its owner can read it, and it is complete or absent."""
     if path.exists():
         return
     text = "".join(_ALPHABET[byte & 63] for byte in random_bytes(50))
@@ -62,17 +62,17 @@ def _keep_secret(path: Path) -> None:
 
 def write_private(path: Path, text: str) -> None:
     """Replace ``path`` by ``text``, mode 0600, in one step: a crash leaves the old file or the new one."""
-    half = path.with_name(path.name + ".new")
-    half.unlink(missing_ok=True)
-    with os.fdopen(os.open(half, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+    draft = path.with_name(path.name + ".new")
+    draft.unlink(missing_ok=True)
+    with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
         file.write(text)
         file.flush()
         os.fsync(file.fileno())
-    half.replace(path)
+    draft.replace(path)
 
 
-def take_data(data: Path) -> int:
-    """Hold the data folder for this process as long as it lives; the returned descriptor stays open."""
+def lock_data(data: Path) -> int:
+    """Lock the data folder for this process as long as it lives; the caller keeps the returned descriptor open."""
     handle = os.open(data / "start.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -85,13 +85,13 @@ def take_data(data: Path) -> int:
 
 
 def clear_metrics(data: Path) -> None:
-    """An empty place for what web processes count; only for who holds the data folder."""
+    """Empty the folder of the web processes' counts; only the process that has locked the data folder may do so."""
     shutil.rmtree(data / WEB_METRICS, ignore_errors=True)
     (data / WEB_METRICS).mkdir(parents=True)
 
 
 def check_port(host: str, port: int) -> None:
-    """Raise when ``port`` cannot be listened on."""
+    """Raise ``CannotStart`` when this process cannot listen on ``port``."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     with socket.socket(family, socket.SOCK_STREAM) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

@@ -1,7 +1,7 @@
-"""What must be true of a data folder before the product's processes start, made true step by step.
+"""Prepares a data folder before the product's processes start: migrations, static files, compiled kernels.
 
-Migrations, static files, compiled kernels. Each step is skipped when a stamp says that nothing it depends on has
-changed, so that a later start takes a second or two. Enter by ``steps``; the command ``prepare`` runs them in order.
+A step is skipped when its stamp file says that none of its inputs has changed, so that a later start takes a second or
+two. Enter by ``steps``; the command ``prepare`` runs them in order.
 """
 
 import contextlib
@@ -17,26 +17,26 @@ from django.contrib.staticfiles.finders import get_finders
 from django.core.management import call_command
 
 Step = tuple[str, Callable[[], None]]
-REHEARSED = ("way", "bodies")  # the parts of ``spm.cli.warm_kernels``, named here so that numba is not loaded for them
+KERNEL_PARTS = ("pipeline", "bodies")  # of ``spm.cli.warm_kernels``, named here so that numba is not loaded
 
 
 def steps() -> list[Step]:
-    """What to do, each with the words that announce it."""
-    found: list[Step] = [("migrating the database", migrate)]
+    """The steps that are due, each with its title."""
+    due: list[Step] = [("migrating the database", migrate)]
     if _stale("static", _static_files()):
-        found.append(("collecting static files", collect_static))
+        due.append(("collecting static files", collect_static))
     if _stale("kernels", _sources()):
-        found.append(("compiling kernels, once: about a minute", warm_kernels))
-    return found
+        due.append(("compiling kernels, once: about a minute", warm_kernels))
+    return due
 
 
 def migrate() -> None:
-    """Bring the database's tables to what the models say."""
+    """Migrate the database to the models."""
     call_command("migrate", interactive=False, verbosity=0)
 
 
 def collect_static() -> None:
-    """Gather, hash and compress the files that pages load."""
+    """Collect, hash and compress the files that pages load."""
     call_command("collectstatic", interactive=False, verbosity=0, clear=True)
     _stamp("static", _static_files())
 
@@ -44,13 +44,15 @@ def collect_static() -> None:
 def warm_kernels() -> None:
     """Compile every numba kernel into the cache, so that no request waits for a compiler.
 
-    In processes of their own, one for each part: later starts, which compile nothing, need not load numba for this.
-    Raises ``CalledProcessError`` when one fails.
+    Each part runs in a process of its own, so that later starts, which compile nothing, need not load numba. Raises
+    ``CalledProcessError`` when a process fails.
     """
     command = [sys.executable, "-m", "spm.cli.warm_kernels"]
     with contextlib.ExitStack() as stack:
-        begun = [stack.enter_context(subprocess.Popen([*command, part], cwd=settings.SPM_ROOT)) for part in REHEARSED]
-    for process in begun:
+        processes = [
+            stack.enter_context(subprocess.Popen([*command, part], cwd=settings.SPM_ROOT)) for part in KERNEL_PARTS
+        ]
+    for process in processes:
         if process.returncode:
             raise subprocess.CalledProcessError(process.returncode, process.args)
     _stamp("kernels", _sources())
@@ -71,19 +73,19 @@ def fingerprint(files: Iterable[Path]) -> str:
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()
 
 
-def _note(name: str) -> Path:
-    """Where the stamp ``name`` lies: beside what it speaks of, so that both are lost together."""
+def _stamp_file(name: str) -> Path:
+    """The path of the stamp ``name``: beside the files that it describes, so that both are lost together."""
     if name == "kernels" and "NUMBA_CACHE_DIR" in os.environ:
         return Path(os.environ["NUMBA_CACHE_DIR"]) / "stamp"
     return Path(settings.SPM_DATA) / "stamps" / name
 
 
 def _stale(name: str, files: Iterable[Path]) -> bool:
-    note = _note(name)
+    note = _stamp_file(name)
     return not note.is_file() or note.read_text() != fingerprint(files)
 
 
 def _stamp(name: str, files: Iterable[Path]) -> None:
-    note = _note(name)
+    note = _stamp_file(name)
     note.parent.mkdir(parents=True, exist_ok=True)
     note.write_text(fingerprint(files))

@@ -1,12 +1,12 @@
-"""``python -m spm.cli.serve``: starts the product's processes and keeps them running until it is told to stop.
+"""``python -m spm.cli.serve``: starts the product's processes and keeps them running until it is stopped.
 
-1. Check the ground: disk, port, nobody else on this data folder.
-2. ``manage.py prepare``: migrations, static files, kernels, the first organisation.
-3. Start web server, worker and agent; wait for the first answer; say where to go and how to log in.
-4. Loop: move their output into logs, start again what ended, waiting longer each time.
-5. On Ctrl-C or SIGTERM: ask all to stop, wait ``STOP_GRACE_S``, kill what is left. A second Ctrl-C does not wait.
+1. Check the machine: disk, port, no other instance on this data folder.
+2. Run ``manage.py prepare``: migrations, static files, kernels, the first organisation.
+3. Start web server, worker and agent; wait for the first answer; print the address and the login.
+4. Loop: move their output to logs, restart those that have ended, with growing delays.
+5. On Ctrl-C or SIGTERM: stop all, wait ``STOP_GRACE_S``, kill the remaining ones. A second Ctrl-C does not wait.
 
-One thread, one loop. Holds no data: killed at any moment, it leaves nothing to repair.
+It has one thread and one loop, and no data: if it is killed at any moment, nothing needs repair. Enter by ``main``.
 """
 
 import contextlib
@@ -24,8 +24,8 @@ from typing import Any
 
 from spm.cli.console import json_line, say, welcome
 from spm.cli.options import Options, parse
-from spm.cli.preflight import CannotStart, cannot_write, check_port, clear_metrics, open_data, take_data
-from spm.cli.supervisor import Child, Log, Program, environ_of, programs, restart_delay
+from spm.cli.preflight import CannotStart, cannot_write, check_port, clear_metrics, lock_data, open_data
+from spm.cli.supervisor import Child, Log, Program, environment_of, programs, restart_delay
 from spm.clock import Clock, SystemClock
 from spm.limits import READY_TIMEOUT_S, STOP_GRACE_S
 
@@ -34,11 +34,11 @@ _TICK_S = 0.5
 
 
 def main(arguments: Sequence[str], environ: Mapping[str, str]) -> int:
-    """Run until told to stop; the exit status is 0 only after a stop that was asked for."""
+    """Run until stopped; the exit status is 0 only after a requested stop."""
     options = parse(arguments, environ, ROOT)
     try:
         open_data(options.data)
-        lock = take_data(options.data)
+        lock = lock_data(options.data)
         check_port(options.host, options.port)
         clear_metrics(options.data)
         login = prepare(options)
@@ -56,18 +56,18 @@ def main(arguments: Sequence[str], environ: Mapping[str, str]) -> int:
 
 
 def prepare(options: Options) -> dict[str, Any]:
-    """Run ``manage.py prepare``; its last line of output says how to log in."""
+    """Run ``manage.py prepare`` and return the login, the last line of its output."""
     command = [sys.executable, str(ROOT / "manage.py"), "prepare", "--url", options.url]
-    environ = {**os.environ, **environ_of(options)}
+    environ = {**os.environ, **environment_of(options)}
     done = subprocess.run(command, cwd=ROOT, env=environ, stdout=subprocess.PIPE, text=True, check=False)
     if done.returncode != 0:
-        raise CannotStart(f"The data folder {options.data} could not be prepared; the reason stands above.")
+        raise CannotStart(f"The data folder {options.data} could not be prepared; the reason is above.")
     login: dict[str, Any] = json.loads(done.stdout.strip().splitlines()[-1])
     return login
 
 
 class Supervisor:
-    """The loop, and what it remembers: who runs, who waits to be started again, whether to stop."""
+    """Runs the loop; it knows the running programs, those to be restarted, and whether to stop."""
 
     def __init__(self, options: Options, login: Mapping[str, Any], clock: Clock) -> None:
         self._options, self._login, self._clock = options, login, clock
@@ -80,7 +80,7 @@ class Supervisor:
         self._stops = 0
 
     def run(self) -> None:
-        """Start everything and stay until a signal asks to stop."""
+        """Start all programs and loop until a signal requests a stop."""
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             signal.signal(number, self._count_stop)
         try:
@@ -116,11 +116,11 @@ class Supervisor:
                 return
             if self._clock.monotonic() > deadline or self._failures.get("web", 0) > 2:
                 web = self._children.get("web")
-                said = "\n".join(web.log.last_lines(12)) if web else ""
-                raise CannotStart(f"{said}\nThe web server gave no answer; its log is {self._logs / 'web.log'}")
+                output = "\n".join(web.log.last_lines(12)) if web else ""
+                raise CannotStart(f"{output}\nThe web server gave no answer; its log is {self._logs / 'web.log'}")
 
     def _turn(self) -> None:
-        """One turn of the loop: logs, who ended, who is due."""
+        """Move output to the logs, handle programs that have ended, start those that are due."""
         for key, _ in self._selector.select(_TICK_S):
             child: Child = key.data
             if not child.drain():
@@ -128,13 +128,13 @@ class Supervisor:
         now = self._clock.monotonic()
         for name, child in list(self._children.items()):
             if child.status() is not None:
-                self._bury(name, child, now)
+                self._schedule_restart(name, child, now)
         for name, (due, program) in list(self._due.items()):
             if now >= due and not self._stops:
                 del self._due[name]
                 self._start(program)
 
-    def _bury(self, name: str, child: Child, now: float) -> None:
+    def _schedule_restart(self, name: str, child: Child, now: float) -> None:
         status, ran_s = child.status(), now - child.started_at
         self._forget(child)
         del self._children[name]
@@ -150,7 +150,7 @@ class Supervisor:
         child.end()
 
     def _stop(self) -> None:
-        """Ask every child to stop, the last started first; kill what has not after the grace."""
+        """Stop every child, the last started first; kill those that still run after the grace period."""
         say("stopping")
         self._stops = max(self._stops, 1)
         for child in reversed(self._children.values()):
@@ -164,7 +164,7 @@ class Supervisor:
 
 
 def answers(options: Options) -> bool:
-    """Whether the web server answers at all."""
+    """Whether the web server answers."""
     host = "127.0.0.1" if options.host == "0.0.0.0" else options.host
     connection = http.client.HTTPConnection(host, options.port, timeout=10)
     try:

@@ -1,7 +1,8 @@
-"""``python -m spm.cli.setup``: everything beside Python packages that the product needs before it can start.
+"""``python -m spm.cli.setup``: sets up everything beside Python packages that the product needs before it can start.
 
-Data folder and secrets, page libraries, Java. Called by every script in ``bin``; takes a tenth of a second when all is
-done. Says on standard error what it does, and ends with one sentence and status 1 when it cannot.
+These are the data folder with its secrets, the page libraries and Java. Every script in ``bin`` calls it; it takes a
+tenth of a second when all is done. It reports progress on standard error, and ends with one sentence and status 1 when
+it fails. Enter by ``main``.
 """
 
 import os

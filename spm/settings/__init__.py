@@ -1,7 +1,7 @@
-"""Django's settings, in three rooms: the site, its security, its tasks. ``environment`` reads what they depend on.
+"""Django's settings in three modules: the site, its security, its tasks. ``environment`` reads their variables.
 
-``.env.example`` documents every name that can be set. Importing this fails, with one sentence, when a secret is missing
-or a value cannot be used.
+``.env.example`` documents every variable. The import fails with one sentence when a secret is missing or a value cannot
+be used.
 """
 
 from spm.settings.security import *  # noqa: F403

@@ -1,8 +1,8 @@
-"""What the environment says: the one place that reads ``os.environ`` and ``.env``.
+"""Reads the settings from ``os.environ`` and ``.env``; no other settings module does.
 
-Every name is documented in ``.env.example``, with its default. The two secrets come from the environment or from the
-files that ``bin/start`` writes into the data folder; without them the settings refuse to load, so that no installation
-ever runs on a key that stands in a repository.
+Every variable is documented in ``.env.example``, with its default. The two secrets come from the environment or from
+files that ``bin/start`` writes into the data folder; without them the settings do not load, so that no installation
+ever runs on a key from a repository. Enter by ``env``, ``secret`` and ``database``.
 """
 
 import socket
@@ -22,10 +22,10 @@ DATA = Path(env.str("SPM_DATA", str(BASE_DIR / "var"))).expanduser().absolute()
 
 
 def secret(name: str, file: str) -> str:
-    """The secret ``name``: from the environment, else from ``file`` in the data folder; raises when there is none."""
-    given: str = env.str(name, "")
-    if given:
-        return given
+    """Read the secret ``name`` from the environment, else from ``file`` in the data folder; raise if it is missing."""
+    value: str = env.str(name, "")
+    if value:
+        return value
     path = DATA / file
     if not path.is_file():
         raise ImproperlyConfigured(f"{name} is not set and {path} does not exist. Run bin/start once, or set {name}.")
@@ -52,9 +52,9 @@ def database(url: str) -> dict[str, Any]:
 
 
 def _sqlite(path: str) -> dict[str, Any]:
-    """SQLite as several processes need it: a write-ahead log, writers that queue up at BEGIN, and every commit synced.
+    """SQLite for several processes: a write-ahead log, writers that wait at BEGIN, and every commit synced.
 
-    A deferred transaction that turns into a writer fails at once when another has written meanwhile, whatever the
+    A deferred transaction that begins to write fails at once when another one has written meanwhile, whatever the
     time-out: ``IMMEDIATE`` takes the lock first and waits.
     """
     pragmas = "PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL; PRAGMA busy_timeout=20000"
@@ -63,5 +63,5 @@ def _sqlite(path: str) -> dict[str, Any]:
 
 
 def own_hosts(base_url: str) -> list[str]:
-    """The names under which this machine may be asked for, when nobody said otherwise."""
+    """The default host names by which requests may reach this machine."""
     return ["localhost", "127.0.0.1", "[::1]", socket.gethostname(), urlsplit(base_url).hostname or "localhost"]

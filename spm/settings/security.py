@@ -1,7 +1,7 @@
-"""Passwords, cookies, headers, and who may call the REST interface.
+"""Settings of passwords, cookies, headers, and access to the REST interface.
 
-The content policy allows our own scripts and styles and nothing inline but what carries the nonce of the answer; the
-admin's exception stands in ``spm.web.admin_csp``. Cookies travel over TLS only once ``SPM_BASE_URL`` is https.
+The content policy allows our own scripts and styles, and inline ones only with the nonce of the answer; the admin's
+exception is in ``spm.web.admin_csp``. When ``SPM_BASE_URL`` is https, cookies are sent over TLS only.
 """
 
 from csp.constants import NONCE, NONE, SELF
@@ -66,6 +66,6 @@ SPECTACULAR_SETTINGS = {
     "SERVE_INCLUDE_SCHEMA": False,
     "POSTPROCESSING_HOOKS": [
         "drf_spectacular.hooks.postprocess_schema_enums",
-        "frontend.prometheus.openapi.describe",  # what is no REST operation
+        "frontend.prometheus.openapi.describe",  # adds the addresses that are no REST operations
     ],
 }

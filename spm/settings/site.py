@@ -1,6 +1,6 @@
-"""The site: apps, middleware, templates, the database, static files, language, logs.
+"""Settings of the site: apps, middleware, templates, the database, static files, language, logs.
 
-Everything the product keeps stands under one data folder (``SPM_DATA``), so that a backup is one folder.
+All data of the product is in one folder (``SPM_DATA``), so that a backup is one folder.
 """
 
 from django.core.exceptions import ImproperlyConfigured
@@ -151,7 +151,7 @@ LOGGING = {
     "root": {"handlers": ["stderr"], "level": env.str("SPM_LOG_LEVEL", "INFO")},
     "loggers": {
         "django.request": {"level": "ERROR"},
-        # A line per tick says nothing; what fails says so at a higher level.
+        # A line per tick is of no use; failures are logged at a higher level.
         **{name: {"level": "WARNING"} for name in ("celery.beat", "celery.worker.strategy", "celery.app.trace")},
     },
 }

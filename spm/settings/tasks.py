@@ -1,7 +1,7 @@
-"""Celery: the broker, and what beat starts when.
+"""Settings of Celery: the broker, and beat's schedule.
 
-The default broker is a folder, so that one machine needs no server. It may lose or repeat a task, which is why a task
-carries no truth and expires before its next tick: after a pause there is one tick to do, not a heap of old ones.
+The default broker is a folder, so that one machine needs no server. It may lose or repeat a task. For this reason tasks
+carry no data and expire before their next tick: after a pause one task runs, not all that were missed.
 """
 
 from typing import Any
@@ -23,7 +23,7 @@ if CELERY_BROKER_URL.startswith("filesystem"):
         "polling_interval": 0.5,
     }
 elif CELERY_BROKER_URL.startswith("amqp"):
-    # Without this a message that the broker refuses is lost in silence.
+    # Without this a message that the broker refuses is lost without an error.
     CELERY_BROKER_TRANSPORT_OPTIONS = {"confirm_publish": True}
 CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True
 CELERY_ACCEPT_CONTENT = ["json"]

@@ -2,11 +2,12 @@
 
 gunicorn's own worker hands every request to another thread, and every connection back to the thread that waits for all
 of them. For a small request that costs as much as the answer. Here a thread whose connection sent its request within
-``limits.WEB_ATTENDS_MS`` of an answer waits as long for the next one. A connection with longer pauses never holds a
-thread, and at most half of the threads stay with one connection: the others serve new ones.
+``limits.WEB_KEEP_ALIVE_WAIT_MS`` of an answer waits as long for the next one. A connection with longer pauses never
+holds a thread, and at most half of the threads stay with one connection: the others serve new ones.
 
-While no other connection has a thread, the worker polls for the first ``limits.WEB_SPINS_MS`` instead of sleeping. A
-processor that slept has lost its caches to others, and the next request then takes longer than the polling did.
+While no other connection has a thread, the worker polls for the first ``limits.WEB_KEEP_ALIVE_SPIN_MS`` instead of
+sleeping. A processor that slept has lost its caches to others, and the next request then takes longer than the polling
+did.
 
 A connection whose client takes no byte of its answer for ``limits.WEB_STALL_S`` is closed.
 
@@ -31,7 +32,7 @@ from gunicorn.http.body import LengthReader
 from gunicorn.http.message import Request
 from gunicorn.workers.gthread import ThreadWorker
 
-from spm.limits import WEB_ATTENDS_MS, WEB_SPINS_MS, WEB_STALL_S
+from spm.limits import WEB_KEEP_ALIVE_SPIN_MS, WEB_KEEP_ALIVE_WAIT_MS, WEB_STALL_S
 
 _LINES_KEPT = 1_024
 _STALL = array("l", [WEB_STALL_S, 0]).tobytes()  # a timeval: seconds and microseconds
@@ -106,7 +107,7 @@ class KeepAliveWorker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no ty
         return bool(super()._keepalive_after(conn, keepalive))
 
     def _followed_at_once(self, conn: Any) -> bool:
-        return time.monotonic() - getattr(conn, "answered", 0.0) < WEB_ATTENDS_MS / 1000
+        return time.monotonic() - getattr(conn, "answered", 0.0) < WEB_KEEP_ALIVE_WAIT_MS / 1000
 
     def _may_stay(self, conn: Any) -> bool:
         """Returns False when more than half of the threads have a connection or soon will.
@@ -121,11 +122,11 @@ class KeepAliveWorker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no ty
     def _next_request_comes(self, conn: Any) -> bool:
         waiting = select.poll()
         waiting.register(conn.sock, select.POLLIN)
-        until = time.monotonic() + WEB_SPINS_MS / 1000
+        until = time.monotonic() + WEB_KEEP_ALIVE_SPIN_MS / 1000
         while self._active_connections() <= 1 and time.monotonic() < until:
             if waiting.poll(0):
                 return True
-        return bool(waiting.poll(WEB_ATTENDS_MS))
+        return bool(waiting.poll(WEB_KEEP_ALIVE_WAIT_MS))
 
     def _active_connections(self) -> int:
         """Returns how many connections have a thread or wait for one."""
@@ -133,7 +134,7 @@ class KeepAliveWorker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no ty
 
 
 class RepeatedRequest(Request):  # type: ignore[misc]
-    """A request whose header lines are not parsed again when they equal those of the request before on its connection."""
+    """A request whose header lines are not parsed again when they equal those of the last request on its connection."""
 
     repeats = False
 

@@ -30,7 +30,7 @@ class RequestMetrics:
 
 def counted(view: str, method: str, status: int, begun: float) -> None:
     """Counts a request that was answered now; ``begun`` is the time of ``monotonic`` when it arrived."""
-    telemetry.answered(view, method if method in _METHODS else "other", status, _clock.monotonic() - begun)
+    telemetry.count_request(view, method if method in _METHODS else "other", status, _clock.monotonic() - begun)
 
 
 def _view(request: HttpRequest) -> str:

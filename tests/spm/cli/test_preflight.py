@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from spm.cli.preflight import CannotStart, cannot_write, check_port, check_room, open_data, take_data, write_private
+from spm.cli.preflight import CannotStart, cannot_write, check_port, check_room, lock_data, open_data, write_private
 
 
 def _mode(path: Path) -> int:
@@ -60,11 +60,11 @@ def test_data_folder_that_is_a_file_cannot_be_used(tmp_path: Path) -> None:
 
 
 def test_second_start_on_the_same_data_is_refused_with_the_owners_number(tmp_path: Path) -> None:
-    first = take_data(tmp_path)
+    first = lock_data(tmp_path)
     with pytest.raises(CannotStart, match=f"already running on .* \\(process {os.getpid()}\\)"):
-        take_data(tmp_path)
+        lock_data(tmp_path)
     os.close(first)
-    os.close(take_data(tmp_path))
+    os.close(lock_data(tmp_path))
 
 
 def test_port_in_use_is_refused_with_the_way_out() -> None:

@@ -33,7 +33,7 @@ def entries(module: str, tree: ast.Module) -> Iterator[tuple[str, str]]:
 
 
 def test_every_kernel_that_plain_code_calls_is_compiled_by_the_rehearsal() -> None:
-    warm_kernels.rehearse()
+    warm_kernels.warm_all()
     found = [entry for module, tree in files() for entry in entries(module, tree)]
     cold = [f"{m}.{name}" for m, name in found if not getattr(importlib.import_module(m), name).signatures]
     assert len(found) > 20
@@ -41,4 +41,4 @@ def test_every_kernel_that_plain_code_calls_is_compiled_by_the_rehearsal() -> No
 
 
 def test_a_start_rehearses_every_part() -> None:
-    assert set(prepare.REHEARSED) == set(warm_kernels.PARTS)
+    assert set(prepare.KERNEL_PARTS) == set(warm_kernels.PARTS)
