@@ -91,16 +91,16 @@ def _active(rule: Rule) -> list[Alert]:
 
 
 def _alert(rule: Rule, alert: Alert) -> dict[str, Any]:
-    standing = alert.series_state
+    state = alert.series_state
     entry = {
         "labels": {**alert.labels, "alertname": rule.name, **_labels_of(rule)},
         "annotations": {},
         "state": alert.state,
-        "activeAt": prometheus.rfc3339(standing.episode_ms),
-        "value": prometheus.exponent(standing.value),
+        "activeAt": prometheus.rfc3339(state.episode_ms),
+        "value": prometheus.exponent(state.value),
     }
-    if standing.well_since_ms is not None:
-        entry["keepFiringSince"] = prometheus.rfc3339(standing.well_since_ms)
+    if state.well_since_ms is not None:
+        entry["keepFiringSince"] = prometheus.rfc3339(state.well_since_ms)
     return entry
 
 

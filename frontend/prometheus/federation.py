@@ -90,21 +90,21 @@ def _family(metric: str, lines: Mapping[str, str]) -> str:
 @protobuf_endpoint
 def remote_read(call: Call, request: HttpRequest, resources: ExitStack) -> HttpResponseBase:
     """`read`: returns the samples of the selectors in the request."""
-    storage, read_request = (
+    storage, remote_request = (
         call.storage(),
         formats_remote_read.parse_request(_decompress(request)).until(call.now_ms + FUTURE_MS),
     )
-    if read_request.streamed or call.parameters.flag("explain"):
+    if remote_request.streamed or call.parameters.flag("explain"):
         provenance = join_provenance(
-            explain.of_samples(storage, query.start_ms - 1, query.end_ms) for query in read_request.queries
+            explain.of_samples(storage, query.start_ms - 1, query.end_ms) for query in remote_request.queries
         )
         if call.parameters.flag("explain"):
             return explanation_response(call, storage, provenance)
         return add_annotation_headers(
-            streaming_response(call, _frames(call, storage, read_request), resources, _STREAM), provenance
+            streaming_response(call, _frames(call, storage, remote_request), resources, _STREAM), provenance
         )
     batches = []
-    for query in read_request.queries:
+    for query in remote_request.queries:
         batch = storage.select(
             query.matchers, query.start_ms - 1, query.end_ms, check_deadline=call.budget.check_deadline
         )
@@ -117,8 +117,8 @@ def remote_read(call: Call, request: HttpRequest, resources: ExitStack) -> HttpR
     return add_annotation_headers(response, join_provenance(batch.provenance for batch in batches))
 
 
-def _frames(call: Call, storage: AppStorage, read_request: formats_remote_read.RemoteReadRequest) -> Iterator[bytes]:
-    for number, query in enumerate(read_request.queries):
+def _frames(call: Call, storage: AppStorage, remote_request: formats_remote_read.RemoteReadRequest) -> Iterator[bytes]:
+    for number, query in enumerate(remote_request.queries):
         parts = streaming.stream_by_labels(storage, query.matchers, query.start_ms - 1, query.end_ms, call.budget)
         for batch in parts:
             yield from formats_remote_read.frames(number, batch)
