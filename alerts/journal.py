@@ -10,8 +10,7 @@ from typing import Any
 
 from django.db import transaction
 
-from alerts.models import Alert, AlertEvent, Outbox, Rule
-from alerts.notify.base import DEFAULT_KIND
+from alerts.models import DEFAULT_KIND, Alert, AlertEvent, Outbox, Rule
 from alerts.notify.registry import receivers_by_kind
 from alerts.rules import REPORTED, Change, SeriesState, State
 

@@ -7,7 +7,6 @@ Times are milliseconds since the epoch. Rows change only through ``rulebook`` (p
 from django.conf import settings
 from django.db import models
 
-from alerts.notify.base import DEFAULT_KIND
 from alerts.rules import COMPARATORS, NO_COMPARATOR, Condition, SeriesState, State
 from spm import limits
 
@@ -128,6 +127,9 @@ class Delivery(models.TextChoices):
     WAITING = "waiting"
     SENT = "sent"
     DEAD = "dead"
+
+
+DEFAULT_KIND = "mail"  # of messages to receivers that no notifier accepts: the delivery fails and says why
 
 
 class Outbox(models.Model):

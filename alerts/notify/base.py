@@ -10,8 +10,6 @@ from typing import Any, Protocol
 
 from spm.errors import SpmError
 
-DEFAULT_KIND = "mail"  # of messages to receivers that no notifier accepts: the delivery fails and says why
-
 
 class DeliveryFailed(SpmError):
     """The receiver's service did not take the message; ``permanent`` says that trying again cannot help."""

@@ -7,7 +7,8 @@ pages name a notifier. The outbox stores the kind beside each message. Enter by 
 
 from collections.abc import Iterable
 
-from alerts.notify.base import DEFAULT_KIND, Notifier
+from alerts.models import DEFAULT_KIND
+from alerts.notify.base import Notifier
 from alerts.notify.email import EmailNotifier
 
 NOTIFIERS: dict[str, Notifier] = {

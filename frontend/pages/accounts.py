@@ -17,7 +17,7 @@ from spm.accounts.services import password_changed
 class Login(LoginView):
     """The login page."""
 
-    template_name = "frontend/login.html"
+    template_name = "frontend/accounts/login.html"
     redirect_authenticated_user = True
 
 
@@ -28,7 +28,7 @@ class Logout(LogoutView):
 class Password(PasswordChangeView):
     """Changes the password and ends the other sessions of the person."""
 
-    template_name = "frontend/password.html"
+    template_name = "frontend/accounts/password.html"
     success_url = reverse_lazy("frontend:home")
 
     def form_valid(self, form: PasswordChangeForm) -> HttpResponse:

@@ -91,24 +91,24 @@ class Hosts:
         return max((row for row in self.rows if row.cpu.latest is not None), key=_cpu, default=None)
 
 
-def hosts_of(app: App, asking: AbstractContextManager[QuerySession], now_ms: int) -> Hosts:
+def hosts_of(app: App, session: AbstractContextManager[QuerySession], now_ms: int) -> Hosts:
     """List the hosts of an app, those in trouble first; the engine runs inside ``session``."""
     known_sources = list(Source.objects.filter(app=app))
-    seen = {s.name: int(s.last_seen.timestamp() * 1000) for s in known_sources}
+    last_seen_ms = {s.name: int(s.last_seen.timestamp() * 1000) for s in known_sources}
     periods = {s.name: s.period_ms for s in known_sources if s.period_ms}
     try:
-        with asking as turn:
+        with session as queries:
             cpu, memory = (
-                _points_by_host(turn.engine(), expr, now_ms)
+                _points_by_host(queries.engine(), expr, now_ms)
                 for expr in (panels.cpu_by_host("1m"), panels.memory_by_host("1m"))
             )
     except SpmError as error:
-        return Hosts(host_rows(seen, {}, {}, now_ms, periods), f"The numbers cannot be read now: {error}")
-    return Hosts(host_rows(seen, cpu, memory, now_ms, periods))
+        return Hosts(host_rows(last_seen_ms, {}, {}, now_ms, periods), f"The numbers cannot be read now: {error}")
+    return Hosts(host_rows(last_seen_ms, cpu, memory, now_ms, periods))
 
 
 def host_rows(
-    seen: Mapping[str, int],
+    last_seen_ms: Mapping[str, int],
     cpu: Mapping[str, SeriesPoints],
     memory: Mapping[str, SeriesPoints],
     now_ms: int,
@@ -116,16 +116,23 @@ def host_rows(
 ) -> list[HostRow]:
     """Make one row per host: late and gone hosts first, then by name. ``periods`` are announced sending periods."""
     rows = [
-        _row(name, seen.get(name), cpu.get(name, NO_POINTS), memory.get(name, NO_POINTS), now_ms, periods.get(name))
-        for name in {*seen, *cpu, *memory}
+        _row(
+            name,
+            last_seen_ms.get(name),
+            cpu.get(name, NO_POINTS),
+            memory.get(name, NO_POINTS),
+            now_ms,
+            periods.get(name),
+        )
+        for name in {*last_seen_ms, *cpu, *memory}
     ]
     return sorted(rows, key=lambda row: (("late", "gone", "up").index(row.state), row.name))
 
 
 def _row(
-    name: str, seen_ms: int | None, cpu: SeriesPoints, memory: SeriesPoints, now_ms: int, period_ms: int | None
+    name: str, source_ms: int | None, cpu: SeriesPoints, memory: SeriesPoints, now_ms: int, period_ms: int | None
 ) -> HostRow:
-    heard_ms = max((ms for ms in (seen_ms, cpu.last_ms, memory.last_ms) if ms is not None), default=0)
+    heard_ms = max((ms for ms in (source_ms, cpu.last_ms, memory.last_ms) if ms is not None), default=0)
     return HostRow(name, sources.state(heard_ms, now_ms, period_ms), max(now_ms - heard_ms, 0), cpu, memory)
 
 

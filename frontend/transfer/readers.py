@@ -169,7 +169,7 @@ def _json_line(builder: MessageBuilder, number: int, line: bytes) -> None:
     try:
         ts, values = np.array(one.timestamps, np.int64), _json_values(one.values)
     except (OverflowError, BadMessage) as error:
-        builder.reject(number, f"a value or time cannot be taken: {error}", line)
+        builder.reject(number, f"a value or time is invalid: {error}", line)
         return
     builder.add(number, metric, ts, values)
 
