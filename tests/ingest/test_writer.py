@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from ingest.writer import COLLIDED, TIMELESS, Batch, Writer
+from ingest.writer import COLLIDED, TIMELESS, WriteBatch, Writer
 from spm import limits, wire
 from spm.envelope_batch import Envelopes
 from spm.errors import StoreUnavailable
@@ -17,7 +17,7 @@ from spm.store import keys
 from spm.store.backends.base import Backend
 from spm.store.backends.memory import MemoryBackend
 from spm.store.encoding import blocks
-from spm.store.keys import Distribution
+from spm.store.keys import PlacementTable
 from spm.store.ledger import commit_records, dead_letters
 from spm.wire import Envelope
 from tests.support.faults import Faulty, keys_of
@@ -41,13 +41,13 @@ def sent(messages: list[list[tuple[int, int, float]]]) -> list[Envelope]:
 @given(MESSAGES, st.sampled_from([1, 4]))
 def test_what_is_written_is_what_is_read(messages: list[list[tuple[int, int, float]]], spread: int) -> None:
     backend = MemoryBackend()
-    Writer(backend, Distribution.single(spread=spread)).write(sent(messages))
+    Writer(backend, PlacementTable.single(spread=spread)).write(sent(messages))
     assert look(reader(backend, spread=spread)) == plain(sent(messages))
 
 
 def test_the_steps_are_series_then_log_then_account_then_pending() -> None:
     backend = Faulty(MemoryBackend())
-    Writer(backend, Distribution()).write([envelope([(1, START + 1, 1.0)], rejected=1)])
+    Writer(backend, PlacementTable()).write([envelope([(1, START + 1, 1.0)], rejected=1)])
     assert backend.calls == [
         "get series",
         "check series",
@@ -72,12 +72,12 @@ def test_whatever_call_fails_nothing_acked_is_missing_and_nothing_half_written_s
         envelope([(s + i, START + h * HOUR_MS + 1, float(s)) for s in (1, 2) for h in (0, 1)], sequence=i, rejected=1)
         for i in (0, 1)
     ]
-    writer = Writer(backend, Distribution.single(spread=4))
+    writer = Writer(backend, PlacementTable.single(spread=4))
     writer.write(messages[:1])
     backend.calls, backend.fails_at, backend.lost_answer = [], fails_at, lost_answer
     acked = messages[:1]
     try:
-        Writer(backend, Distribution.single(spread=4)).write(messages[1:])
+        Writer(backend, PlacementTable.single(spread=4)).write(messages[1:])
         acked = messages
     except StoreUnavailable:
         pass
@@ -91,15 +91,15 @@ def test_whatever_call_fails_nothing_acked_is_missing_and_nothing_half_written_s
 
 
 def rows_without_series(backend: Backend) -> int:
-    """Series of blocks that the dictionary does not know: must never be any (rule 3)."""
+    """Series of blocks that the dictionary does not know: must never be any (PROTOCOL 3)."""
     known = {keys.parse_series(key)[1] for key in keys_of(backend, "series")}
-    held = [b for _, row in backend.scan("log", b"", b"\xff" * 30) for b in blocks.LogBlock.from_cells(row)]
-    return sum(int(s) not in known for b in held for s in b.series)
+    stored_blocks = [b for _, row in backend.scan("log", b"", b"\xff" * 30) for b in blocks.LogBlock.from_cells(row)]
+    return sum(int(s) not in known for b in stored_blocks for s in b.series)
 
 
 def test_a_batch_put_again_changes_nothing() -> None:
     backend = MemoryBackend()
-    writer = Writer(backend, Distribution())
+    writer = Writer(backend, PlacementTable())
     batch = writer.prepare([envelope([(1, START + 1, 1.0)], rejected=2)])
     writer.commit(batch)
     once = {t: list(backend.scan(t, b"", b"\xff" * 64)) for t in ("log", "pending", "ledger")}
@@ -111,7 +111,7 @@ def test_a_batch_put_again_changes_nothing() -> None:
 @settings(max_examples=30, deadline=None)
 def test_messages_written_twice_in_other_batches_are_counted_once(messages: list[list[tuple[int, int, float]]]) -> None:
     backend = MemoryBackend()
-    writer = Writer(backend, Distribution())
+    writer = Writer(backend, PlacementTable())
     writer.write(sent(messages))
     for one in reversed(sent(messages)):
         writer.write([one])
@@ -134,7 +134,7 @@ def weak(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(wire, "_hash64", lambda raw: zlib.crc32(raw) % 7)
 
 
-def alive(batch: Batch, sent_: list[Envelope]) -> dict[tuple[bytes, int], int]:
+def alive(batch: WriteBatch, sent_: list[Envelope]) -> dict[tuple[bytes, int], int]:
     """The plain answer without the samples that died."""
     gone = {
         (d.envelope.stamp, d.envelope.series.canonical(int(i))) for d in batch.dead for i in d.envelope.series_index
@@ -152,7 +152,7 @@ def test_series_whose_hashes_are_equal_are_never_merged(
     weak: None, messages: list[list[tuple[int, int, float]]], spread: int
 ) -> None:
     backend = MemoryBackend()
-    batch = Writer(backend, Distribution.single(spread=spread)).write(sent(messages))
+    batch = Writer(backend, PlacementTable.single(spread=spread)).write(sent(messages))
     assert look(reader(backend, spread=spread)) == alive(batch, sent(messages))
     assert batch.samples + sum(d.samples for d in batch.dead) == sum(map(len, messages))
 
@@ -171,9 +171,9 @@ def test_a_series_with_a_forged_id_dies_alone_with_a_letter_and_an_account(weak:
     bad = envelope([(b, START + 1, 9.0), (b, START + 2, 9.5)], sequence=2)
     queue, backend = [good, bad], MemoryBackend()
     for size in grouping:
-        made = Writer(backend, Distribution()).write([queue.pop(0) for _ in range(size)])
+        batch = Writer(backend, PlacementTable()).write([queue.pop(0) for _ in range(size)])
     assert look(reader(backend)) == plain([good])
-    assert [(d.samples, d.cause) for d in made.dead] == [(2, COLLIDED)]
+    assert [(d.samples, d.cause) for d in batch.dead] == [(2, COLLIDED)]
     assert accounts(backend) == [(commit_records.DEAD, [2], [2])]
     [letter] = letters(backend)
     body = Envelope.from_bytes(letter.body)
@@ -183,14 +183,14 @@ def test_a_series_with_a_forged_id_dies_alone_with_a_letter_and_an_account(weak:
 def test_a_forged_series_is_refused_again_by_a_writer_that_knows_no_other(weak: None) -> None:
     a, b = twins()
     backend = stored(envelope([(a, START + 1, 1.0)]))
-    writer = Writer(backend, Distribution())
+    writer = Writer(backend, PlacementTable())
     for sequence in (1, 2):
         assert [d.samples for d in writer.write([envelope([(b, START + 1, 9.0)], sequence=sequence)]).dead] == [1]
 
 
 def test_a_warm_writer_still_compares_forms(weak: None) -> None:
     a, b = twins()
-    writer = Writer(MemoryBackend(), Distribution())
+    writer = Writer(MemoryBackend(), PlacementTable())
     writer.write([envelope([(a, START + 1, 1.0)])])
     assert [d.samples for d in writer.write([envelope([(b, START + 1, 9.0)])]).dead] == [1]
 
@@ -198,10 +198,10 @@ def test_a_warm_writer_still_compares_forms(weak: None) -> None:
 @pytest.mark.parametrize("ts", [0, -1, -(10**15), limits.TIME_MAX_MS + 1, 2**62], ids=str)
 def test_a_time_no_row_can_hold_kills_its_sample_alone(ts: int) -> None:
     backend = MemoryBackend()
-    made = Writer(backend, Distribution()).write(
+    batch = Writer(backend, PlacementTable()).write(
         [envelope([(1, START + 1, 1.0), (2, ts, 2.0)]), envelope([(3, START + 1, 3.0)], sequence=1)]
     )
-    assert [(d.samples, d.cause) for d in made.dead] == [(1, TIMELESS)]
+    assert [(d.samples, d.cause) for d in batch.dead] == [(1, TIMELESS)]
     assert look(reader(backend)) == {(form(1), START + 1): bits(1.0), (form(3), START + 1): bits(3.0)}
     assert accounts(backend) == [(commit_records.DEAD, [1], [0])]
 
@@ -210,9 +210,9 @@ def test_each_death_has_a_letter_of_its_own(weak: None) -> None:
     a, b = twins()
     backend = stored(envelope([(a, START + 1, 1.0)]))
     twice = [envelope([(b, START + 1, 9.0), (a, -1, 2.0)], sequence=n, ms=5000) for n in (1, 2)]  # sent again
-    made = [death for message in twice for death in Writer(backend, Distribution()).write([message]).dead]
-    assert len(made) == 4
-    assert sorted(letter.cause for letter in letters(backend)) == sorted(death.cause for death in made)
+    batch = [death for message in twice for death in Writer(backend, PlacementTable()).write([message]).dead]
+    assert len(batch) == 4
+    assert sorted(letter.cause for letter in letters(backend)) == sorted(death.cause for death in batch)
 
 
 def test_of_very_many_dead_samples_the_letter_holds_the_first_and_the_account_all(
@@ -220,7 +220,7 @@ def test_of_very_many_dead_samples_the_letter_holds_the_first_and_the_account_al
 ) -> None:
     monkeypatch.setattr(limits, "DEAD_SAMPLES_MAX", 3)
     backend = MemoryBackend()
-    Writer(backend, Distribution()).write([envelope([(1, -t, float(t)) for t in range(5)])])
+    Writer(backend, PlacementTable()).write([envelope([(1, -t, float(t)) for t in range(5)])])
     [letter] = letters(backend)
     assert Envelope.from_bytes(letter.body).values.tolist() == [0.0, 1.0, 2.0]
     assert accounts(backend) == [(commit_records.DEAD, [5], [0])]
@@ -229,7 +229,7 @@ def test_of_very_many_dead_samples_the_letter_holds_the_first_and_the_account_al
 @pytest.mark.parametrize("ts", [1, limits.TIME_MAX_MS], ids=["the first", "the last"])
 def test_the_utmost_times_are_stored(ts: int) -> None:
     backend = MemoryBackend()
-    assert Writer(backend, Distribution()).write([envelope([(1, ts, 1.0)])]).dead == ()
+    assert Writer(backend, PlacementTable()).write([envelope([(1, ts, 1.0)])]).dead == ()
     assert len(keys_of(backend, "log")) == 1
 
 
@@ -240,13 +240,13 @@ def test_rejected_lines_are_accounted_once_per_message() -> None:
         envelope([(1, START + 1, 1.0)], sequence=2, rejected=5),
         envelope([(1, START + 2, 1.0)], sequence=3),
     ]
-    Writer(backend, Distribution()).write(many)
+    Writer(backend, PlacementTable()).write(many)
     assert accounts(backend) == [(commit_records.REJECTED, [4], [1]), (commit_records.REJECTED, [5], [2])]
 
 
 def test_a_message_without_samples_is_settled_by_a_row_of_its_own() -> None:
     backend = MemoryBackend()
-    Writer(backend, Distribution()).write([envelope([], sequence=1), envelope([(1, START + 1, 1.0)], sequence=2)])
+    Writer(backend, PlacementTable()).write([envelope([], sequence=1), envelope([(1, START + 1, 1.0)], sequence=2)])
     assert accounts(backend) == [(commit_records.REJECTED, [0], [1])]
 
 
@@ -254,17 +254,17 @@ def test_whoever_accounts_for_a_stamp_again_writes_the_same_row(weak: None) -> N
     a, b = twins()
     backend = stored(envelope([(a, START + 1, 1.0)]))
     many = [envelope([(b, START + 1, 9.0), (b, -1, 1.0), (3, START + 1, 1.0)], sequence=n, rejected=n) for n in (1, 2)]
-    Writer(backend, Distribution()).write(many)
+    Writer(backend, PlacementTable()).write(many)
     rows = {table: list(backend.scan(table, b"", b"\xff" * 64)) for table in ("ledger", "dead")}
-    Writer(backend, Distribution()).write(many[1:])
-    Writer(backend, Distribution()).write(many[::-1])
+    Writer(backend, PlacementTable()).write(many[1:])
+    Writer(backend, PlacementTable()).write(many[::-1])
     assert {table: list(backend.scan(table, b"", b"\xff" * 64)) for table in rows} == rows
     assert [len(found) for found in rows.values()] == [6, 4]
 
 
 def test_account_rows_say_how_many_samples_the_message_had() -> None:
     backend = MemoryBackend()
-    Writer(backend, Distribution()).write([envelope([(1, START + 1, 1.0), (2, -1, 2.0)], rejected=7)])
+    Writer(backend, PlacementTable()).write([envelope([(1, START + 1, 1.0), (2, -1, 2.0)], rejected=7)])
     rows = [commit_records.decode_ledger_row(row[b"v"])[0] for _, row in backend.scan("ledger", b"", b"\xff" * 30)]
     assert [None if row.totals is None else row.totals.tolist() for row in rows] == [[2], [2]]
 
@@ -272,7 +272,7 @@ def test_account_rows_say_how_many_samples_the_message_had() -> None:
 def test_a_message_that_is_buried_is_a_letter_and_accounted_as_a_whole() -> None:
     backend, message = MemoryBackend(), envelope([(1, START + 1, 1.0), (2, START + 1, 2.0)], rejected=3, sequence=4)
     for _ in range(2):
-        Writer(backend, Distribution()).bury(message, "nobody can write it")
+        Writer(backend, PlacementTable()).write_dead_letter(message, "nobody can write it")
     [letter] = letters(backend)
     assert (letter.cause, letter.body) == ("nobody can write it", message.to_bytes())
     assert accounts(backend) == [(commit_records.REJECTED, [3], [4]), (commit_records.DEAD, [2], [4])]
@@ -285,8 +285,8 @@ def test_bodies_from_the_queue_are_written_as_their_envelopes_would_be(
 ) -> None:
     many = [envelope(m, app=app, ms=1000 + i, source=f"h{i % 2}") for i, (app, m) in enumerate(messages)]
     one_by_one, at_once = MemoryBackend(), MemoryBackend()
-    Writer(one_by_one, Distribution()).write(many)
-    Writer(at_once, Distribution()).write(Envelopes.read([e.to_bytes() for e in many]))
+    Writer(one_by_one, PlacementTable()).write(many)
+    Writer(at_once, PlacementTable()).write(Envelopes.read([e.to_bytes() for e in many]))
     for app in {e.app for e in many}:
         assert (
             look(reader(at_once, app=app))
@@ -301,7 +301,7 @@ def test_apps_of_one_batch_do_not_mix() -> None:
         envelope([(1, START + 1, 1.0)]),
         envelope([(1, START + 1, 2.0), (2, START + 1, 3.0)], app=8, sequence=1),
     )
-    Writer(backend, Distribution()).write([mine, other])
+    Writer(backend, PlacementTable()).write([mine, other])
     assert look(reader(backend)) == plain([mine])
     assert look(reader(backend, app=8)) == plain([other])
     units = [
@@ -324,7 +324,7 @@ def test_messages_that_touch_very_many_hours_are_written_apart() -> None:
         wide(limits.BATCH_HOURS_MAX - 1, 3, START + HOUR_MS * 5000),
         wide(2, 4),
     ]
-    Writer(backend, Distribution()).write(many)
+    Writer(backend, PlacementTable()).write(many)
     records = [keys.PendingKey.parse(k) for k in keys_of(backend, "pending")]
     assert len({r.batch for r in records}) == 3
     longest = max(
@@ -340,7 +340,7 @@ def test_a_large_block_is_cut_into_cells_and_read_whole(monkeypatch: pytest.Monk
     monkeypatch.setattr(blocks.LogBlock.to_cells, "__defaults__", (7,))
     backend = MemoryBackend()
     sent_ = [envelope([(s, START + t + 1, float(s * t)) for s in range(4) for t in range(9)])]
-    Writer(backend, Distribution()).write(sent_)
+    Writer(backend, PlacementTable()).write(sent_)
     [(_, row)] = backend.scan("log", b"", b"\xff" * 30)
     assert len(row) == 6
     assert look(reader(backend)) == plain(sent_)
@@ -362,13 +362,13 @@ def test_no_cell_of_the_largest_message_is_refused_by_hbase() -> None:
 
 def test_an_empty_batch_writes_nothing() -> None:
     backend = Faulty(MemoryBackend())
-    assert Writer(backend, Distribution()).write([]).samples == 0
+    assert Writer(backend, PlacementTable()).write([]).samples == 0
     assert [c for c in backend.calls if c != "put"] == []
 
 
 def test_the_app_of_an_envelope_is_the_only_one_in_its_rows() -> None:
     backend = MemoryBackend()
-    Writer(backend, Distribution.single(spread=4)).write(
+    Writer(backend, PlacementTable.single(spread=4)).write(
         [envelope([(s, START + 1, 1.0) for s in range(9)], rejected=1)]
     )
     apps = {keys.LogKey.parse(k).app for k in keys_of(backend, "log")}

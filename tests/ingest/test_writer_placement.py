@@ -1,17 +1,17 @@
-"""Claims about where a writer puts a batch, and what it does when it looked there too early (rule 22b)."""
+"""Claims about where a writer puts a batch, and what it does when it looked there too early (PROTOCOL 22b)."""
 
 from collections.abc import Callable
 from itertools import pairwise
 
 import pytest
 
-from ingest.writer import Batch, Writer
+from ingest.writer import WriteBatch, Writer
 from spm import limits
 from spm.errors import StoreUnavailable
 from spm.store import epochs, keys
 from spm.store.backends.base import Backend
 from spm.store.backends.memory import MemoryBackend
-from spm.store.keys import BYTE, CLOSED, CLOSING, Distribution, LogKey
+from spm.store.keys import BYTE, CLOSED, CLOSING, LogKey, PlacementTable
 from spm.wire import Envelope
 from tests.support.faults import Faulty, keys_of
 from tests.support.rows import APP, START, envelope, plain
@@ -28,7 +28,7 @@ def message(sequence: int, app: int = APP) -> Envelope:
 def opened(store: Backend, app: int = APP) -> int:
     """Open an epoch that puts every metric elsewhere; returns its number."""
     shards = 17 + epochs.read(store, app).newest.number
-    return epochs.open_epoch(store, app, strategy=BYTE, shards=shards, spread=1).newest.number
+    return epochs.open_epoch(store, app, function=BYTE, shards=shards, spread=1).newest.number
 
 
 def moved(store: Backend, state: int, app: int = APP) -> None:
@@ -43,7 +43,7 @@ def batches(store: Backend, app: int = APP) -> set[int]:
     return {k.batch for k in map(LogKey.parse, keys_of(store, "log")) if k.app == app}
 
 
-def number_of(batch: Batch) -> int:
+def number_of(batch: WriteBatch) -> int:
     [(_, log), _] = batch.steps
     return LogKey.parse(log[0][0]).batch
 
@@ -62,7 +62,7 @@ def before(call: str, act: Callable[[], None]) -> Callable[[str], None]:
 
 def test_a_batch_costs_one_look_at_the_distribution() -> None:
     store = Faulty(MemoryBackend())
-    writer = Writer(store, Distribution())
+    writer = Writer(store, PlacementTable())
     writer.write([message(1)])
     store.calls.clear()
     for sequence in range(2, 5):
@@ -72,7 +72,7 @@ def test_a_batch_costs_one_look_at_the_distribution() -> None:
 
 def test_a_batch_of_several_apps_costs_one_look_too() -> None:
     store = Faulty(MemoryBackend())
-    writer = Writer(store, Distribution())
+    writer = Writer(store, PlacementTable())
     writer.write([message(1), message(2, app=8)])
     store.calls.clear()
     writer.write([message(3), message(4, app=8)])
@@ -83,7 +83,7 @@ def test_a_batch_of_several_apps_costs_one_look_too() -> None:
 @pytest.mark.parametrize("state", [CLOSING, CLOSED], ids=["closing", "closed"])
 def test_a_batch_placed_by_an_epoch_that_closes_meanwhile_is_written_again(state: int, call: str) -> None:
     store = Faulty(MemoryBackend())
-    writer = Writer(store, Distribution())
+    writer = Writer(store, PlacementTable())
     writer.write([message(1)])
     store.calls.clear()
     store.hook = before(call, lambda: moved(store.inner, state))
@@ -91,7 +91,7 @@ def test_a_batch_placed_by_an_epoch_that_closes_meanwhile_is_written_again(state
     assert store.calls == ONE_BATCH * 2
     written = [LogKey.parse(key) for key in keys_of(store.inner, "log")]
     last = max(k.batch for k in written)
-    newest = epochs.read(store.inner, APP).newest.of(APP, message(2).series.metrics)
+    newest = epochs.read(store.inner, APP).newest.place(APP, message(2).series.metrics)
     assert {k.shard for k in written if k.batch == last} == set(newest.tolist())
     assert len(batches(store.inner)) == 3  # the second time under a number of its own
     if state == CLOSING:
@@ -101,7 +101,7 @@ def test_a_batch_placed_by_an_epoch_that_closes_meanwhile_is_written_again(state
 def test_what_was_acked_is_found_when_the_epoch_it_was_first_put_by_is_closed() -> None:
     """Without the second look the samples would lie where nobody looks."""
     store = Faulty(MemoryBackend())
-    writer = Writer(store, Distribution())
+    writer = Writer(store, PlacementTable())
     writer.write([message(1)])
     store.inner.delete("pending", [(key, None) for key in keys_of(store.inner, "pending")])
     moved(store.inner, CLOSED)
@@ -112,7 +112,7 @@ def test_what_was_acked_is_found_when_the_epoch_it_was_first_put_by_is_closed() 
 def test_an_epoch_that_stays_open_keeps_what_was_put_by_it() -> None:
     """Readers look in the shards of both; the next batch goes by the newer."""
     store = Faulty(MemoryBackend())
-    writer = Writer(store, Distribution())
+    writer = Writer(store, PlacementTable())
     writer.write([message(1)])
     store.calls.clear()
     opened(store.inner)
@@ -125,7 +125,7 @@ def test_an_epoch_that_stays_open_keeps_what_was_put_by_it() -> None:
 
 def test_epochs_that_close_one_after_the_other_are_followed_to_the_end() -> None:
     store = Faulty(MemoryBackend())
-    writer = Writer(store, Distribution())
+    writer = Writer(store, PlacementTable())
     left = [1, 2, 3]
 
     def hook(call: str) -> None:
@@ -141,7 +141,7 @@ def test_epochs_that_close_one_after_the_other_are_followed_to_the_end() -> None
 
 def test_only_the_app_whose_epoch_closes_is_written_again() -> None:
     store = Faulty(MemoryBackend())
-    writer = Writer(store, Distribution())
+    writer = Writer(store, PlacementTable())
     store.hook = before("put pending", lambda: moved(store.inner, CLOSING, app=8))
     writer.write([message(1), message(2, app=8)])
     assert (len(batches(store.inner)), len(batches(store.inner, app=8))) == (1, 2)
@@ -157,10 +157,10 @@ def test_a_crash_anywhere_between_the_two_writes_loses_and_doubles_nothing(fails
     store = Faulty(MemoryBackend(), fails_at=fails_at, lost_answer=lost_answer)
     store.hook = before("put pending", lambda: moved(store.inner, CLOSING))
     with pytest.raises(StoreUnavailable):  # the last of all is the look after the second write
-        Writer(store, Distribution()).write([message(1)])
+        Writer(store, PlacementTable()).write([message(1)])
     store.hook = lambda call: None
     assert look(reader(store.inner)) in ({}, plain([message(1)]))
-    Writer(store.inner, Distribution()).write([message(1)])
+    Writer(store.inner, PlacementTable()).write([message(1)])
     if len(epochs.read(store.inner, APP).epochs) > 1:
         epochs.set_state(store.inner, APP, 0, CLOSED)
     assert look(reader(store.inner)) == plain([message(1)])
@@ -169,7 +169,7 @@ def test_a_crash_anywhere_between_the_two_writes_loses_and_doubles_nothing(fails
 def test_a_batch_put_again_after_its_epoch_closed_follows_it() -> None:
     """As a queue's worker does, whose store did not answer for a while."""
     store = MemoryBackend()
-    writer = Writer(store, Distribution())
+    writer = Writer(store, PlacementTable())
     batch = writer.prepare([message(1)])
     writer.commit(batch)
     moved(store, CLOSED)
@@ -180,7 +180,7 @@ def test_a_batch_put_again_after_its_epoch_closed_follows_it() -> None:
 def test_a_process_that_starts_looks_before_it_writes() -> None:
     store = Faulty(MemoryBackend())
     moved(store.inner, CLOSED)
-    Writer(store, Distribution()).write([message(1)])
+    Writer(store, PlacementTable()).write([message(1)])
     assert store.calls.index("get config") < store.calls.index("put log")
     assert len(batches(store.inner)) == 1
     assert look(reader(store.inner)) == plain([message(1)])
@@ -189,7 +189,7 @@ def test_a_process_that_starts_looks_before_it_writes() -> None:
 def test_one_more_app_than_a_process_remembers_makes_it_look_again(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "WRITER_APPS_MAX", 2)
     store = Faulty(MemoryBackend())
-    writer = Writer(store, Distribution())
+    writer = Writer(store, PlacementTable())
     for app in (1, 2, 3, 1):
         writer.write([message(app, app=app)])
     assert store.calls.count("get config") == 8
@@ -199,7 +199,7 @@ def test_one_more_app_than_a_process_remembers_makes_it_look_again(monkeypatch: 
 def test_batches_of_one_writer_are_numbered_one_after_the_other() -> None:
     """Neighbours in the list of a generation's batches then cost next to nothing; two writers start far apart."""
     store = MemoryBackend()
-    writer = Writer(store, Distribution())
+    writer = Writer(store, PlacementTable())
     numbers = [number_of(writer.prepare([message(n)])) for n in range(5)]
     assert [(b - a) & keys.U64 for a, b in pairwise(numbers)] == [1] * 4
-    assert number_of(Writer(store, Distribution()).prepare([message(0)])) not in numbers
+    assert number_of(Writer(store, PlacementTable()).prepare([message(0)])) not in numbers

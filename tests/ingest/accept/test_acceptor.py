@@ -34,17 +34,17 @@ class Bench:
 
     def __init__(self, app: int) -> None:
         self.store, self.clock, self.transport = MemoryBackend(), FakeClock(), Recorder()
-        self.accepting = silent_announcer(self.clock, self.store)
-        self.door = Acceptor(self.accepting, self.transport, self.clock)
+        self.announcer = silent_announcer(self.clock, self.store)
+        self.acceptor = Acceptor(self.announcer, self.transport, self.clock)
         self.sender = Sender(app, "h")
 
     def push(self, body: Parsed | None = None) -> None:
-        self.door.accept(parsed() if body is None else body, sender=self.sender, message_id=b"i" * 16)
+        self.acceptor.accept(parsed() if body is None else body, sender=self.sender, message_id=b"i" * 16)
 
     def heard(self) -> dict[int, Announcement]:
-        self.accepting.announce()
-        found = {process: row.newest for process, row in watermarks.read(self.store, self.sender.app_id).items()}
-        return {process: word for process, word in found.items() if word is not None}
+        self.announcer.announce()
+        newest = {process: row.newest for process, row in watermarks.read(self.store, self.sender.app_id).items()}
+        return {process: announcement for process, announcement in newest.items() if announcement is not None}
 
 
 @pytest.fixture
@@ -116,7 +116,7 @@ def test_a_process_number_that_cannot_be_taken_is_asked_for_again(bench: Bench) 
 
 def test_a_door_that_is_closed_has_stored_all_and_says_so(bench: Bench) -> None:
     transport = DirectTransport(Writer(bench.store, PlacementTable()))
-    door = Acceptor(bench.accepting, transport, bench.clock)
+    door = Acceptor(bench.announcer, transport, bench.clock)
     door.accept(parsed(), sender=bench.sender, message_id=b"i" * 16)
     door.close()
     word = bench.heard()[1]

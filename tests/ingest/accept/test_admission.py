@@ -83,11 +83,11 @@ def test_series_of_the_dictionary_are_no_new_ones_to_a_process_that_has_just_sta
 def test_processes_share_the_quota() -> None:
     world = World(series=1_000)
     first, second = world.admission(), world.admission()
-    kept = [
+    admitted_counts = [
         len(admission.admit(APP, message(*(f"{p}{n}" for n in range(800)))).ts)
         for p, admission in enumerate((first, second))
     ]
-    assert 1_000 - limits.QUOTA_SERIES_PORTION <= sum(kept) <= 1_000
+    assert 1_000 - limits.QUOTA_SERIES_PORTION <= sum(admitted_counts) <= 1_000
 
 
 def test_raised_quota_lets_refused_series_in_soon() -> None:

@@ -40,8 +40,8 @@ def push(door: StampAnnouncer, app: int = APP, samples: int = 1, rejected: int =
 
 def words(store: MemoryBackend, app: int = APP) -> dict[int, Announcement]:
     """The newest word of each process about an app."""
-    found = {process: row.newest for process, row in watermarks.read(store, app).items()}
-    return {process: word for process, word in found.items() if word is not None}
+    announcements = {process: row.newest for process, row in watermarks.read(store, app).items()}
+    return {process: word for process, word in announcements.items() if word is not None}
 
 
 def test_the_store_hears_how_many_messages_lie_up_to_the_last_stamp() -> None:
@@ -176,19 +176,19 @@ def test_a_retired_process_is_announced_as_ended_and_the_next_message_has_anothe
     door.retire()
     assert push(door).stamp.process == lost.stamp.process + 1
     door.announce()
-    found = words(store)
-    assert (found[1].ended, found[1].open_messages, found[2].ended) == (True, 1, False)
+    announcements = words(store)
+    assert (announcements[1].ended, announcements[1].open_messages, announcements[2].ended) == (True, 1, False)
 
 
 def test_one_app_more_than_a_process_counts_is_another_process(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stamper, "ACCEPT_APPS_MAX", 2)
     store = MemoryBackend()
     door = silent_announcer(FakeClock(), store)
-    held = [push(door, app) for app in (1, 2, 1, 3, 1)]
-    assert [e.stamp.process for e in held] == [1, 1, 1, 2, 2]
+    envelopes = [push(door, app) for app in (1, 2, 1, 3, 1)]
+    assert [e.stamp.process for e in envelopes] == [1, 1, 1, 2, 2]
     door.announce()
     assert not words(store, 2)[1].ended, "something of it is still open"
-    for envelope in held:
+    for envelope in envelopes:
         door.confirm(envelope)
     door.announce()
     door.announce()

@@ -34,44 +34,44 @@ def span(messages: dict[str, int], runs: tuple[NumberRun, ...] = (), gaps: tuple
     return HourSpan(START, END, (HourBalance(HOUR, tuple(messages), counts, counts, zero, zero, zero, runs),), gaps)
 
 
-def one(found: HourSpan, source: KnownSource | None = None, until_ms: int = END) -> completeness.Completeness:
-    [made] = completeness.compare([source or known()], found, since_ms=START, until_ms=until_ms, now_ms=until_ms)
-    return made
+def one(span: HourSpan, source: KnownSource | None = None, until_ms: int = END) -> completeness.Completeness:
+    [result] = completeness.compare([source or known()], span, since_ms=START, until_ms=until_ms, now_ms=until_ms)
+    return result
 
 
 def test_a_source_that_sent_all_it_should_is_complete() -> None:
-    made = one(span({"a": 360}))
-    assert (made.expected, made.got, made.missing, made.silent, made.share) == (360, 360, 0, 0, 1.0)
+    result = one(span({"a": 360}))
+    assert (result.expected, result.got, result.missing, result.silent, result.share) == (360, 360, 0, 0, 1.0)
 
 
 def test_what_was_sent_twice_came_once() -> None:
-    made = one(span({"a": 700}, (NumberRun("a", 1, 11, 360, START, END),)))
-    assert (made.got, made.silent, made.share) == (350, 10, 350 / 360)
+    result = one(span({"a": 700}, (NumberRun("a", 1, 11, 360, START, END),)))
+    assert (result.got, result.silent, result.share) == (350, 10, 350 / 360)
 
 
 def test_lost_numbers_and_silence_are_told_apart() -> None:
     runs = (NumberRun("a", 1, 1, 100, START, END), NumberRun("a", 1, 111, 200, START, END))
-    made = one(span({"a": 190}, runs, (NumberGap("a", "1", 101, 110, START, END),)))
-    assert (made.got, made.missing, made.silent) == (190, 10, 160)
+    result = one(span({"a": 190}, runs, (NumberGap("a", "1", 101, 110, START, END),)))
+    assert (result.got, result.missing, result.silent) == (190, 10, 160)
 
 
 def test_a_source_with_two_messages_per_look_is_not_over_complete() -> None:
-    made = one(span({"a": 720}))
-    assert (made.expected, made.share) == (720, 1.0)
+    result = one(span({"a": 720}))
+    assert (result.expected, result.share) == (720, 1.0)
 
 
 def test_nothing_is_expected_before_a_source_was_known() -> None:
-    made = one(span({"a": 180}), known(first_ms=START + HOUR_MS // 2))
-    assert (made.expected, made.share) == (180, 1.0)
+    result = one(span({"a": 180}), known(first_ms=START + HOUR_MS // 2))
+    assert (result.expected, result.share) == (180, 1.0)
 
 
 def test_a_source_that_says_nothing_lacks_everything() -> None:
-    made = one(span({}), known(last_ms=START - HOUR_MS))
-    assert (made.expected, made.got, made.silent, made.share, made.state) == (360, 0, 360, 0.0, "gone")
+    result = one(span({}), known(last_ms=START - HOUR_MS))
+    assert (result.expected, result.got, result.silent, result.share, result.state) == (360, 0, 360, 0.0, "gone")
 
 
 @pytest.mark.parametrize(
-    ("since_ms", "before_s", "asked"),
+    ("since_ms", "before_s", "expected"),
     [
         (START - HOUR_MS, 60, 360),
         (START + HOUR_MS // 2, 60, 30 + 180),
@@ -80,9 +80,9 @@ def test_a_source_that_says_nothing_lacks_everything() -> None:
         (END + HOUR_MS, 60, 60),
     ],
 )
-def test_each_stretch_counts_by_the_period_of_its_time(since_ms: int, before_s: int, asked: int) -> None:
+def test_each_stretch_counts_by_the_period_of_its_time(since_ms: int, before_s: int, expected: int) -> None:
     changed = KnownSource("a", 0, END, 10_000, since_ms, before_s * 1000)
-    assert completeness.expected_messages(changed, START, END) == asked
+    assert completeness.expected_messages(changed, START, END) == expected
 
 
 @pytest.mark.parametrize("period_s", [1, 10, 60, 3_600])
@@ -91,8 +91,8 @@ def test_an_hour_expects_what_fits_into_it(period_s: int) -> None:
 
 
 def test_a_period_longer_than_the_stretch_expects_nothing() -> None:
-    made = one(span({}), known(period_s=7_200))
-    assert (made.expected, made.share) == (0, None)
+    result = one(span({}), known(period_s=7_200))
+    assert (result.expected, result.share) == (0, None)
 
 
 class RecordingAcceptor:
@@ -126,10 +126,10 @@ def test_an_app_is_told_who_of_its_sources_is_up(app: App) -> None:
     assert source_series.send_source_series(MemoryBackend(), door, now) == 1  # type: ignore[arg-type]
     (sender, state), (_, hour) = door.accepted
     assert (sender.app_id, sender.source) == (app.pk, sources.SYSTEM_SOURCE)
-    found = series(state)
-    assert {name: found["spm_source_up", name] for name in ("up", "down")} == {"up": 1.0, "down": 0.0}
-    assert found["spm_source_age_seconds", "up"] == 5.0
-    assert ("spm_source_up", "unknown") not in found
+    values = series(state)
+    assert {name: values["spm_source_up", name] for name in ("up", "down")} == {"up": 1.0, "down": 0.0}
+    assert values["spm_source_age_seconds", "up"] == 5.0
+    assert ("spm_source_up", "unknown") not in values
     assert set(hour.ts.tolist()) == {END}
     assert series(hour)["spm_source_got_messages", "up"] == 0
 

@@ -41,7 +41,7 @@ def bury(store: Backend, count: int = 1, *, app: int = APP, of: int | None = Non
                 )
             ]
         )
-    return [found.key.hex() for found in dead_letters.newest(store, app, count=count)]
+    return [stored.key.hex() for stored in dead_letters.newest(store, app, count=count)]
 
 
 def test_a_letter_shows_its_cause_its_sender_and_its_first_samples() -> None:

@@ -86,8 +86,8 @@ class Door:
     @property
     def marks(self) -> ProcessWatermarks:
         """Of the process."""
-        [found] = marks.read(self.store, APP).values()
-        return found
+        [row] = marks.read(self.store, APP).values()
+        return row
 
     def mark(self) -> tuple[int, int]:
         """Up to where it stands."""
@@ -336,11 +336,9 @@ def test_a_look_reads_some_minutes_of_accounts_whatever_died_long_ago() -> None:
 
 def test_whatever_its_age_what_a_process_left_is_looked_at_some_day() -> None:
     for minutes, ticks in ((20, 200), (300, 1_000), (3_000, 5_000)):
-        found = {1: aged(START, minutes)}
+        rows = {1: aged(START, minutes)}
         times = (START + tick * limits.KEEP_EVERY_S * 1000 for tick in range(ticks))
-        reached = sum(
-            any(look.since_ms <= START - minutes * 60_000 for look in plan_reads(found, now)) for now in times
-        )
+        reached = sum(any(look.since_ms <= START - minutes * 60_000 for look in plan_reads(rows, now)) for now in times)
         assert 0 < reached < ticks / 3, minutes
 
 
@@ -407,13 +405,13 @@ def test_apps_with_news_are_looked_at_every_time_and_every_app_now_and_then(apps
     heard(apps[3], START - 1000)
     heard(apps[4], START - limits.KEEP_NEWS_MS - 1000)
     App.objects.filter(pk=apps[5].pk).update(going=datetime.fromtimestamp(START / 1000, UTC))
-    found = [
+    rows = [
         set(rounds.due_apps(START + tick)) for tick in range(0, limits.KEEP_ROUND * limits.KEEP_EVERY_S * 1000, 10_000)
     ]
-    assert all(len(each) <= 400 / limits.KEEP_ROUND + 2 for each in found)
-    assert set().union(*found) == {app.pk for app in apps} - {apps[5].pk}
-    assert sum(apps[3].pk in each for each in found[:30]) == 30
-    assert sum(apps[4].pk in each for each in found[:30]) <= 1
+    assert all(len(each) <= 400 / limits.KEEP_ROUND + 2 for each in rows)
+    assert set().union(*rows) == {app.pk for app in apps} - {apps[5].pk}
+    assert sum(apps[3].pk in each for each in rows[:30]) == 30
+    assert sum(apps[4].pk in each for each in rows[:30]) <= 1
 
 
 def test_a_round_ends_with_its_budget_and_others_begin_elsewhere(

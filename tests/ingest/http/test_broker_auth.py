@@ -12,7 +12,7 @@ from spm.accounts import tokens
 from spm.accounts.models import App, Organisation, Token
 
 pytestmark = pytest.mark.django_db(transaction=True)  # connections are given back, as at the end of a request
-ASKED = {"vhost": "/", "resource": "exchange", "name": AGENTS, "permission": "write"}
+QUESTION = {"vhost": "/", "resource": "exchange", "name": AGENTS, "permission": "write"}
 
 
 @pytest.fixture
@@ -66,17 +66,17 @@ def test_without_a_secret_nobody_is_answered(token: Token, settings: object) -> 
 )
 def test_a_sender_may(token: Token, question: str, changes: dict[str, str], answer: bool) -> None:
     said = {name: text.format(own=token.prefix) for name, text in changes.items()}
-    assert is_allowed(question, {**ASKED, "username": token.prefix, **said}, "/") is answer
+    assert is_allowed(question, {**QUESTION, "username": token.prefix, **said}, "/") is answer
 
 
 def test_nobody_may_do_anything_for_an_app_that_is_going(token: Token) -> None:
     App.objects.update(going="2026-01-01T00:00:00Z")
-    assert not is_allowed("vhost", {**ASKED, "username": token.prefix}, "/")
+    assert not is_allowed("vhost", {**QUESTION, "username": token.prefix}, "/")
 
 
 def test_what_the_database_says_is_asked_again_within_seconds(token: Token, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert is_allowed("vhost", {**ASKED, "username": token.prefix}, "/")
+    assert is_allowed("vhost", {**QUESTION, "username": token.prefix}, "/")
     tokens.revoke(token)
-    assert is_allowed("vhost", {**ASKED, "username": token.prefix}, "/"), "remembered for a moment"
+    assert is_allowed("vhost", {**QUESTION, "username": token.prefix}, "/"), "remembered for a moment"
     principals.forget()
-    assert not is_allowed("vhost", {**ASKED, "username": token.prefix}, "/")
+    assert not is_allowed("vhost", {**QUESTION, "username": token.prefix}, "/")

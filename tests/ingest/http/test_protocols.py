@@ -272,8 +272,8 @@ def test_series_over_the_quota_are_refused_by_name_and_the_others_taken(
     answer = send("/write", b"m,host=a v=1 5000000\nm,host=b v=2 5000000", **{"User-Agent": "telegraf"})
     assert (answer.status_code, answer.json()["accepted"], answer.json()["rejected"]) == (400, 1, 1)
     assert answer.json()["error"].startswith("partial write: 1 rejected; the first is line 2: a new series over")
-    kept = RejectedLine.objects.get(app=app)
-    assert (kept.way, kept.line, kept.example) == ("telegraf", 2, 'm_v{host="b"}')
+    row = RejectedLine.objects.get(app=app)
+    assert (row.way, row.line, row.example) == ("telegraf", 2, 'm_v{host="b"}')
 
 
 def test_app_that_is_too_fast_is_told_when_to_come_back(send: Any, allowed: list[Quota], clock: FakeClock) -> None:
@@ -312,7 +312,7 @@ def beat(app: App) -> Heartbeat:
     return pings.create_heartbeat(app, "backup", actor=None, now_ms=NOW_MS)
 
 
-def told(transport: Recorder) -> dict[str, float]:
+def sent_values(transport: Recorder) -> dict[str, float]:
     return {
         metric: value
         for metric, labels, value, _ in samples(transport.published[-1])
@@ -323,7 +323,7 @@ def told(transport: Recorder) -> dict[str, float]:
 @pytest.mark.parametrize("method", ["get", "post", "head"])
 def test_sign_of_life_becomes_a_metric(method: str, client: Client, beat: Heartbeat, transport: Recorder) -> None:
     assert getattr(client, method)(f"/ping/{beat.key}").status_code == 200
-    assert told(transport) == {"heartbeat_success": 1.0}
+    assert sent_values(transport) == {"heartbeat_success": 1.0}
     assert (transport.published[0].source, transport.published[0].app) == ("backup", beat.app_id)
 
 
@@ -340,7 +340,7 @@ def test_what_a_job_says_becomes_metrics(
     act: str, values: dict[str, float], client: Client, beat: Heartbeat, transport: Recorder
 ) -> None:
     assert client.get(f"/ping/{beat.key}/{act}").content == b"OK\n"
-    assert told(transport) == values
+    assert sent_values(transport) == values
 
 
 def test_run_has_a_duration_from_its_start_to_its_end(
@@ -349,9 +349,9 @@ def test_run_has_a_duration_from_its_start_to_its_end(
     client.get(f"/ping/{beat.key}/start")
     clock.advance(90_500)
     client.get(f"/ping/{beat.key}/0")
-    assert told(transport)["heartbeat_duration_seconds"] == 90.5
+    assert sent_values(transport)["heartbeat_duration_seconds"] == 90.5
     client.get(f"/ping/{beat.key}")
-    assert "heartbeat_duration_seconds" not in told(transport)
+    assert "heartbeat_duration_seconds" not in sent_values(transport)
 
 
 @pytest.mark.parametrize(

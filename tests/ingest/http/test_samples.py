@@ -282,8 +282,8 @@ def kept_of(app: App) -> QuerySet[RejectedLine]:
 
 def test_rejections_are_kept_for_people(post: Any, app: App) -> None:
     post("/write", f"bad\n{LINE}\ncpu user=x", **{"X-SPM-Source": "web-1"})
-    kept = list(kept_of(app).order_by("line").values_list("line", "example", "source", "time_ms"))
-    assert kept == [(1, "bad", "web-1", NOW_MS), (3, "cpu user=x", "web-1", NOW_MS)]
+    rows = list(kept_of(app).order_by("line").values_list("line", "example", "source", "time_ms"))
+    assert rows == [(1, "bad", "web-1", NOW_MS), (3, "cpu user=x", "web-1", NOW_MS)]
 
 
 def test_ring_of_rejections_keeps_the_newest(post: Any, app: App, monkeypatch: pytest.MonkeyPatch) -> None:

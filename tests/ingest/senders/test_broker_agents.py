@@ -84,10 +84,10 @@ class Arrivals:
 
 @pytest.fixture
 def arrivals(broker: RabbitMQ) -> Iterator[Arrivals]:
-    made = Arrivals(f"{broker.url}?partitions=4&agents=1")
-    assert wait_until(lambda: len(made.receiver.queues()) == 5, 20)
-    yield made
-    made.receiver.close()
+    stream = Arrivals(f"{broker.url}?partitions=4&agents=1")
+    assert wait_until(lambda: len(stream.receiver.queues()) == 5, 20)
+    yield stream
+    stream.receiver.close()
 
 
 def publish(url: str, key: str, body: bytes, exchange: str = AGENTS, **properties: object) -> None:
@@ -104,11 +104,11 @@ def publish(url: str, key: str, body: bytes, exchange: str = AGENTS, **propertie
 
 def series(envelope: Envelope) -> dict[tuple[str, str], float]:
     """(metric, all labels as text) → value."""
-    found = {}
+    values = {}
     for index, value in zip(envelope.series_index, envelope.values, strict=True):
         metric, labels = parse_canonical(envelope.series.canonical(int(index)))
-        found[metric, ",".join(f"{k}={v}" for k, v in sorted(labels.items()))] = float(value)
-    return found
+        values[metric, ",".join(f"{k}={v}" for k, v in sorted(labels.items()))] = float(value)
+    return values
 
 
 def test_what_telegraf_sends_is_accepted_for_the_app_of_its_token(

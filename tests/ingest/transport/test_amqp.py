@@ -88,11 +88,11 @@ def test_a_body_over_the_broker_s_own_limit_does_not_keep_the_others_from_being_
     own_rabbitmq.control("eval", "application:set_env(rabbit, max_message_size, 20000).")
     try:
         with opened(own_rabbitmq.url) as transport:
-            told: list[bool] = []
+            outcomes: list[bool] = []
             with pytest.raises(QueueUnavailable):
-                transport.publish(message(1, samples=1000), 10, told.append)
+                transport.publish(message(1, samples=1000), 10, outcomes.append)
             assert wait_until(lambda: _published(transport), 20)
-            assert told == [False]
+            assert outcomes == [False]
             with pytest.raises(LimitExceeded, match="too large"):
                 transport.publish(message(1, samples=1000), 10)
     finally:
@@ -101,15 +101,15 @@ def test_a_body_over_the_broker_s_own_limit_does_not_keep_the_others_from_being_
 
 
 def test_what_a_killed_broker_had_not_confirmed_is_published_without_its_sender(own_rabbitmq: RabbitMQ) -> None:
-    told: list[bool] = []
+    outcomes: list[bool] = []
     with opened(own_rabbitmq.url) as transport:
         transport.publish(message(1), 10)
         with stopped(own_rabbitmq.process_id()):
             with pytest.raises(QueueUnavailable):
-                transport.publish(message(2), 0.5, told.append)
+                transport.publish(message(2), 0.5, outcomes.append)
             own_rabbitmq.kill()
         own_rabbitmq.start()
-        assert wait_until(lambda: told == [True], 30)
+        assert wait_until(lambda: outcomes == [True], 30)
     assert message(2).to_bytes() in {d.body for d in drained(own_rabbitmq.url, 2)}
 
 
@@ -346,14 +346,14 @@ def test_idle_workers_leave_the_queues_to_a_few_until_one_of_them_calls(
 
 
 def test_what_is_given_back_comes_again_before_what_came_after_it(amqp_vhost: str, backlog: list[bytes]) -> None:
-    held = held_of(amqp_vhost)
+    unacked = held_of(amqp_vhost)
     with received(amqp_vhost) as (receiver, got):
-        assert wait_until(lambda: len(got) == held, 20)
+        assert wait_until(lambda: len(got) == unacked, 20)
         receiver.acknowledge(got[4].ack_handle)
         receiver.give_back(got[9].ack_handle)
         assert not receiver.holds(got[20].ack_handle), "what came after it is not to be written first"
-        assert wait_until(lambda: len(got) == 2 * held, 20)
-        assert [delivery.body for delivery in got[held:]] == backlog[5 : 5 + held]
+        assert wait_until(lambda: len(got) == 2 * unacked, 20)
+        assert [delivery.body for delivery in got[unacked:]] == backlog[5 : 5 + unacked]
 
 
 def test_what_is_given_back_too_often_is_a_dead_letter(amqp_vhost: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -70,14 +70,14 @@ def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def opened() -> Iterator[Callable[[Writer], DirectTransport]]:
     """Makes transports, and closes them."""
-    made: list[DirectTransport] = []
+    transports: list[DirectTransport] = []
 
     def make(writer: Writer) -> DirectTransport:
-        made.append(DirectTransport(writer))
-        return made[-1]
+        transports.append(DirectTransport(writer))
+        return transports[-1]
 
     yield make
-    for transport in made:
+    for transport in transports:
         transport.close()
 
 
@@ -115,10 +115,10 @@ def soon(condition: Callable[[], bool]) -> bool:
 
 
 def test_a_message_is_durable_when_publish_returns(opened: Opener) -> None:
-    writer, told = Watched(), list[bool]()
-    opened(writer).publish(message(1), 5, told.append)
+    writer, outcomes = Watched(), list[bool]()
+    opened(writer).publish(message(1), 5, outcomes.append)
     assert look(reader(writer.store)) == plain([message(1)])
-    assert told == [True]
+    assert outcomes == [True]
 
 
 def test_messages_that_wait_at_the_same_time_are_committed_together(opened: Opener) -> None:
@@ -146,23 +146,23 @@ def test_messages_that_wait_at_the_same_time_are_committed_together(opened: Open
 
 
 def test_a_failed_commit_is_made_again_with_the_same_bytes_after_its_sender_was_told(opened: Opener) -> None:
-    store, told = Flaky(failures=3), list[bool]()
+    store, outcomes = Flaky(failures=3), list[bool]()
     transport = opened(Watched(store=store))
     begun = time.monotonic()
     with pytest.raises(StoreUnavailable, match="no answer"):
-        transport.publish(message(1), 20, told.append)
+        transport.publish(message(1), 20, outcomes.append)
     assert time.monotonic() - begun < 1
-    assert soon(lambda: told == [True])
+    assert soon(lambda: outcomes == [True])
     assert look(reader(store)) == plain([message(1)])
     assert len(store.asked) == 4
     assert all(steps == store.asked[0] for steps in store.asked)
 
 
 def test_steps_that_are_confirmed_are_not_put_again(opened: Opener) -> None:
-    store, told = Flaky(failures=1, steps=1), list[bool]()
+    store, outcomes = Flaky(failures=1, steps=1), list[bool]()
     with pytest.raises(StoreUnavailable):
-        opened(Watched(store=store)).publish(message(1), 20, told.append)
-    assert soon(lambda: told == [True])
+        opened(Watched(store=store)).publish(message(1), 20, outcomes.append)
+    assert soon(lambda: outcomes == [True])
     assert [[table for table, _ in steps] for steps in store.asked] == [["log", "pending"], ["pending"]]
     assert look(reader(store)) == plain([message(1)])
 
@@ -197,12 +197,12 @@ def test_a_message_that_can_neither_be_stored_nor_buried_is_told_as_lost(opened:
     def breaks(batch: Sequence[Envelope]) -> None:
         raise MemoryError
 
-    writer, told = Watched(breaks), list[bool]()
+    writer, outcomes = Watched(breaks), list[bool]()
     writer.write_dead_letter = lambda envelope, cause: breaks([])  # type: ignore[method-assign]
     transport = opened(writer)
     with pytest.raises(StoreUnavailable, match="MemoryError"):
-        transport.publish(message(1), 5, told.append)
-    assert told == [False]
+        transport.publish(message(1), 5, outcomes.append)
+    assert outcomes == [False]
     writer.before = lambda batch: None
     transport.publish(message(2), 5)
     assert look(reader(writer.store)) == plain([message(2)])
@@ -211,11 +211,11 @@ def test_a_message_that_can_neither_be_stored_nor_buried_is_told_as_lost(opened:
 def test_a_store_that_does_not_answer_is_not_waited_for_longer_than_told(opened: Opener) -> None:
     store = Flaky()
     store.hangs = threading.Event()
-    transport, told = opened(Watched(store=store)), list[bool]()
+    transport, outcomes = opened(Watched(store=store)), list[bool]()
     with pytest.raises(StoreUnavailable, match="no confirm within"):
-        transport.publish(message(1), 0.05, told.append)
+        transport.publish(message(1), 0.05, outcomes.append)
     store.hangs.set()
-    assert soon(lambda: told == [True])
+    assert soon(lambda: outcomes == [True])
 
 
 def test_a_store_that_hangs_frees_its_senders_and_takes_no_more(
@@ -266,24 +266,24 @@ def test_a_batch_stays_within_its_bytes(opened: Opener, monkeypatch: pytest.Monk
 
 
 def test_closing_waits_for_what_is_under_way_and_takes_no_more(opened: Opener) -> None:
-    store, told = Flaky(failures=2), list[bool]()
+    store, outcomes = Flaky(failures=2), list[bool]()
     transport = opened(Watched(store=store))
     with pytest.raises(StoreUnavailable):
-        transport.publish(message(1), 20, told.append)
+        transport.publish(message(1), 20, outcomes.append)
     transport.close()
-    assert told == [True]
+    assert outcomes == [True]
     with pytest.raises(StoreUnavailable, match="transport is closing"):
         transport.reserve(APP, "host", 1)
 
 
 def test_closing_does_not_wait_for_ever(opened: Opener) -> None:
-    transport, told = opened(Watched(store=Flaky(failures=10**9))), list[bool]()
+    transport, outcomes = opened(Watched(store=Flaky(failures=10**9))), list[bool]()
     with pytest.raises(StoreUnavailable):
-        transport.publish(message(1), 20, told.append)
+        transport.publish(message(1), 20, outcomes.append)
     begun = time.monotonic()
     transport.close()
     assert time.monotonic() - begun < 2
-    assert soon(lambda: told == [False])
+    assert soon(lambda: outcomes == [False])
 
 
 def test_the_weight_of_a_message_is_never_less_than_its_bytes() -> None:

@@ -18,20 +18,24 @@ KEYS = ("000", "001")
 WEIGHT = 10
 
 
-def parcel(number: int = 0, *, key: str = "000", kept: bool = True, told: list[bool] | None = None) -> OutgoingMessage:
-    outcome: Callable[[bool], None] = (lambda stored: None) if told is None else told.append
-    return OutgoingMessage("x", key, b"%d" % number, str(number), WEIGHT, until_confirmed=kept, outcome=outcome)
+def outgoing(
+    number: int = 0, *, key: str = "000", until_confirmed: bool = True, outcomes: list[bool] | None = None
+) -> OutgoingMessage:
+    outcome: Callable[[bool], None] = (lambda stored: None) if outcomes is None else outcomes.append
+    return OutgoingMessage(
+        "x", key, b"%d" % number, str(number), WEIGHT, until_confirmed=until_confirmed, outcome=outcome
+    )
 
 
 def opened(clock: FakeClock | None = None) -> Outbox:
     """An outbox with a connection."""
-    made = Outbox(clock or FakeClock())
-    made.connected()
-    return made
+    outbox = Outbox(clock or FakeClock())
+    outbox.connected()
+    return outbox
 
 
-def put(outbox: Outbox, *parcels: OutgoingMessage) -> None:
-    for one in parcels:
+def put(outbox: Outbox, *messages: OutgoingMessage) -> None:
+    for one in messages:
         outbox.reserve(one.key, one.weight, 0)
         outbox.add(one)
 
@@ -42,17 +46,17 @@ def bodies(outbox: Outbox) -> list[bytes]:
 
 def test_what_waits_is_taken_in_order_under_tags_from_one() -> None:
     outbox = opened()
-    put(outbox, *map(parcel, range(3)))
+    put(outbox, *map(outgoing, range(3)))
     assert [(tag, one.body) for tag, one in outbox.take()] == [(1, b"0"), (2, b"1"), (3, b"2")]
     assert outbox.take() == []
 
 
 def test_what_a_lost_connection_left_unconfirmed_goes_first_in_its_order_with_the_same_bytes() -> None:
     outbox = opened()
-    put(outbox, *map(parcel, range(4)))
+    put(outbox, *map(outgoing, range(4)))
     outbox.take()
     outbox.confirm(2, multiple=False, taken=True)
-    put(outbox, parcel(4))
+    put(outbox, outgoing(4))
     outbox.disconnected("gone")
     assert outbox.take() == []
     outbox.connected()
@@ -60,11 +64,11 @@ def test_what_a_lost_connection_left_unconfirmed_goes_first_in_its_order_with_th
 
 
 def test_a_confirm_of_several_settles_all_up_to_it_each_once() -> None:
-    outbox, told = opened(), list[bool]()
-    put(outbox, *(parcel(n, told=told) for n in range(5)))
+    outbox, outcomes = opened(), list[bool]()
+    put(outbox, *(outgoing(n, outcomes=outcomes) for n in range(5)))
     outbox.take()
     outbox.confirm(3, multiple=True, taken=True)
-    assert told == [True] * 3
+    assert outcomes == [True] * 3
     outbox.disconnected("gone")
     outbox.connected()
     assert bodies(outbox) == [b"3", b"4"]
@@ -72,8 +76,8 @@ def test_a_confirm_of_several_settles_all_up_to_it_each_once() -> None:
 
 @pytest.mark.parametrize("how", ["refused", "returned"])
 def test_what_the_queue_refused_is_published_again_and_nothing_more_is_taken_for_it(how: str) -> None:
-    outbox, told = opened(), list[bool]()
-    put(outbox, parcel(told=told))
+    outbox, outcomes = opened(), list[bool]()
+    put(outbox, outgoing(outcomes=outcomes))
     outbox.take()
     if how == "returned":
         outbox.returned(1, "NO_ROUTE")
@@ -85,13 +89,13 @@ def test_what_the_queue_refused_is_published_again_and_nothing_more_is_taken_for
     outbox.retry_refused()
     assert bodies(outbox) == [b"0"]
     outbox.confirm(2, multiple=False, taken=True)
-    assert told == [True]
+    assert outcomes == [True]
     outbox.reserve("000", WEIGHT, 0)
 
 
 def test_the_sender_of_a_refused_message_is_told_why_and_the_message_goes_on() -> None:
     outbox = opened()
-    one = parcel()
+    one = outgoing()
     put(outbox, one)
     outbox.take()
     outbox.returned(1, "NO_ROUTE")
@@ -104,7 +108,7 @@ def test_the_sender_of_a_refused_message_is_told_why_and_the_message_goes_on() -
 
 def test_a_message_that_is_not_kept_is_forgotten_with_its_sender_or_its_connection() -> None:
     outbox = opened()
-    begun, waiting, left = (parcel(n, kept=False) for n in range(3))
+    begun, waiting, left = (outgoing(n, until_confirmed=False) for n in range(3))
     put(outbox, begun)
     outbox.take()
     put(outbox, waiting, left)
@@ -121,7 +125,7 @@ def test_a_message_that_is_not_kept_is_forgotten_with_its_sender_or_its_connecti
 
 def test_while_the_broker_is_blocked_nothing_is_taken_written_or_waited_for() -> None:
     outbox = opened()
-    one = parcel()
+    one = outgoing()
     put(outbox, one)
     outbox.block("low on memory")
     assert outbox.take() == []
@@ -137,7 +141,7 @@ def test_while_the_broker_is_blocked_nothing_is_taken_written_or_waited_for() ->
 def test_a_block_frees_those_who_wait_already_within_a_second() -> None:
     outbox = Outbox(real := _Real())
     outbox.connected()
-    one = parcel()
+    one = outgoing()
     put(outbox, one)
     outbox.take()
     threading.Timer(0.05, outbox.block, ["low on disk"]).start()
@@ -155,7 +159,7 @@ class _Real(FakeClock):
 def test_a_broker_that_confirms_nothing_is_told_after_a_moment_and_heals() -> None:
     clock = FakeClock()
     outbox = opened(clock)
-    one = parcel()
+    one = outgoing()
     clock.advance(60_000)  # that nothing was sent for long is no silence
     put(outbox, one)
     clock.advance(60_000)
@@ -204,23 +208,23 @@ def test_room_is_bounded_also_for_what_is_reserved_only(
 
 
 def test_a_body_that_the_broker_never_takes_is_told_as_lost_and_no_other_is_taken() -> None:
-    outbox, told = opened(), list[bool]()
-    large = OutgoingMessage("x", "000", b"x" * 9, "", WEIGHT, until_confirmed=True, outcome=told.append)
-    put(outbox, parcel(1), large)
+    outbox, outcomes = opened(), list[bool]()
+    large = OutgoingMessage("x", "000", b"x" * 9, "", WEIGHT, until_confirmed=True, outcome=outcomes.append)
+    put(outbox, outgoing(1), large)
     outbox.take()
     outbox.limit_body_size(8)
     outbox.disconnected("channel closed")
     with pytest.raises(QueueUnavailable, match="no bodies of 9 bytes"):
         outbox.wait(large, 0)
     outbox.connected()
-    assert (bodies(outbox), told) == ([b"1"], [False])
+    assert (bodies(outbox), outcomes) == ([b"1"], [False])
     with pytest.raises(LimitExceeded, match="too large"):
         outbox.reserve("000", 9, 0)
 
 
 def test_closing_waits_for_confirms_for_a_bounded_time_and_takes_no_more() -> None:
     outbox = opened()
-    put(outbox, parcel(0), parcel(1, kept=False))
+    put(outbox, outgoing(0), outgoing(1, until_confirmed=False))
     outbox.take()
     assert not outbox.close(0.01)
     with pytest.raises(QueueUnavailable, match="transport is closing"):
@@ -236,30 +240,36 @@ class Story:
         self.outbox = opened()
         self.up, self.blocked = True, False
         self.number = 0
-        self.open: set[bytes] = set()  # kept and not confirmed
+        self.open: set[bytes] = set()  # published until confirmed, and not confirmed
         self.wire: dict[int, bytes] = {}  # tag → body, on this connection
-        self.told: Counter[bytes] = Counter()
+        self.outcomes: Counter[bytes] = Counter()
 
     def push(self, way: int) -> None:
-        key, kept = KEYS[way % 2], way % 7 > 0
+        key, until_confirmed = KEYS[way % 2], way % 7 > 0
         try:
             self.outbox.reserve(key, WEIGHT, 0)
         except QueueUnavailable:
             return
-        assert (self.up, self.blocked) == (True, False), "room was kept although nothing can be published"
+        assert (self.up, self.blocked) == (True, False), "room was reserved although nothing can be published"
         self.number += 1
         body = b"%d" % self.number
         self.outbox.add(
             OutgoingMessage(
-                "x", key, body, "", WEIGHT, until_confirmed=kept, outcome=lambda stored: self.told.update([body])
+                "x",
+                key,
+                body,
+                "",
+                WEIGHT,
+                until_confirmed=until_confirmed,
+                outcome=lambda stored: self.outcomes.update([body]),
             )
         )
-        self.open |= {body} if kept else set()
+        self.open |= {body} if until_confirmed else set()
 
     def write(self, way: int) -> None:
-        taken = self.outbox.take()
-        assert not taken or (self.up and not self.blocked)
-        self.wire |= {tag: one.body for tag, one in taken}
+        messages = self.outbox.take()
+        assert not messages or (self.up and not self.blocked)
+        self.wire |= {tag: one.body for tag, one in messages}
 
     def answer(self, way: int) -> None:
         self.write(way)
@@ -296,8 +306,8 @@ class Story:
             self.outbox.block("low" if self.blocked else None)
 
     def check(self) -> None:
-        assert set(self.told.values()) <= {1}, "confirmed twice"
-        assert not self.told.keys() & self.open
+        assert set(self.outcomes.values()) <= {1}, "confirmed twice"
+        assert not self.outcomes.keys() & self.open
         assert self.outbox.unconfirmed_count() == len(self.open), "something kept was forgotten"
 
     def end_well(self) -> None:
@@ -307,7 +317,7 @@ class Story:
         self.write(0)
         if self.wire:
             self.outbox.confirm(max(self.wire), multiple=True, taken=True)
-        assert self.open <= self.told.keys()
+        assert self.open <= self.outcomes.keys()
         assert (self.outbox._count, self.outbox._weight) == (0, 0)
         for key in KEYS:
             self.outbox.reserve(key, WEIGHT, 0)

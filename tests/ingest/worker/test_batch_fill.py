@@ -61,12 +61,12 @@ def test_batches_of_many_idle_workers_are_as_full_as_those_of_a_few(figure: Call
 def test_what_a_worker_holds_is_bounded_by_its_queues_and_not_by_what_waits_in_them(
     figure: Callable[[str], None],
 ) -> None:
-    def held(workers: int, own: int) -> int:
+    def prefetched(workers: int, own: int) -> int:
         """Bytes of the largest bodies."""
         sizes = {True: limits.BODY_DECODED_BYTES_MAX, False: limits.AMQP_PARTITION_BODY_BYTES_MAX}
         return sum(count * sizes[name in FEW] for name, count in prefetch(range(workers), own).items())
 
-    most = {workers: max(held(workers, own) for own in range(workers)) for workers in WORKERS}
+    most = {workers: max(prefetched(workers, own) for own in range(workers)) for workers in WORKERS}
     figure(
         "; ".join(
             f"{workers} workers: at most {size / 2**20:,.0f} MiB of bodies in one" for workers, size in most.items()

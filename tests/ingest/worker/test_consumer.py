@@ -31,7 +31,7 @@ FIVE = Bounds(messages=5, age_ms=10**9)
 
 @dataclass
 class Notes:
-    """Source and grave that write down what they are told."""
+    """Source and publisher that write down what they are told."""
 
     lost: set[int] = field(default_factory=set)  # generations whose deliveries cannot be settled any more
     stored: list[tuple[int, bool]] = field(default_factory=list)  # (tag, and all before it)
@@ -39,19 +39,19 @@ class Notes:
     rejected: list[int] = field(default_factory=list)
     renewed: list[str] = field(default_factory=list)
     dead: list[tuple[bytes, dict[str, str]]] = field(default_factory=list)
-    grave_open: bool = True
+    publisher_open: bool = True
 
-    def holds(self, mark: AckHandle) -> bool:
-        return mark.generation not in self.lost
+    def holds(self, handle: AckHandle) -> bool:
+        return handle.generation not in self.lost
 
-    def acknowledge(self, mark: AckHandle, *, multiple: bool = True) -> None:
-        self.stored.append((mark.tag, multiple))
+    def acknowledge(self, handle: AckHandle, *, multiple: bool = True) -> None:
+        self.stored.append((handle.tag, multiple))
 
-    def give_back(self, mark: AckHandle) -> None:
-        self.given_back.append(mark.tag)
+    def give_back(self, handle: AckHandle) -> None:
+        self.given_back.append(handle.tag)
 
-    def reject(self, mark: AckHandle) -> None:
-        self.rejected.append(mark.tag)
+    def reject(self, handle: AckHandle) -> None:
+        self.rejected.append(handle.tag)
 
     def renew(self, why: str) -> None:
         self.renewed.append(why)
@@ -59,7 +59,7 @@ class Notes:
     def publish(
         self, exchange: str, key: str, body: bytes, *, timeout_s: float, message_id: str, headers: dict[str, str]
     ) -> None:
-        if not self.grave_open:
+        if not self.publisher_open:
             raise QueueUnavailable("closed")
         self.dead.append((body, headers))
 
@@ -89,9 +89,9 @@ class Store(MemoryBackend):
 def consumer(store: Store, notes: Notes, bounds: Bounds = FIVE, clock: FakeClock | None = None) -> Consumer:
     time = clock or FakeClock()
     writer = Writer(store, PlacementTable())
-    made = Consumer(writer, notes, clock=time, batcher=Batcher(bounds), wait=time.sleep)
-    made.connect(notes)
-    return made
+    worker = Consumer(writer, notes, clock=time, batcher=Batcher(bounds), wait=time.sleep)
+    worker.connect(notes)
+    return worker
 
 
 def delivery(tag: int, body: bytes | None = None, generation: int = 1, came_ms: int = 1_000_000) -> Delivery:
@@ -140,7 +140,7 @@ def test_a_body_that_cannot_be_read_is_dead_with_its_cause_and_harms_no_other() 
 
 
 def test_a_dead_letter_is_left_to_the_broker_when_it_cannot_be_published() -> None:
-    notes = Notes(grave_open=False)
+    notes = Notes(publisher_open=False)
     worker = consumer(Store(), notes)
     worker.take(delivery(1, body=b"garbage"))
     worker.step()
@@ -274,8 +274,8 @@ def test_stopping_gives_back_what_the_store_does_not_take() -> None:
 
 
 @dataclass
-class Doorman:
-    """A door for agents' lines that answers what it is told, one after the other, and writes down what it hears."""
+class FakeAcceptor:
+    """An acceptor of agents' messages that gives its answers one after the other, and records its calls."""
 
     answers: list[Envelope | Exception | None]
     settled_: list[Envelope] = field(default_factory=list)
@@ -297,37 +297,42 @@ class Doorman:
         self.retired += 1
 
 
-def at_the_door(store: Store, notes: Notes, door: Doorman, *keys: str) -> Consumer:
+def fed_by_agents(store: Store, notes: Notes, acceptor: FakeAcceptor, *keys: str) -> Consumer:
     """A worker to which agents have sent lines under these keys."""
     clock = FakeClock()
     bounds = Bounds(messages=len(keys))
-    made = Consumer(
-        Writer(store, PlacementTable()), notes, clock=clock, batcher=Batcher(bounds), wait=clock.sleep, acceptor=door
+    worker = Consumer(
+        Writer(store, PlacementTable()),
+        notes,
+        clock=clock,
+        batcher=Batcher(bounds),
+        wait=clock.sleep,
+        acceptor=acceptor,
     )
-    made.connect(notes)
+    worker.connect(notes)
     for tag, key in enumerate(keys, 1):
-        made.take(replace(delivery(tag, body=b"cpu v=1"), content_type=LINES_TYPE, key=key))
-    return made
+        worker.take(replace(delivery(tag, body=b"cpu v=1"), content_type=LINES_TYPE, key=key))
+    return worker
 
 
 def test_lines_wait_while_the_database_does_not_say_whose_they_are() -> None:
     store, notes, locked = Store(), Notes(), OperationalError("locked")
-    door = Doorman([locked, locked, message(1)])
-    at_the_door(store, notes, door, "k").step()
+    acceptor = FakeAcceptor([locked, locked, message(1)])
+    fed_by_agents(store, notes, acceptor, "k").step()
     assert (store.pending_rows(), notes.stored, notes.dead) == (1, [(1, True)], [])
-    assert [envelope.stamp for envelope in door.settled_] == [message(1).stamp]
+    assert [envelope.stamp for envelope in acceptor.settled_] == [message(1).stamp]
 
 
 def test_lines_of_which_nothing_can_be_taken_are_acknowledged_alone() -> None:
     store, notes = Store(), Notes()
-    at_the_door(store, notes, Doorman([None, message(2)]), "k", "k").step()
+    fed_by_agents(store, notes, FakeAcceptor([None, message(2)]), "k", "k").step()
     assert (store.pending_rows(), notes.stored, notes.dead) == (0, [(1, False)], [])
 
 
 @pytest.mark.parametrize(("key", "app"), [("spm_good.h", "7"), ("spm_gone.h", "0")], ids=["known", "unknown"])
 def test_a_body_an_agent_sent_dies_with_the_name_of_the_app_that_is_proven(key: str, app: str) -> None:
     store, notes = Store(), Notes()
-    at_the_door(store, notes, Doorman([BadMessage("no lines at all")]), key).step()
+    fed_by_agents(store, notes, FakeAcceptor([BadMessage("no lines at all")]), key).step()
     [(body, headers)] = notes.dead
     assert (body, headers[topology.APP], headers[topology.CAUSE]) == (b"cpu v=1", app, "no lines at all")
     assert notes.stored == [(1, False)]
@@ -336,20 +341,20 @@ def test_a_body_an_agent_sent_dies_with_the_name_of_the_app_that_is_proven(key: 
 @pytest.mark.parametrize("error", [UnknownEncoding("unknown"), ZeroDivisionError()], ids=["foreseen", "not foreseen"])
 def test_a_body_whose_reading_fails_in_any_way_is_dead_and_the_next_one_is_taken(error: Exception) -> None:
     store, notes = Store(), Notes()
-    at_the_door(store, notes, Doorman([error, message(2)]), "k").step()
+    fed_by_agents(store, notes, FakeAcceptor([error, message(2)]), "k").step()
     assert (len(notes.dead), notes.stored, notes.renewed) == (1, [(1, False)], [])
 
 
 def test_what_was_stamped_here_and_is_given_back_ends_the_accepting_process() -> None:
-    store, notes, door = Store(failures=10**6), Notes(), Doorman([message(1)])
-    at_the_door(store, notes, door, "k").step()
-    assert (notes.given_back, door.retired, door.settled_) == ([1], 1, [])
+    store, notes, acceptor = Store(failures=10**6), Notes(), FakeAcceptor([message(1)])
+    fed_by_agents(store, notes, acceptor, "k").step()
+    assert (notes.given_back, acceptor.retired, acceptor.settled_) == ([1], 1, [])
 
 
 def test_what_was_stamped_here_and_is_lost_to_another_worker_ends_the_accepting_process() -> None:
-    store, notes, door = Store(), Notes(lost={1}), Doorman([message(1)])
-    at_the_door(store, notes, door, "k").step()
-    assert (store.puts, notes.stored, door.retired) == ([], [], 1)
+    store, notes, acceptor = Store(), Notes(lost={1}), FakeAcceptor([message(1)])
+    fed_by_agents(store, notes, acceptor, "k").step()
+    assert (store.puts, notes.stored, acceptor.retired) == ([], [], 1)
 
 
 @pytest.mark.seed("A4", compares="a batch with a body damaged behind its head: its dead letter, and its neighbours")

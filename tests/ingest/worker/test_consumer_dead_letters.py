@@ -17,12 +17,12 @@ from spm.clock import FakeClock
 from spm.errors import StoreUnavailable
 from spm.store.keys import PlacementTable
 from spm.wire import Envelope
-from tests.ingest.worker.test_consumer import FIVE, Doorman, FailingOn, Notes, Store, at_the_door, delivery
+from tests.ingest.worker.test_consumer import FIVE, FailingOn, FakeAcceptor, Notes, Store, delivery, fed_by_agents
 from tests.support.messages import message
 
 
 def test_dead_letters_are_kept_before_they_are_acknowledged() -> None:
-    store, notes, kept = Store(), Notes(), list[int]()
+    store, notes, recorded = Store(), Notes(), list[int]()
     clock = FakeClock()
     failures = iter([True, True, False])
 
@@ -30,7 +30,7 @@ def test_dead_letters_are_kept_before_they_are_acknowledged() -> None:
         if next(failures):
             raise StoreUnavailable("not now")
         assert notes.stored == []
-        kept.extend(letter.tag for letter, _ in letters)
+        recorded.extend(letter.tag for letter, _ in letters)
 
     writer = Writer(store, PlacementTable())
     worker = Consumer(writer, notes, clock=clock, batcher=Batcher(FIVE), wait=clock.sleep, record_dead_letters=keep)
@@ -38,7 +38,7 @@ def test_dead_letters_are_kept_before_they_are_acknowledged() -> None:
     for tag in (1, 2):
         worker.take(replace(delivery(tag, body=b"whatever"), queue=topology.DEAD))
     worker.step()
-    assert (kept, notes.stored, notes.dead) == ([1, 2], [(2, True)], [])
+    assert (recorded, notes.stored, notes.dead) == ([1, 2], [(2, True)], [])
 
 
 def test_dead_letters_are_given_back_when_the_store_does_not_come_back_in_time() -> None:
@@ -71,7 +71,7 @@ def reviving(
         assert (suspect.exchange, suspect.tries) == (topology.EXCHANGE, limits.AMQP_DELIVERY_LIMIT)
         return "ended the process that tried it" if suspect.body == deadly else None
 
-    made = Consumer(
+    worker = Consumer(
         Writer(store, PlacementTable()),
         notes,
         clock=clock,
@@ -80,17 +80,17 @@ def reviving(
         record_dead_letters=keep,
         sandbox=trial,
     )
-    made.connect(notes)
-    return made
+    worker.connect(notes)
+    return worker
 
 
 def test_what_was_only_delivered_too_often_is_stored_after_all_and_poison_stays_dead() -> None:
-    store, notes, kept = Store(failures=1), Notes(), dict[int, str]()
+    store, notes, recorded = Store(failures=1), Notes(), dict[int, str]()
     deadly, damaged = message(3).to_bytes(), message(6).to_bytes()[:-1] + b"x"
 
     def keep(letters: Collection[DeadDelivery]) -> None:
         assert (notes.stored, store.pending_rows()) == ([], 0)
-        kept.update({letter.tag: cause for letter, cause in letters})
+        recorded.update({letter.tag: cause for letter, cause in letters})
 
     worker = reviving(store, notes, keep, deadly)
     worker.take(given_up(1, message(1).to_bytes()))
@@ -101,19 +101,23 @@ def test_what_was_only_delivered_too_often_is_stored_after_all_and_poison_stays_
     worker.take(given_up(6, damaged))
     worker.step()
     causes = {2: "a worker rejected", 3: "ended the process", 4: "not an envelope", 6: "checksum"}
-    assert {tag: told in kept.get(tag, "") for tag, told in causes.items()} == dict.fromkeys(causes, True), kept
-    assert len(kept) == len(causes)
+    assert {tag: headers in recorded.get(tag, "") for tag, headers in causes.items()} == dict.fromkeys(causes, True), (
+        recorded
+    )
+    assert len(recorded) == len(causes)
     assert (notes.stored, notes.rejected, notes.dead) == ([(6, True)], [], []), "each is settled once, and at the end"
     assert store.commits()[-1] == 1
 
 
 def test_a_letter_that_nobody_settles_either_is_not_tried_for_ever() -> None:
-    store, notes, kept = Store(), Notes(), list[DeadDelivery]()
-    worker = reviving(store, notes, kept.extend)
+    store, notes, recorded = Store(), Notes(), list[DeadDelivery]()
+    worker = reviving(store, notes, recorded.extend)
     for tag, tries in ((1, limits.AMQP_DELIVERY_LIMIT - 1), (2, limits.AMQP_DELIVERY_LIMIT)):
         worker.take(replace(given_up(tag, message(tag).to_bytes()), tries=tries))
     worker.step()
-    assert [(letter.tag, cause) for letter, cause in kept] == [(2, "it was delivered too often without being settled")]
+    assert [(letter.tag, cause) for letter, cause in recorded] == [
+        (2, "it was delivered too often without being settled")
+    ]
     assert (store.pending_rows(), notes.stored) == (1, [(2, True)])
 
 
@@ -153,58 +157,58 @@ def test_what_is_to_be_stored_after_all_comes_again_when_the_store_does_not_come
     assert (notes.given_back, notes.stored, notes.dead) == ([1], [], [])
 
 
-def of_an_agent(store: Store, door: Doorman) -> tuple[Consumer, Notes]:
+def of_an_agent(store: Store, acceptor: FakeAcceptor) -> tuple[Consumer, Notes]:
     """A worker to whom a letter comes that an agent sent and the broker gave up."""
     notes, clock = Notes(), FakeClock()
-    made = Consumer(
+    worker = Consumer(
         Writer(store, PlacementTable()),
         notes,
         clock=clock,
         batcher=Batcher(FIVE),
         wait=clock.sleep,
-        acceptor=door,
+        acceptor=acceptor,
         record_dead_letters=lambda letters: None,
         sandbox=lambda suspect: None,
     )
-    made.connect(notes)
-    made.take(given_up(1, b"cpu v=1", key="spm_good.h"))
-    return made, notes
+    worker.connect(notes)
+    worker.take(given_up(1, b"cpu v=1", key="spm_good.h"))
+    return worker, notes
 
 
-def test_what_an_agent_sent_and_was_delivered_too_often_is_stamped_and_settled_at_the_door() -> None:
-    store, door = Store(), Doorman([message(1)])
-    worker, notes = of_an_agent(store, door)
+def test_what_an_agent_sent_and_was_delivered_too_often_is_stamped_and_settled_fed_by_agents() -> None:
+    store, acceptor = Store(), FakeAcceptor([message(1)])
+    worker, notes = of_an_agent(store, acceptor)
     worker.step()
-    assert (store.pending_rows(), notes.stored, door.retired) == (1, [(1, True)], 0)
-    assert [envelope.stamp for envelope in door.settled_] == [message(1).stamp]
+    assert (store.pending_rows(), notes.stored, acceptor.retired) == (1, [(1, True)], 0)
+    assert [envelope.stamp for envelope in acceptor.settled_] == [message(1).stamp]
 
 
 def test_what_was_stamped_of_a_letter_and_cannot_be_written_ends_the_accepting_process() -> None:
-    store, door = Store(failures=10**6), Doorman([message(1)])
-    worker, notes = of_an_agent(store, door)
+    store, acceptor = Store(failures=10**6), FakeAcceptor([message(1)])
+    worker, notes = of_an_agent(store, acceptor)
     worker.step()
-    assert (notes.given_back, notes.stored, door.settled_, door.retired) == ([1], [], [], 1)
+    assert (notes.given_back, notes.stored, acceptor.settled_, acceptor.retired) == ([1], [], [], 1)
 
 
 def test_letters_of_a_channel_that_is_gone_are_left_to_the_next() -> None:
-    notes, kept = Notes(lost={1}), list[DeadDelivery]()
-    worker = reviving(Store(), notes, kept.extend)
+    notes, recorded = Notes(lost={1}), list[DeadDelivery]()
+    worker = reviving(Store(), notes, recorded.extend)
     worker.take(given_up(1, message(1).to_bytes(), reason="rejected"))
     worker.step()
-    assert (kept, notes.stored, notes.given_back) == ([], [], [])
+    assert (recorded, notes.stored, notes.given_back) == ([], [], [])
 
 
 def test_a_letter_that_a_worker_wrote_keeps_the_cause_it_came_with() -> None:
-    notes, kept = Notes(), list[DeadDelivery]()
-    worker = reviving(Store(), notes, kept.extend)
-    told = {topology.CAUSE: "no lines at all"}
-    worker.take(replace(delivery(1), queue=topology.DEAD, exchange=topology.DEAD, headers=told))
+    notes, recorded = Notes(), list[DeadDelivery]()
+    worker = reviving(Store(), notes, recorded.extend)
+    headers = {topology.CAUSE: "no lines at all"}
+    worker.take(replace(delivery(1), queue=topology.DEAD, exchange=topology.DEAD, headers=headers))
     worker.step()
-    assert [(letter.tag, cause) for letter, cause in kept] == [(1, "no lines at all")]
+    assert [(letter.tag, cause) for letter, cause in recorded] == [(1, "no lines at all")]
 
 
-class Locked(Doorman):
-    """A door behind which, once its answers are used up, no database answers."""
+class Locked(FakeAcceptor):
+    """A acceptor behind which, once its answers are used up, no database answers."""
 
     def accept(self, delivery: Delivery) -> Envelope | None:
         if not self.answers:
@@ -213,23 +217,23 @@ class Locked(Doorman):
 
 
 def test_letters_of_agents_come_again_while_the_database_does_not_say_whose_they_are() -> None:
-    store, door = Store(), Locked([message(1)])
-    worker, notes = of_an_agent(store, door)
+    store, acceptor = Store(), Locked([message(1)])
+    worker, notes = of_an_agent(store, acceptor)
     worker.take(given_up(2, b"cpu v=1", key="spm_good.h"))
     worker.step()
     assert (notes.given_back, notes.stored, store.pending_rows()) == ([2], [], 0)
-    assert door.retired == 1, "what was stamped of the first one is lost to this process"
+    assert acceptor.retired == 1, "what was stamped of the first one is lost to this process"
 
 
 def test_what_an_agent_sent_is_no_poison_because_the_database_does_not_answer() -> None:
     notes = Notes()
     with pytest.raises(StoreUnavailable, match="locked"):
-        at_the_door(Store(), notes, Locked([]), "k").step()
+        fed_by_agents(Store(), notes, Locked([]), "k").step()
     assert (notes.dead, notes.rejected, notes.stored) == ([], [], [])
 
 
 def test_letters_come_again_when_a_new_one_cannot_be_written_beside_them() -> None:
-    notes, clock = Notes(grave_open=False), FakeClock()
+    notes, clock = Notes(publisher_open=False), FakeClock()
     worker = Consumer(
         FailingOn(Store(), PlacementTable()),
         notes,

@@ -22,11 +22,11 @@ def suspect(body: bytes, exchange: str = "") -> Delivery:
 
 
 @pytest.fixture(scope="module")
-def trial() -> Iterator[PoisonSandbox]:
+def sandbox() -> Iterator[PoisonSandbox]:
     """With a child that dies of some bodies."""
-    made = PoisonSandbox((sys.executable, "-m", "tests.chaos.faults.cursed"))
-    yield made
-    made.close()
+    poison_sandbox = PoisonSandbox((sys.executable, "-m", "tests.chaos.faults.cursed"))
+    yield poison_sandbox
+    poison_sandbox.close()
 
 
 @pytest.mark.parametrize(
@@ -34,16 +34,20 @@ def trial() -> Iterator[PoisonSandbox]:
     [(message(1).to_bytes(), ""), (b"garbage", ""), (b"m v=1", AGENTS), (b"no line", AGENTS)],
     ids=["an envelope", "no envelope", "lines", "no lines"],
 )
-def test_what_can_be_handled_or_refused_is_left_to_the_worker(trial: PoisonSandbox, body: bytes, exchange: str) -> None:
-    assert trial.try_delivery(suspect(body, exchange)) is None
+def test_what_can_be_handled_or_refused_is_left_to_the_worker(
+    sandbox: PoisonSandbox, body: bytes, exchange: str
+) -> None:
+    assert sandbox.try_delivery(suspect(body, exchange)) is None
 
 
 @pytest.mark.parametrize("curse", CURSES)
 def test_what_ends_its_process_is_named_and_the_next_one_is_tried_all_the_same(
-    trial: PoisonSandbox, curse: str
+    sandbox: PoisonSandbox, curse: str
 ) -> None:
-    assert "ended 3 workers, and the process that tried it" in str(trial.try_delivery(suspect(curse.encode(), AGENTS)))
-    assert trial.try_delivery(suspect(message(1).to_bytes())) is None
+    assert "ended 3 workers, and the process that tried it" in str(
+        sandbox.try_delivery(suspect(curse.encode(), AGENTS))
+    )
+    assert sandbox.try_delivery(suspect(message(1).to_bytes())) is None
 
 
 BEGUN = "import sys, time; sys.stdout.write('+'); sys.stdout.flush(); "
@@ -55,11 +59,11 @@ def test_what_does_not_come_back_in_time_is_ended() -> None:
 
 
 def child(handle: str, trial_s: float) -> PoisonSandbox:
-    """A trial whose child does this with every message, and has so long on a processor."""
-    imports = "import sys; from ingest.worker import poison_sandbox as trial; from spm import limits"
-    main = f"limits.SANDBOX_CPU_S = {trial_s}; trial.main(sys.stdin.buffer, sys.stdout.buffer)"
-    words = f"{imports}; trial.handle = {handle}; {main}"
-    return PoisonSandbox((sys.executable, "-c", words))
+    """A sandbox whose child does this with every message, and has so long on a processor."""
+    imports = "import sys; from ingest.worker import poison_sandbox; from spm import limits"
+    main = f"limits.SANDBOX_CPU_S = {trial_s}; poison_sandbox.main(sys.stdin.buffer, sys.stdout.buffer)"
+    code = f"{imports}; poison_sandbox.handle = {handle}; {main}"
+    return PoisonSandbox((sys.executable, "-c", code))
 
 
 def test_what_takes_a_processor_for_too_long_is_ended_by_its_own_clock() -> None:
@@ -72,13 +76,13 @@ def test_what_takes_more_memory_than_there_is_ends_the_child() -> None:
     assert "exit code 1" in str(greedy.try_delivery(suspect(b"x")))
 
 
-def test_a_child_that_ended_before_it_got_a_message_is_no_fault_of_the_message(trial: PoisonSandbox) -> None:
-    assert trial.try_delivery(suspect(message(1).to_bytes())) is None
-    child = trial._child
+def test_a_child_that_ended_before_it_got_a_message_is_no_fault_of_the_message(sandbox: PoisonSandbox) -> None:
+    assert sandbox.try_delivery(suspect(message(1).to_bytes())) is None
+    child = sandbox._child
     assert child is not None
     child.kill()
     child.wait()
-    assert trial.try_delivery(suspect(message(2).to_bytes())) is None
+    assert sandbox.try_delivery(suspect(message(2).to_bytes())) is None
 
 
 LONG = b"x" * 2**20  # more than a pipe holds: whoever writes it waits until it is read
@@ -86,17 +90,17 @@ DEAF = "import os, pathlib, sys, time; sys.stdout.write('+'); sys.stdout.flush()
 
 
 def test_a_child_that_ends_while_it_is_told_a_message_is_no_fault_of_the_message(tmp_path: Path) -> None:
-    told = f"told = pathlib.Path({str(tmp_path / 'told')!r})"
-    once = f"{told}; told.exists() or (told.touch(), time.sleep(0.3), os._exit(0))"
+    flag = f"flag = pathlib.Path({str(tmp_path / 'flag')!r})"
+    once = f"{flag}; flag.exists() or (flag.touch(), time.sleep(0.3), os._exit(0))"
     then = f"sys.stdin.buffer.read({len(LONG)}); print('+', flush=True); time.sleep(60)"
-    trial = PoisonSandbox((sys.executable, "-c", f"{DEAF}{once}; {then}"))
-    assert trial.try_delivery(suspect(LONG)) is None
-    trial.close()
+    sandbox = PoisonSandbox((sys.executable, "-c", f"{DEAF}{once}; {then}"))
+    assert sandbox.try_delivery(suspect(LONG)) is None
+    sandbox.close()
 
 
 def test_a_message_that_no_child_takes_to_its_end_is_to_blame() -> None:
-    trial = PoisonSandbox((sys.executable, "-c", f"{DEAF}time.sleep(0.3); os._exit(7)"))
-    assert "exit code 7" in str(trial.try_delivery(suspect(LONG)))
+    sandbox = PoisonSandbox((sys.executable, "-c", f"{DEAF}time.sleep(0.3); os._exit(7)"))
+    assert "exit code 7" in str(sandbox.try_delivery(suspect(LONG)))
 
 
 @pytest.mark.parametrize(

@@ -63,18 +63,18 @@ def address(amqp_vhost: str, monkeypatch: pytest.MonkeyPatch) -> Address:
 
 
 @pytest.fixture
-def grave(address: Address) -> Iterator[Publisher]:
-    made = Publisher(address)
-    assert made._up.wait(WAIT_S), "no connection"
-    yield made
-    made.close()
+def publisher(address: Address) -> Iterator[Publisher]:
+    publisher = Publisher(address)
+    assert publisher._up.wait(WAIT_S), "no connection"
+    yield publisher
+    publisher.close()
 
 
 @pytest.fixture
-def trial() -> Iterator[PoisonSandbox]:
-    made = PoisonSandbox((sys.executable, "-m", "tests.chaos.faults.cursed"))
-    yield made
-    made.close()
+def sandbox() -> Iterator[PoisonSandbox]:
+    sandbox = PoisonSandbox((sys.executable, "-m", "tests.chaos.faults.cursed"))
+    yield sandbox
+    sandbox.close()
 
 
 def refuse(address: Address, queue: str, count: int) -> None:
@@ -92,7 +92,7 @@ def refuse(address: Address, queue: str, count: int) -> None:
 
 
 def test_a_broker_s_delivery_limit_kills_no_good_message_and_spares_no_poison(
-    address: Address, grave: Publisher, trial: PoisonSandbox
+    address: Address, publisher: Publisher, sandbox: PoisonSandbox
 ) -> None:
     good = [message(number) for number in range(3)]
     deadly, unwritable = message(3, source="curse: kill"), message(4, source=UNWRITABLE)
@@ -100,21 +100,21 @@ def test_a_broker_s_delivery_limit_kills_no_good_message_and_spares_no_poison(
     assert transport._publisher._up.wait(WAIT_S), "no connection"
     for each in (*good[:2], deadly, unwritable):
         transport.publish(each, WAIT_S)
-    grave.publish(topology.EXCHANGE, "000", message(5).to_bytes()[:-1] + b"x", timeout_s=WAIT_S, message_id="5")
+    publisher.publish(topology.EXCHANGE, "000", message(5).to_bytes()[:-1] + b"x", timeout_s=WAIT_S, message_id="5")
     transport.publish(good[2], WAIT_S)
     transport.close()
-    grave.publish(AGENTS, "spm_good.h", b"cpu v=1", timeout_s=WAIT_S, message_id="6")
+    publisher.publish(AGENTS, "spm_good.h", b"cpu v=1", timeout_s=WAIT_S, message_id="6")
     refuse(address, address.queues()[0].name, 7)
     assert wait_until(lambda: len(waiting(address.url, topology.DEAD)) == 7, WAIT_S), "the broker has not given them up"
 
-    store, door, clock = MemoryBackend(), Door(), SystemClock()
+    store, acceptor, clock = MemoryBackend(), Door(), SystemClock()
     consumer = Consumer(
         FailingWriter(store, PlacementTable()),
-        grave,
+        publisher,
         batcher=Batcher(Bounds(messages=1)),
-        acceptor=door,
-        record_dead_letters=DeadLetterRecorder(store, door.app_of, clock).record,
-        sandbox=trial.try_delivery,
+        acceptor=acceptor,
+        record_dead_letters=DeadLetterRecorder(store, acceptor.app_of, clock).record,
+        sandbox=sandbox.try_delivery,
     )
     receiver = Receiver(address, consumer.take, dead_letters=True)
     consumer.connect(receiver)
@@ -129,11 +129,11 @@ def test_a_broker_s_delivery_limit_kills_no_good_message_and_spares_no_poison(
         consumer.stop()
         thread.join(WAIT_S)
         receiver.close()
-    found = {each.source: each.cause for each in dead_letter_review.list_dead_letters(store, APP, count=9)}
-    assert found.keys() == {"curse: kill", UNWRITABLE}
-    assert "the process that tried it (signal 9)" in found["curse: kill"]
-    assert "cannot be written: ZeroDivisionError" in found[UNWRITABLE]
+    causes = {each.source: each.cause for each in dead_letter_review.list_dead_letters(store, APP, count=9)}
+    assert causes.keys() == {"curse: kill", UNWRITABLE}
+    assert "the process that tried it (signal 9)" in causes["curse: kill"]
+    assert "cannot be written: ZeroDivisionError" in causes[UNWRITABLE]
     [torn] = dead_letter_review.list_dead_letters(store, dead_letters.UNKNOWN_APP, count=9)
     assert "checksum" in torn.cause
-    assert [each.stamp for each in door.heard] == [message(100).stamp]
+    assert [each.stamp for each in acceptor.heard] == [message(100).stamp]
     assert waiting(address.url, topology.DEAD) == []

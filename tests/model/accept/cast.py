@@ -5,10 +5,10 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from ingest.accept.announcer import Accepting
-from rollups.compute.source import read_unit
-from rollups.decide.plan import Kind
-from rollups.decide.work import UnitTask
+from ingest.accept.announcer import StampAnnouncer
+from rollups.compute.source import read_hour_shard
+from rollups.decide.plan import MergeKind
+from rollups.decide.work import HourShardTask
 from spm.clock import FakeClock
 from spm.store import keys, manifest
 from spm.store.backends.base import Reader
@@ -22,7 +22,7 @@ from spm.wire import Parsed, Stamp
 from tests.model.accept.stage import Actor
 from tests.model.world import APP, DAY, SPREAD, form_of, metric_of, parsed
 
-BUCKETS = sorted(SPREAD.all(APP))
+BUCKETS = sorted(SPREAD.all_shards(APP))
 Version = tuple[int, int, int, int, Stamp]  # series, metric, ts, bits, stamp
 
 
@@ -79,7 +79,7 @@ class SkewedClock:
 class Process:
     """An accepting process, what runs in it, and whether it announces right now."""
 
-    accepting: Accepting
+    accepting: StampAnnouncer
     clock: SkewedClock
     alive: bool = True
     announcing: bool = False
@@ -123,18 +123,18 @@ def versions(reader: Reader) -> list[Piece]:
         waiting.setdefault((item.key.shard, item.hour), []).append(Replay(item.key.ingest_ms, item.key.batch))
     [row] = reader.get("manifest", [keys.manifest(APP, DAY)], [b"v"])
     now = manifest.decode(row[b"v"] if row else None)
-    found: list[Piece] = []
+    pieces: list[Piece] = []
     for bucket, hour in sorted({*waiting, *now.entries}):
         if now.seal(hour) == manifest.OPEN:
             state, fresh = now.entry(bucket, hour).state, tuple(waiting.get((bucket, hour), ()))
-            task = UnitTask(APP, bucket, hour, Kind.FULL, state.generations, state.replay, fresh, 0, False)
-            found += read_unit(reader, task).pieces
-    return found
+            task = HourShardTask(APP, bucket, hour, MergeKind.FULL, state.generations, state.replay, fresh, 0, False)
+            pieces += read_hour_shard(reader, task).pieces
+    return pieces
 
 
 def versions_seen(piece: Piece, lens: Visibility) -> list[Version]:
-    kept = lens.kept(piece)
-    rows = np.arange(len(piece)) if kept is None else np.flatnonzero(kept)
+    visible = lens.visible_rows(piece)
+    rows = np.arange(len(piece)) if visible is None else np.flatnonzero(visible)
     owner = np.repeat(np.arange(len(piece.series)), piece.counts)[rows]
     m, message = piece.messages, piece.message[rows]
     stamps = map(Stamp, m.ms[message].tolist(), m.process[message].tolist(), m.sequence[message].tolist())
@@ -145,7 +145,7 @@ def versions_seen(piece: Piece, lens: Visibility) -> list[Version]:
 
 def counts_of(outcome: Outcomes) -> list[tuple[Stamp, tuple[int, int, int, int, bool]]]:
     stamps = map(Stamp, outcome.ms.tolist(), outcome.process.tolist(), outcome.sequence.tolist())
-    columns = (outcome.stored, outcome.late, outcome.rejected, outcome.dead, outcome.whole)
+    columns = (outcome.stored, outcome.late, outcome.rejected, outcome.dead, outcome.are_settled)
     return list(zip(stamps, zip(*(c.tolist() for c in columns), strict=True), strict=True))
 
 

@@ -16,12 +16,12 @@ import pytest
 
 from ingest import writer as ingest_writer
 from ingest.accept import announcer
-from ingest.accept.stamper import Acceptor
+from ingest.accept.stamper import Stamper
 from ingest.accounting import watermark_keeper
-from ingest.writer import Batch, Writer
+from ingest.writer import WriteBatch, Writer
 from rollups.crash_points import Hook
-from rollups.decide.outcome import account
-from rollups.decide.plan import Waiting
+from rollups.decide.outcome import ledger_row
+from rollups.decide.plan import PendingCommit
 from rollups.manifest import publish
 from spm.arrays import BOOL, I64
 from spm.errors import StoreUnavailable
@@ -31,7 +31,7 @@ from spm.store.backends.memory import MemoryBackend
 from spm.store.dictionary import SeriesRegistry
 from spm.store.encoding.blocks import Messages
 from spm.store.ledger import commit_records, outcomes, watermarks
-from spm.store.ledger.commit_columns import CommitCell, Opened, open_cells
+from spm.store.ledger.commit_columns import CellOrError, CommitCell, open_cells
 from spm.store.ledger.outcomes import Outcomes
 from spm.store.ledger.watermarks import AdoptionRecord, Announcement, OutcomeTotals, ProcessWatermarks, WatermarkVector
 from spm.wire import Envelope, SeriesTable, Stamp
@@ -57,15 +57,17 @@ class Off:
 
 
 def one_number(patch: Patch) -> None:
-    def known(self: WatermarkVector, messages: Messages) -> BOOL:
-        least = min((seen.mark for seen in self.seen.values() if seen.mark), default=0)
+    def knows(self: WatermarkVector, messages: Messages) -> BOOL:
+        least = min((seen.watermark for seen in self.views.values() if seen.watermark), default=0)
         return watermarks.pack(messages.ms, messages.sequence) <= np.uint64(least)
 
-    patch.setattr(WatermarkVector, "known", known)
+    patch.setattr(WatermarkVector, "knows", knows)
 
 
 def nobody_counts(patch: Patch) -> None:
-    patch.setattr(watermark_keeper, "reached", lambda m, found: next(iter(m.waiting()[::-1]), None))
+    patch.setattr(
+        watermark_keeper, "reachable_announcement", lambda m, settled: next(iter(m.open_announcements()[::-1]), None)
+    )
 
 
 def numbers_come_again(patch: Patch) -> None:
@@ -75,25 +77,25 @@ def numbers_come_again(patch: Patch) -> None:
 
 def the_clock_stamps(patch: Patch) -> None:
     given = itertools.count()
-    patch.setattr(Acceptor, "_next", lambda self: Stamp(self._clock.now_ms(), self.process, next(given) % 65_536))
+    patch.setattr(Stamper, "_next", lambda self: Stamp(self._clock.now_ms(), self.process, next(given) % 65_536))
 
 
 def a_gone_process_mark_moves(patch: Patch) -> None:
-    def moved(store: Backend, app: int, m: ProcessWatermarks, found: Outcomes) -> int:
-        seen = np.flatnonzero(found.whole)
+    def moved(store: Backend, app: int, m: ProcessWatermarks, settled: Outcomes) -> int:
+        seen = np.flatnonzero(settled.are_settled)
         if not len(seen):
             return 0
         last = int(seen[-1])
         n = m.messages + len(seen)
-        word = Announcement(int(found.ms[last]), int(found.sequence[last]), n, 0, 0, 0, 0, 0)
-        return int(watermark_keeper._move(store, app, m, word, found))
+        word = Announcement(int(settled.ms[last]), int(settled.sequence[last]), n, 0, 0, 0, 0, 0)
+        return int(watermark_keeper._move(store, app, m, word, settled))
 
     patch.setattr(watermark_keeper, "_adopt", moved)
 
 
 def anything_seen_is_adopted(patch: Patch) -> None:
-    def adopt(store: Backend, app: int, m: ProcessWatermarks, found: Outcomes) -> int:
-        fresh = found.stamps[~np.isin(found.stamps, m.named)]
+    def adopt(store: Backend, app: int, m: ProcessWatermarks, settled: Outcomes) -> int:
+        fresh = settled.stamps[~np.isin(settled.stamps, m.adopted_stamps)]
         return (
             int(watermarks.adopt(store, app, m, AdoptionRecord(fresh, NONE, OutcomeTotals(len(fresh)))))
             if len(fresh)
@@ -108,9 +110,15 @@ def the_dead_are_not_named(patch: Patch) -> None:
     move = watermarks.move
 
     def silent(
-        store: Backend, app: int, m: ProcessWatermarks, word: Announcement, *, totals: OutcomeTotals, out: object
+        store: Backend,
+        app: int,
+        m: ProcessWatermarks,
+        word: Announcement,
+        *,
+        totals: OutcomeTotals,
+        dead_stamps: object,
     ) -> bool:
-        return move(store, app, m, word, totals=totals, out=NONE)
+        return move(store, app, m, word, totals=totals, dead_stamps=NONE)
 
     patch.setattr(watermarks, "move", silent)
 
@@ -122,17 +130,17 @@ class Newest:
         self.ms = ms
 
     @classmethod
-    def of(cls, found: dict[int, ProcessWatermarks]) -> "Newest":
-        return cls(max((m.held.ms for m in found.values()), default=0))
+    def of(cls, processes: dict[int, ProcessWatermarks]) -> "Newest":
+        return cls(max((m.watermark.ms for m in processes.values()), default=0))
 
     def to_bytes(self) -> bytes:
         return str(self.ms).encode()
 
     @classmethod
-    def from_bytes(cls, raw: bytes, found: object) -> "Newest":
+    def from_bytes(cls, raw: bytes, processes: object) -> "Newest":
         return cls(int(raw))
 
-    def known(self, messages: Messages) -> BOOL:
+    def knows(self, messages: Messages) -> BOOL:
         known: BOOL = messages.ms <= self.ms
         return known
 
@@ -142,58 +150,58 @@ def a_time_is_kept(patch: Patch) -> None:
 
 
 def nothing_is_written_of_the_dead(patch: Patch) -> None:
-    patch.setattr(ingest_writer, "_accounts", lambda whole, lost: [])
+    patch.setattr(ingest_writer, "_ledger_rows", lambda whole, lost: [])
 
 
-def outcomes_add_up(patch: Patch) -> None:
-    died, joined = outcomes._died, outcomes._joined
-    told: list[I64] = []
+def settledadd_up(patch: Patch) -> None:
+    died, joined = outcomes._count_dead, outcomes._join
+    dead_counts: list[I64] = []
 
     def remember(e: Any, cells: list[CommitCell], count: int) -> tuple[I64, I64, I64]:
-        found = died(e, cells, count)
-        told[:] = [found[1]]
-        return found
+        counts = died(e, cells, count)
+        dead_counts[:] = [counts[1]]
+        return counts
 
     def uncapped(cells: list[CommitCell], damaged: int) -> Outcomes:
-        return replace(joined(cells, damaged), dead=told[0])
+        return replace(joined(cells, damaged), dead=dead_counts[0])
 
-    patch.setattr(outcomes, "_died", remember)
-    patch.setattr(outcomes, "_joined", uncapped)
+    patch.setattr(outcomes, "_count_dead", remember)
+    patch.setattr(outcomes, "_join", uncapped)
 
 
 def twins_hide_each_other(patch: Patch) -> None:
-    joined = outcomes._joined
+    joined = outcomes._join
 
     def by_id(cells: list[CommitCell], damaged: int) -> Outcomes:
-        found = joined(cells, damaged)
-        first = np.zeros(len(found), np.bool_)
-        first[np.unique(found.message_ids, axis=0, return_index=True)[1]] = True
-        return found.only(first)
+        settled = joined(cells, damaged)
+        first = np.zeros(len(settled), np.bool_)
+        first[np.unique(settled.message_ids, axis=0, return_index=True)[1]] = True
+        return settled.select(first)
 
-    patch.setattr(outcomes, "_joined", by_id)
+    patch.setattr(outcomes, "_join", by_id)
 
 
 def counts_are_added(patch: Patch) -> None:
-    commits = outcomes._commits
+    commits = outcomes._scan_commits
 
     def apart(reader: Reader, app: int, shards: Sequence[int]) -> Iterable[tuple[bytes, bytes]]:
         return ((b"x" + key, cell) for key, cell in commits(reader, app, shards))
 
-    patch.setattr(outcomes, "_commits", apart)
+    patch.setattr(outcomes, "_scan_commits", apart)
 
 
 def the_account_comes_last(patch: Patch) -> None:
     def settle(
-        store: Backend, app: int, items: Sequence[Waiting], at: Hook, outcome: int = commit_records.STORED
+        store: Backend, app: int, items: Sequence[PendingCommit], at: Hook, outcome: int = commit_records.STORED
     ) -> None:
         store.delete("pending", [(i.key.to_bytes(), [keys.hour_column(i.hour)]) for i in items])
-        store.put([("ledger", [account(app, item, outcome) for item in items])])
+        store.put([("ledger", [ledger_row(app, item, outcome) for item in items])])
 
     patch.setattr(publish, "settle", settle)
 
 
 def one_row_is_enough(patch: Patch) -> None:
-    def one(cell: Opened) -> Opened:
+    def one(cell: CellOrError) -> CellOrError:
         return replace(cell, rows=1) if isinstance(cell, CommitCell) else cell
 
     patch.setattr(outcomes, "open_cells", lambda raws, kind: [one(cell) for cell in open_cells(raws, kind)])
@@ -215,7 +223,7 @@ def series_come_last(patch: Patch) -> None:
         waiting.setdefault(id(self), []).append((app, table))
         return np.empty(0, np.int64)
 
-    def late(self: Writer, batch: Batch) -> None:
+    def late(self: Writer, batch: WriteBatch) -> None:
         commit(self, batch)
         for app, table in waiting.pop(id(self._registry), []):
             register(self._registry, app, table)
@@ -250,8 +258,8 @@ def a_slow_worker_stores_what_was_buried() -> None:
     world, envelope = world_of((0, 1, 1.0))
     slow = Writer(world.inner, SPREAD)
     batch = slow.prepare([envelope])
-    Writer(world.inner, SPREAD).bury(envelope, "cannot be written")
-    assert watermark_keeper.keep(world.inner, APP, world.clock.now_ms()).moved
+    Writer(world.inner, SPREAD).write_dead_letter(envelope, "cannot be written")
+    assert watermark_keeper.advance_watermarks(world.inner, APP, world.clock.now_ms()).moved
     world.judge()
     slow.commit(batch)
     judged_again(world)
@@ -270,7 +278,7 @@ def half_a_batch(world: World, envelope: Envelope) -> Callable[[], None]:
 def half_a_batch_is_there_when_the_keeper_looks(later_ms: int) -> None:
     world, envelope = world_of((0, 1, 1.0), (2, 1, 2.0))
     rest = half_a_batch(world, envelope)
-    watermark_keeper.keep(world.inner, APP, world.clock.now_ms() + later_ms)
+    watermark_keeper.advance_watermarks(world.inner, APP, world.clock.now_ms() + later_ms)
     world.judge()
     rest()
     judged_again(world)
@@ -280,11 +288,11 @@ def half_a_batch_is_there_when_the_keeper_looks(later_ms: int) -> None:
 
 def the_first_of_two_comes_after_its_process_is_gone() -> None:
     world, first = world_of((0, 1, 1.0))
-    process = next(p for p in world.processes if first.stamp.process in p.accepting._acceptors)
-    second = process.accepting.accept(app=APP, source="host", parsed=parsed([(0, 2, 2.0)]), message_id=bytes(16))
+    process = next(p for p in world.processes if first.stamp.process in p.accepting._stampers)
+    second = process.accepting.stamp_message(app=APP, source="host", parsed=parsed([(0, 2, 2.0)]), message_id=bytes(16))
     world.accepted[second.stamp] = second
     Writer(world.inner, SPREAD).write([second])
-    watermark_keeper.keep(world.inner, APP, silence(world))
+    watermark_keeper.advance_watermarks(world.inner, APP, silence(world))
     world.judge()
     Writer(world.inner, SPREAD).write([first])
     judged_again(world)
@@ -327,7 +335,7 @@ RULES = (
     Off("keep_e", "a verdict keeps a time", "queue", a_time_is_kept),
     Off("dead_restamp", "a dead letter that is replayed keeps its stamp", "dead", ways=Ways(dead_restamp=False)),
     Off("settle_row", "of what died nothing is written", "dead", nothing_is_written_of_the_dead),
-    Off("stored_wins", "a sample that is stored and dead counts twice", "dead", outcomes_add_up),
+    Off("stored_wins", "a sample that is stored and dead counts twice", "dead", settledadd_up),
     Off("by_stamp", "a request that was sent again hides its twin", "queue", twins_hide_each_other),
     Off("distinct", "pending and ledger are added", "queue", counts_are_added),
     Off("ledger_first", "the pending cell goes before the account is written", "queue", the_account_comes_last),

@@ -1,21 +1,22 @@
 """A world in which messages are accepted, queued, written, lost, buried, compacted and judged, all at once.
 
-Real code does the work: ``Accepting`` stamps and announces, ``Writer`` stores and buries, ``Driver`` compacts, ``keep``
-moves marks, ``WatermarkVector`` and ``Visibility`` say what is known. The queue, the processes' lives and their clocks are played.
-``World.play`` raises ``Violation`` when a verdict comes out otherwise as soon as it is judged again by its E, when the
-account of any stamp does not add up, when a mark stands above something unsettled, or when what was stored is never
-known (rules 24 and 26).
+Real code does the work: ``StampAnnouncer`` stamps and announces, ``Writer`` stores samples and dead letters, ``Driver``
+compacts, ``advance_watermarks`` moves watermarks, ``WatermarkVector`` and ``Visibility`` say what is known. The
+queue, the processes' lives and their clocks are played. ``World.play`` raises ``Violation`` when a verdict differs when
+it is judged again by its watermark vector, when the balance of any stamp does not add up, when a watermark is above an
+unsettled stamp, or when a stored message is never known (PROTOCOL 24, 26).
 """
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
-from ingest.accept.announcer import Accepting
+from ingest.accept.announcer import StampAnnouncer
 from ingest.accounting import dead_letter_review
-from ingest.accounting.watermark_keeper import keep
-from ingest.writer import Batch, Writer
+from ingest.accounting.watermark_keeper import advance_watermarks
+from ingest.writer import WriteBatch, Writer
 from rollups.run.driver import Driver
 from rollups.run.local import LocalExecutor
 from spm.clock import FakeClock
@@ -73,7 +74,7 @@ class World:
         self.verdicts: list[tuple[str, bytes, frozenset[Version]]] = []
         self.tail: tuple[bytes, list[Piece]] | None = None
         self.checked = 0
-        self.inner.check_and_put("config", epochs.name_of(APP), b"v", None, epochs.encode(SPREAD))
+        self.inner.check_and_put("config", epochs.row_key(APP), b"v", None, epochs.encode(SPREAD))
         sealed = manifest.encode(Manifest(nonce=1, seals={SEALED_HOUR: manifest.SEALED}))
         self.inner.check_and_put("manifest", keys.manifest(APP, DAY), b"v", None, sealed)
         for _ in range(2):
@@ -84,8 +85,8 @@ class World:
     def begin(self) -> None:
         """A process starts."""
         clock = SkewedClock(self.clock, self.stage.choice([0, 0, -3_000, 3_000]) if self.mix.skew else 0)
-        accepting = Accepting(self.store, clock, every_s=None)
-        accepting._acceptor(APP)  # else the first message would take its number while it holds a lock
+        accepting = StampAnnouncer(self.store, clock, every_s=None)
+        accepting._stamper(APP)  # else the first message would take its number while it holds a lock
         self.processes.append(Process(accepting, clock))
         self.stage.say(f"   a process starts, skew {clock.skew_ms}")
 
@@ -111,7 +112,7 @@ class World:
         self.clock.advance(int(self.stage.random.integers(0, 3)))
         if self.mix.skew and self.stage.chance(0.1):
             process.clock.skew_ms -= self.stage.choice([5, 2_000])
-        envelope = process.accepting.accept(app=APP, source="host", parsed=body, message_id=message_id)
+        envelope = process.accepting.stamp_message(app=APP, source="host", parsed=body, message_id=message_id)
         if envelope.stamp in self.accepted:
             raise Violation(f"{envelope.stamp} was given twice")
         self.accepted[envelope.stamp] = envelope
@@ -120,7 +121,7 @@ class World:
             self.patiently(Writer(self.store, SPREAD), [envelope])
         else:
             self.publish(Message(envelope.to_bytes(), envelope.stamp))
-        process.accepting.settled(envelope)
+        process.accepting.confirm(envelope)
         self.stage.pause(f"answer {envelope.stamp}")
         self.acked.add(envelope.stamp)
 
@@ -136,22 +137,22 @@ class World:
     def give_up(self, message: Message) -> None:
         """What must not be: it is not counted any more, although the queue may have it."""
         for process in self.processes:
-            for acceptor in process.accepting._acceptors.values():
+            for acceptor in process.accepting._stampers.values():
                 if acceptor.process == message.stamp.process:
                     acceptor._counts[APP].messages -= 1
         raise Killed
 
     def body(self) -> Parsed:
         """Some samples; with some luck of kinds that cannot be stored."""
-        stage, found = self.stage, {}
+        stage, samples = self.stage, {}
         for _ in range(int(stage.random.integers(1, 4))):
             hour = stage.choice(HOURS if self.mix.late else HOURS[:2])
             ts = hour * HOUR_MS + int(stage.random.integers(1, 4)) - START
             if self.mix.deaths and stage.chance(0.15):
                 ts = -START - 5  # no row can hold this time
             series = int(stage.random.integers(0, 5 if self.mix.deaths else 3))
-            found[series, ts] = series, ts, float(stage.random.integers(0, 9))
-        body = parsed(list(found.values()))
+            samples[series, ts] = series, ts, float(stage.random.integers(0, 9))
+        body = parsed(list(samples.values()))
         return replace(forged(body), rejected=int(self.mix.deaths and stage.chance(0.2)))
 
     def announce(self) -> None:
@@ -201,7 +202,8 @@ class World:
             writer = Writer(self.store, SPREAD)
             dead_ones = [m for m in taken if m.tries >= TRIES_MAX]
             for message in dead_ones:
-                self.again(lambda message=message: writer.bury(Envelope.from_bytes(message.body), "cannot be written"))  # type: ignore[misc]
+                envelope = Envelope.from_bytes(message.body)
+                self.again(partial(writer.write_dead_letter, envelope, "cannot be written"))
             alive = [Envelope.from_bytes(m.body) for m in taken if m not in dead_ones]
             if alive:
                 self.patiently(writer, alive)
@@ -214,7 +216,7 @@ class World:
 
     def patiently(self, writer: Writer, envelopes: list[Envelope]) -> None:
         """As the consumer does: prepared once, put until it is sure."""
-        batch: list[Batch] = []
+        batch: list[WriteBatch] = []
         self.again(lambda: batch.append(writer.prepare(envelopes)))
         self.again(lambda: writer.commit(batch[0]))
 
@@ -229,9 +231,9 @@ class World:
 
     def undead(self) -> None:
         """Somebody replays a dead letter."""
-        found = dead_letters.newest(self.store, APP, count=10)
-        if found and self.live():
-            dead_letter_review.replay(self.store, APP, [self.stage.choice(found).key.hex()], self.accept_anew)
+        newest = dead_letters.newest(self.store, APP, count=10)
+        if newest and self.live():
+            dead_letter_review.replay(self.store, APP, [self.stage.choice(newest).key.hex()], self.accept_anew)
 
     def accept_anew(self, envelope: Envelope) -> None:
         """The front door for what was accepted before."""
@@ -248,7 +250,7 @@ class World:
     def keeper(self) -> None:
         """A look at the marks, perhaps by one who takes every process for gone."""
         now = self.clock.now_ms() + self.stage.choice([0, 0, SILENCE_MS])
-        self.tolerant(lambda: keep(self.store, APP, now))
+        self.tolerant(lambda: advance_watermarks(self.store, APP, now))
 
     def tolerant(self, act: Callable[[], object]) -> None:
         """Whoever comes next makes good what a store that does not answer leaves undone."""
@@ -262,17 +264,17 @@ class World:
     def judge(self) -> None:
         """A verdict: what is seen at E, kept with E."""
         if self.tail is not None and self.mix.tail and self.stage.chance(0.5):
-            vector, found = self.tail
+            vector, pieces = self.tail
             if not self.ways.tail_e:
                 vector = self.vector()
         elif self.ways.e_first:
             vector = self.vector()
-            found = versions(self.store)
+            pieces = versions(self.store)
         else:
-            found = versions(self.store)
+            pieces = versions(self.store)
             vector = self.vector()
-        self.tail = vector, found
-        seen = self.visible(vector, found)
+        self.tail = vector, pieces
+        seen = self.visible(vector, pieces)
         self.verdicts.append((f"verdict {len(self.verdicts)}", vector, seen))
         self.stage.say(f"   verdict {len(self.verdicts) - 1} sees {len(seen)} samples")
 
@@ -280,20 +282,20 @@ class World:
         """E, as it is kept."""
         return WatermarkVector.of(watermarks.read(self.store, APP)).to_bytes()
 
-    def visible(self, vector: bytes, found: list[Piece]) -> frozenset[Version]:
+    def visible(self, vector: bytes, pieces: list[Piece]) -> frozenset[Version]:
         """What a lens shows of some data at a kept E."""
-        lens = Visibility(known=WatermarkVector.from_bytes(vector, watermarks.read(self.store, APP)))
-        return frozenset(version for piece in found for version in versions_seen(piece, lens))
+        lens = Visibility(vector=WatermarkVector.from_bytes(vector, watermarks.read(self.store, APP)))
+        return frozenset(version for piece in pieces for version in versions_seen(piece, lens))
 
     def replay(self) -> None:
         """A verdict is judged again."""
         if self.verdicts:
             self.compare(*self.stage.choice(self.verdicts), versions(self.store))
 
-    def compare(self, name: str, vector: bytes, seen: frozenset[Version], found: list[Piece]) -> None:
+    def compare(self, name: str, vector: bytes, seen: frozenset[Version], pieces: list[Piece]) -> None:
         """It must see what it saw."""
         self.checked += 1
-        now = self.visible(vector, found)
+        now = self.visible(vector, pieces)
         if now != seen:
             gone, come = sorted(v[4] for v in seen - now), sorted(v[4] for v in now - seen)
             raise Violation(f"{name} saw other samples when it was made: gone {gone}, come {come}")
@@ -318,7 +320,7 @@ class World:
             ):
                 raise Violation(f"{stamp} of {len(envelope)}: {counts[stamp]}")
         done = {stamp for stamp, count in counts.items() if count[4]}
-        waiting = {m.stamp for m in self.queue} | {m.stamp for held in self.hands.values() for m in held}
+        waiting = {m.stamp for m in self.queue} | {m.stamp for messages in self.hands.values() for m in messages}
         lost = self.acked - done - (set() if final else waiting)
         if lost:
             raise Violation(f"acknowledged, and nowhere: {sorted(lost)}")
@@ -328,15 +330,17 @@ class World:
     def audit_mark(self, m: ProcessWatermarks, done: set[Stamp]) -> None:
         """Everything up to a mark is settled and counted once, by the mark or by a record."""
         mine = {stamp for stamp in self.accepted if stamp.process == m.process}
-        below = {stamp for stamp in mine if (stamp.ms, stamp.sequence) <= m.held.place}
+        below = {stamp for stamp in mine if (stamp.ms, stamp.sequence) <= m.watermark.place}
         if below - done:
             raise Violation(f"the mark of process {m.process} stands above {sorted(below - done)}")
         if m.messages != len(below):
             raise Violation(f"the mark of process {m.process} counts {m.messages} messages of {len(below)}")
-        totals = m.held.totals
-        for record in m.adopted:
+        totals = m.watermark.totals
+        for record in m.adoptions:
             totals = totals.plus(record.totals)
-        named = below | {stamp for stamp in mine if watermarks.packed((stamp.ms, stamp.sequence)) in m.named}
+        named = below | {
+            stamp for stamp in mine if watermarks.pack_place((stamp.ms, stamp.sequence)) in m.adopted_stamps
+        }
         if (totals.messages, totals.samples) != (len(named), sum(len(self.accepted[stamp]) for stamp in named)):
             raise Violation(f"the totals of process {m.process} are {totals}, of {len(named)} messages")
 
@@ -356,18 +360,18 @@ class World:
             message = self.queue.pop(0)
             Writer(self.inner, SPREAD).write([Envelope.from_bytes(message.body)])
         Driver(self.inner, self.clock).roll(LocalExecutor(self.inner), [APP], minor=True)  # says what is late
-        found = versions(self.inner)
+        pieces = versions(self.inner)
         for verdict in self.verdicts:
-            self.compare(*verdict, found)
+            self.compare(*verdict, pieces)
         self.audit(final=True)
-        self.check_series(found)
+        self.check_series(pieces)
         self.check_sight()
 
-    def check_series(self, found: list[Piece]) -> None:
+    def check_series(self, pieces: list[Piece]) -> None:
         """Every sample is of the series that its id stands for, and the account says how many there are."""
         table = {keys.parse_series(k): c[b"c"] for k, c in self.inner.scan("series", b"", b"\xff" * 30)}
-        held: dict[Stamp, int] = {}
-        for version in {v for piece in found for v in versions_seen(piece, Visibility())}:
+        sizes: dict[Stamp, int] = {}
+        for version in {v for piece in pieces for v in versions_seen(piece, Visibility())}:
             series, metric, ts, bits, stamp = version
             envelope = self.accepted[stamp]
             forms = {
@@ -377,11 +381,11 @@ class World:
             }
             if table.get((metric, series)) not in forms:
                 raise Violation(f"a sample of {forms} stands under the id of {table.get((metric, series))!r}")
-            held[stamp] = held.get(stamp, 0) + 1
-        told = {stamp: count[0] for stamp, count in counts_of(read_outcomes(self.inner, APP, 0)) if count[0]}
+            sizes[stamp] = sizes.get(stamp, 0) + 1
+        counts = {stamp: count[0] for stamp, count in counts_of(read_outcomes(self.inner, APP, 0)) if count[0]}
         whole = wholly_written(self.inner)  # half a batch is not counted, also when its message died elsewhere
-        if {stamp: n for stamp, n in held.items() if stamp in whole} != told:
-            raise Violation(f"stored are {held}, the account says {told}")
+        if {stamp: n for stamp, n in sizes.items() if stamp in whole} != counts:
+            raise Violation(f"stored are {sizes}, the account says {counts}")
 
     def check_sight(self) -> None:
         """What was acknowledged and stored is known in the end, whoever died without a word."""
@@ -393,19 +397,19 @@ class World:
             blind = self.blind()
             if not blind:
                 return
-            keep(self.inner, APP, now)
+            advance_watermarks(self.inner, APP, now)
             now += 10_000
         raise Violation(f"stored, acknowledged, and never known: {sorted(blind)}")
 
     def blind(self) -> set[Stamp]:
         """What was acknowledged and is stored, was not buried, and is not known by now."""
-        found = versions(self.inner)
-        seen = {v[4] for v in self.visible(WatermarkVector.of(watermarks.read(self.inner, APP)).to_bytes(), found)}
+        pieces = versions(self.inner)
+        seen = {v[4] for v in self.visible(WatermarkVector.of(watermarks.read(self.inner, APP)).to_bytes(), pieces)}
         buried = {
             Envelope.from_bytes(dead_letters.decode(f.raw).body).stamp
             for f in dead_letters.newest(self.inner, APP, count=99)
         }
-        return (self.acked & {v[4] for piece in found for v in versions_seen(piece, Visibility())}) - seen - buried
+        return (self.acked & {v[4] for piece in pieces for v in versions_seen(piece, Visibility())}) - seen - buried
 
     def play(self, steps: int = 4_000) -> None:
         """Let everybody act, in an order that the seed decides."""
