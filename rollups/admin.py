@@ -1,4 +1,4 @@
-"""The admin of runs, corrections and distributions: lists for looking, and the actions that roll back, undo, go on."""
+"""The admin of runs, corrections, retractions and placements: read-only lists, and actions to roll back, undo, move."""
 
 from typing import ClassVar
 
@@ -18,32 +18,32 @@ from rollups.services.retractions import Actor
 from spm.errors import SpmError
 
 
-class _LookOnly:
-    """Rows the system writes; people only look."""
+class _ReadOnly:
+    """Rows that only the system writes."""
 
     def has_add_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
-        """Nobody adds."""
+        """Nobody may add rows."""
         return False
 
     def has_change_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
-        """Nobody changes."""
+        """Nobody may change rows."""
         return False
 
     def has_delete_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
-        """Nobody deletes."""
+        """Nobody may delete rows."""
         return False
 
 
-class RunDayInline(_LookOnly, TabularInline):  # type: ignore[misc]  # unfold is untyped
-    """The days a run touched."""
+class RunDayInline(_ReadOnly, TabularInline):  # type: ignore[misc]  # unfold is untyped
+    """The days that a run changed."""
 
     model = RunDay
     extra = 0
-    fields: ClassVar = ["app", "day", "flipped", "units", "samples", "size_bytes", "rolled_back"]
+    fields: ClassVar = ["app", "day", "published", "units", "samples", "size_bytes", "rolled_back"]
 
 
 @admin.register(Run)
-class RunAdmin(_LookOnly, ModelAdmin):  # type: ignore[misc]
+class RunAdmin(_ReadOnly, ModelAdmin):  # type: ignore[misc]
     """Runs, newest first."""
 
     list_display: ClassVar = ["number", "kind", "executor", "state", "progress", "samples", "started", "took", "rate"]
@@ -53,43 +53,43 @@ class RunAdmin(_LookOnly, ModelAdmin):  # type: ignore[misc]
     inlines: ClassVar = [RunDayInline]
     actions: ClassVar = ["roll_back"]
 
-    @admin.display(description="units")
+    @admin.display(description="hour shards")
     def progress(self, run: Run) -> str:
-        """How far it is, and how much longer it takes."""
+        """The progress, and the remaining time."""
         eta_s = run.eta_s(services_runs.site().now())
         return f"{run.units} of {run.units_total}" + ("" if eta_s is None else f", {eta_s:.0f} s to go")
 
     @admin.display(description="seconds")
     def took(self, run: Run) -> str:
-        """How long it took."""
+        """The duration."""
         return "" if run.seconds is None else f"{run.seconds:.1f}"
 
     @admin.display(description="samples/s")
     def rate(self, run: Run) -> str:
-        """How fast it was."""
+        """The speed."""
         return "" if run.samples_per_s is None else f"{run.samples_per_s:,.0f}"
 
     def has_roll_back_permission(self, request: HttpRequest) -> bool:
-        """Who may change runs may take one back."""
+        """Who may change runs may roll one back."""
         return bool(request.user.has_perm("rollups.change_run"))
 
     @admin.action(description="Roll back (its data stays; the state before it returns)", permissions=["roll_back"])
     def roll_back(self, request: HttpRequest, runs: QuerySet[Run]) -> None:
-        """Take the chosen runs back, newest first."""
+        """Rolls the selected runs back, newest first."""
         actor = request.user if isinstance(request.user, User) else None
         for run in runs.order_by("-number"):
             try:
-                done = services_runs.take_back(services_runs.site(), run.number, actor, origin=_origin(request))
+                done = services_runs.roll_back(services_runs.site(), run.number, actor, origin=_origin(request))
             except SpmError as error:
                 messages.error(request, f"Run {run.number}: {error}")
             else:
-                units = sum(back.units for back in done)
-                messages.success(request, f"Run {run.number} was rolled back in {units} units of {len(done)} days.")
+                count = f"{sum(back.hour_shards for back in done)} hour shards of {len(done)} days"
+                messages.success(request, f"Run {run.number} was rolled back in {count}.")
 
 
 @admin.register(Correction)
-class CorrectionAdmin(_LookOnly, ModelAdmin):  # type: ignore[misc]
-    """Hours that were built again."""
+class CorrectionAdmin(_ReadOnly, ModelAdmin):  # type: ignore[misc]
+    """Hours that were aggregated again."""
 
     list_display: ClassVar = ["hour", "app", "cause", "samples", "run", "at"]
     list_filter: ClassVar = ["cause", "app"]
@@ -99,8 +99,8 @@ class CorrectionAdmin(_LookOnly, ModelAdmin):  # type: ignore[misc]
 
 
 @admin.register(RetractionRecord)
-class RetractionRecordAdmin(_LookOnly, ModelAdmin):  # type: ignore[misc]
-    """Retractions: what each hid when it was made. Made on the app's own page; ended here or there."""
+class RetractionRecordAdmin(_ReadOnly, ModelAdmin):  # type: ignore[misc]
+    """Retractions, and what each hid when it was added. They are added on the app's page, and undone here or there."""
 
     list_display: ClassVar = ["number", "app", "samples", "series", "hours", "alerts", "undone_by", "purged_by"]
     list_filter: ClassVar = ["app"]
@@ -109,12 +109,12 @@ class RetractionRecordAdmin(_LookOnly, ModelAdmin):  # type: ignore[misc]
     actions: ClassVar = ["undo"]
 
     def has_undo_permission(self, request: HttpRequest) -> bool:
-        """Who may change retractions may end one."""
+        """Who may change retractions may undo one."""
         return bool(request.user.has_perm("rollups.change_retractionrecord"))
 
     @admin.action(description="Undo (what it hid counts again)", permissions=["undo"])
     def undo(self, request: HttpRequest, records: QuerySet[RetractionRecord]) -> None:
-        """End the chosen ones."""
+        """Undoes the selected retractions."""
         by = Actor(
             request.user.get_username(), _origin(request), request.user if isinstance(request.user, User) else None
         )
@@ -128,8 +128,8 @@ class RetractionRecordAdmin(_LookOnly, ModelAdmin):  # type: ignore[misc]
 
 
 @admin.register(Spreading)
-class SpreadingAdmin(_LookOnly, ModelAdmin):  # type: ignore[misc]
-    """Apps by the shards they lie in: the newest epoch, those before it, and what is in the way of closing them."""
+class SpreadingAdmin(_ReadOnly, ModelAdmin):  # type: ignore[misc]
+    """Apps with their placement: the newest epoch, the former ones, and the obstacles to closing them."""
 
     list_display: ClassVar = ["name", "organisation", "lies"]
     list_display_links: ClassVar = None
@@ -139,30 +139,30 @@ class SpreadingAdmin(_LookOnly, ModelAdmin):  # type: ignore[misc]
     actions: ClassVar = ["go_on"]
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Spreading]:
-        """Apps that are there."""
-        found: QuerySet[Spreading] = super().get_queryset(request).filter(going=None)
-        return found
+        """The apps that are not deleted."""
+        apps: QuerySet[Spreading] = super().get_queryset(request).filter(going=None)
+        return apps
 
-    @admin.display(description="lies by")
+    @admin.display(description="placement")
     def lies(self, app: Spreading) -> str:
-        """The newest epoch, how many samples an hour go there, the epochs before, and why one is not closed yet."""
+        """The newest epoch, how many samples an hour go there, the former epochs, and why one is not closed yet."""
         try:
-            shown = placement.shown(services_runs.site(), app.pk)
+            summary = placement.summarise(services_runs.site(), app.pk)
         except SpmError as error:  # of one row, not of the page
             return f"cannot be read now: {error}"
-        lines = [shown.newest, f"{shown.rate:,} samples an hour", *shown.former, *shown.waits]
+        lines = [summary.newest, f"{summary.rate:,} samples an hour", *summary.former, *summary.obstacles]
         return format_html_join(mark_safe("<br>"), "{}", ((line,) for line in lines))
 
     def has_go_on_permission(self, request: HttpRequest) -> bool:
-        """Who may change distributions may let a move go on."""
+        """Who may change placements may continue a move."""
         return bool(request.user.has_perm("rollups.change_spreading"))
 
-    @admin.action(description="Move what lies by former epochs, and close them", permissions=["go_on"])
+    @admin.action(description="Move the data of former epochs, and close them", permissions=["go_on"])
     def go_on(self, request: HttpRequest, apps: QuerySet[Spreading]) -> None:
-        """Start it for the chosen ones, each in a process of its own; they wait for each other."""
+        """Continues the move of the selected apps, each in a process of its own; they wait for each other."""
         for app in apps:
-            placement.begin(app.pk)
-            messages.success(request, f"{app}: begun. The list of runs shows how far it is.")
+            placement.start_move(app.pk)
+            messages.success(request, f"{app}: started. The list of runs shows the progress.")
 
 
 def _origin(request: HttpRequest) -> str:

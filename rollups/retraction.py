@@ -1,8 +1,9 @@
-"""Taking a range of writes out of every answer, and putting it back: what it would touch, the act, the undo (rule 17).
+"""Retracts a range of writes from every answer, and undoes that (PROTOCOL 17).
 
-``Draft`` is what a person asks for; ``preview`` counts what it would hide, exactly, from raw of the units that it may
-touch and of no others; ``retract`` puts its row in force and says which hours their seal keeps as they are (rule 23);
-``undo`` ends it. No sample is moved or deleted here: readers compare, and the next run rebuilds hours and days.
+``Draft`` is a person's request; ``preview`` counts what it would hide, exactly, from the raw samples of the hour shards
+that it may touch; ``retract`` puts its row in force and says which hours stay unchanged because they are sealed
+(PROTOCOL 23); ``undo`` ends it. No sample is moved or deleted here: readers leave them out, and the next run rebuilds
+hours and days.
 """
 
 from collections import defaultdict
@@ -25,10 +26,10 @@ from spm.store.ledger import commit_records
 from spm.store.manifest import OPEN, Entry, Generation, Manifest
 from spm.store.matchers import Matcher, mask, matches_empty
 from spm.store.versions import generations, retractions
-from spm.store.versions.generations import HourShardData, PageRequest
+from spm.store.versions.generations import HourShard, PageRequest
 from spm.store.versions.merge import Piece, merge, narrow
 from spm.store.versions.retractions import Retraction
-from spm.store.versions.visibility import Pairs, Visibility, among
+from spm.store.versions.visibility import Pairs, Visibility, contains_pairs
 from spm.wire import parse_canonical
 
 _FORMS = {"chunks": ChunkPage.from_bytes, "timelines": TimelinesPage.from_bytes}
@@ -38,7 +39,7 @@ _NOTHING = np.empty(0, np.uint64)
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """What is to be taken out. Conditions left open do not narrow it; ``write_to_ms`` is by default the present."""
+    """What to retract. Empty conditions do not narrow it; ``write_to_ms`` is by default the present."""
 
     source: str = ""
     matchers: tuple[Matcher, ...] = ()
@@ -52,9 +53,9 @@ class Draft:
 
 @dataclass(frozen=True, slots=True)
 class Preview:
-    """What a draft would hide of what answers show now."""
+    """What a draft would hide of the present answers."""
 
-    samples: int = 0  # (series, time)s whose value would go or change
+    samples: int = 0  # (series, time)s whose value would disappear or change
     restored: int = 0  # of these: how many show an older value again
     versions: int = 0  # stored versions that would be hidden
     series: int = 0
@@ -63,24 +64,24 @@ class Preview:
     metrics: tuple[str, ...] = ()
     first_ms: int | None = None
     last_ms: int | None = None
-    sealed: int = 0  # hours in its range whose raw is gone or going: they stay as they are
-    at_least: bool = False  # there is more than was counted
+    sealed: int = 0  # hours in its range that are sealed or sealing: they stay as they are
+    at_least: bool = False  # the counts are lower bounds
 
 
 @dataclass(frozen=True, slots=True)
-class Done:
-    """A retraction as it is now, and the hours it cannot reach any more."""
+class RetractionResult:
+    """A retraction after a change, and the sealed hours that it can not change any more."""
 
     retraction: Retraction
-    sealed: tuple[int, ...]
+    sealed_hours: tuple[int, ...]
 
 
-def drafted(draft: Draft, now_ms: int) -> Retraction:
-    """The draft as a retraction without a number; raises ``Refused`` for one that is empty, upside down or too long."""
+def validate_draft(draft: Draft, now_ms: int) -> Retraction:
+    """Turns the draft into a retraction without a number; raises ``Refused`` if it is too wide, reversed or long."""
     _check_narrow(draft)
     write_to = now_ms if draft.write_to_ms is None else draft.write_to_ms
     data_to = limits.TIME_MAX_MS if draft.data_to_ms is None else draft.data_to_ms
-    found = Retraction(
+    retraction = Retraction(
         0,
         now_ms,
         0,
@@ -93,56 +94,56 @@ def drafted(draft: Draft, now_ms: int) -> Retraction:
         draft.reason.strip(),
         draft.author,
     )
-    if found.write_from_ms > found.write_to_ms or found.data_from_ms >= found.data_to_ms:
+    if retraction.write_from_ms > retraction.write_to_ms or retraction.data_from_ms >= retraction.data_to_ms:
         raise Refused("a range of this retraction ends before it begins", remedy="Swap its ends.")
-    if len(found.reason) > limits.RETRACT_REASON_CHARS_MAX:
-        raise Refused("the reason is too long", got=len(found.reason), wanted=limits.RETRACT_REASON_CHARS_MAX)
-    if len(found.matchers) > limits.LABELS_MAX or len(found.source.encode()) > limits.SOURCE_BYTES_MAX:
+    if len(retraction.reason) > limits.RETRACT_REASON_CHARS_MAX:
+        raise Refused("the reason is too long", got=len(retraction.reason), wanted=limits.RETRACT_REASON_CHARS_MAX)
+    if len(retraction.matchers) > limits.LABELS_MAX or len(retraction.source.encode()) > limits.SOURCE_BYTES_MAX:
         raise Refused("the conditions are longer than any series or source")
-    for matcher in found.matchers:
-        mask([""], matcher)  # a broken expression is told now, not at every read
-    return found
+    for matcher in retraction.matchers:
+        mask([""], matcher)  # a broken expression must fail now, not at every read
+    return retraction
 
 
 def _check_narrow(draft: Draft) -> None:
-    """Nobody takes out everything by leaving fields empty."""
+    """Raises ``Refused`` for a draft that would retract everything because its fields are empty."""
     named = draft.source or any(not matches_empty(m) for m in draft.matchers)
     bounded = draft.write_from_ms is not None or None not in (draft.data_from_ms, draft.data_to_ms)
     if not (named or bounded):
         raise Refused(
-            "this would take out everything the app has",
+            "this would retract everything the app has",
             remedy="Name a source, a series, a time from which it was sent, or both ends of its times.",
         )
 
 
 def preview(store: Backend, app: int, draft: Retraction) -> Preview:
-    """What would go. Exact up to ``RETRACT_PREVIEW_*`` of the limits, above them a lower bound that says so."""
+    """Counts what would be hidden: exactly up to the limits ``RETRACT_PREVIEW_*``, above them with ``at_least`` set."""
     for _ in range(limits.RESTARTS_MAX):
         try:
             with store.snapshot() as reader:
                 return _preview(reader, app, draft)
         except IntegrityError:
-            continue  # a run or a purge went by, where the store has no snapshots: look again
+            continue  # a run or a purge changed rows, on a store without snapshots: count again
     with store.snapshot() as reader:
         return _preview(reader, app, draft)
 
 
-def retract(store: Backend, app: int, draft: Retraction) -> Done:
-    """Put it in force: the next read leaves out what it hides. First the row, then the manifests (rule 23)."""
+def retract(store: Backend, app: int, draft: Retraction) -> RetractionResult:
+    """Puts it in force: the next read leaves out what it hides. First the row, then the manifests (PROTOCOL 23)."""
     if not draft.reason:
-        raise Refused("a retraction needs a reason", remedy="Say why, for whoever looks at the chart next year.")
-    made = retractions.add(store, app, draft)
-    return Done(made, sealed_hours(store, app, made))
+        raise Refused("a retraction needs a reason", remedy="Say why, for people who read the chart next year.")
+    retraction = retractions.add(store, app, draft)
+    return RetractionResult(retraction, sealed_hours(store, app, retraction))
 
 
-def undo(store: Backend, app: int, number: int, now_ms: int) -> Done:
-    """End one: what it hid counts again, also in charts of long ago."""
+def undo(store: Backend, app: int, number: int, now_ms: int) -> RetractionResult:
+    """Undoes one: what it hid counts again, also in charts of the past."""
     ended = retractions.end(store, app, number, now_ms)
-    return Done(ended, sealed_hours(store, app, ended))
+    return RetractionResult(ended, sealed_hours(store, app, ended))
 
 
 def sealed_hours(reader: Reader, app: int, retraction: Retraction) -> tuple[int, ...]:
-    """The hours in its range that are sealing or sealed: their hours stay what they were when the seal was put."""
+    """The hours in its range that are sealing or sealed: their aggregates stay as they were at the seal."""
     days = _days(reader, app, retraction)
     return tuple(sorted(hour for value in days.values() for hour in value.seals if _sealed(value, hour, retraction)))
 
@@ -150,10 +151,10 @@ def sealed_hours(reader: Reader, app: int, retraction: Retraction) -> tuple[int,
 def _sealed(value: Manifest, hour: int, retraction: Retraction) -> bool:
     if value.seal(hour) == OPEN:
         return False
-    known = [e for (_, held), e in value.entries.items() if held == hour and e.sources]
-    if not known:  # nothing says who wrote there and when
+    entries = [e for (_, other_hour), e in value.entries.items() if other_hour == hour and e.sources]
+    if not entries:  # no entry has sources and stamps
         return retraction.data_from_ms < (hour + 1) * HOUR_MS and retraction.data_to_ms > hour * HOUR_MS
-    return any(retraction.touches(hour, e.stamp_min_ms, e.stamp_max_ms, e.sources) for e in known)
+    return any(retraction.touches(hour, e.stamp_min_ms, e.stamp_max_ms, e.sources) for e in entries)
 
 
 def _days(reader: Reader, app: int, retraction: Retraction) -> dict[int, Manifest]:
@@ -171,7 +172,7 @@ def _days(reader: Reader, app: int, retraction: Retraction) -> dict[int, Manifes
 
 @dataclass(slots=True)
 class _Count:
-    """What was found so far."""
+    """The counts so far."""
 
     samples: int = 0
     restored: int = 0
@@ -185,65 +186,65 @@ class _Count:
 
 
 @dataclass(frozen=True, slots=True)
-class _Unit:
-    """A unit to look at: what is in force, and its pending blocks."""
+class _HourShardRows:
+    """An hour shard to count: its entry in force, and its pending blocks."""
 
-    at: HourShardData
+    at: HourShard
     entry: Entry
     fresh: tuple[bytes, ...]  # keys of blocks in `log`
 
 
 def _preview(reader: Reader, app: int, draft: Retraction) -> Preview:
-    """Order: retractions, pending, manifests, rows (rule 9). Newest hours first, so that a bound tells of them."""
-    now = Visibility(tuple(r for r in retractions.read(reader, app) if r.active()), _Series(reader, app))
+    """Reads retractions, pending records, manifests, rows (PROTOCOL 9); newest hours first, as counting may stop."""
+    now = Visibility(tuple(r for r in retractions.read(reader, app) if r.active()), _RetractedSeries(reader, app))
     then = replace(now, retractions=(draft,))
-    wanted = _wanted(now.series_of(draft)) if draft.matchers else None
-    spread = epochs.read(reader, app)
-    waiting = _waiting(reader, app, spread.all(app), draft)
+    page_request = _page_request(now.series_of(draft)) if draft.matchers else None
+    table = epochs.read(reader, app)
+    pending = _read_pending(reader, app, table.all_shards(app), draft)
     days = _days(reader, app, draft)
-    found = _units(app, waiting, days, draft)
-    groups: dict[tuple[int, int], list[_Unit]] = defaultdict(list)
-    for unit in found:  # while shards change, one series may lie in two of them
-        groups[-unit.at.hour, unit.at.shard if spread.settled else 0].append(unit)
-    count, looked = _Count(), 0
+    hour_shards = _hour_shards(app, pending, days, draft)
+    groups: dict[tuple[int, int], list[_HourShardRows]] = defaultdict(list)
+    for hour_shard in hour_shards:  # while the placement changes, one series may lie in two shards
+        groups[-hour_shard.at.hour, hour_shard.at.shard if table.has_one_live_epoch else 0].append(hour_shard)
+    count, counted_shards = _Count(), 0
     for (negated, _), group in sorted(groups.items()):
-        if count.read >= limits.RETRACT_PREVIEW_SAMPLES_MAX or looked >= limits.RETRACT_PREVIEW_UNITS_MAX:
+        if count.read >= limits.RETRACT_PREVIEW_SAMPLES_MAX or counted_shards >= limits.RETRACT_PREVIEW_HOUR_SHARDS_MAX:
             break
-        looked += len(group)
-        pieces = [piece for unit in group for piece in _pieces(reader, unit, wanted)]
+        counted_shards += len(group)
+        pieces = [piece for hour_shard in group for piece in _pieces(reader, hour_shard, page_request)]
         if pieces:
             _add(count, -negated, merge(pieces), now, then)
     sealed = sum(_sealed(value, hour, draft) for value in days.values() for hour in value.seals)
-    return _told(reader, app, count, sealed=sealed, at_least=looked < len(found))
+    return _preview_of(reader, app, count, sealed=sealed, at_least=counted_shards < len(hour_shards))
 
 
 def _add(count: _Count, hour: int, piece: Piece, now: Visibility, then: Visibility) -> None:
-    """Compare who wins with and without the draft."""
+    """Compares the winning samples with and without the draft."""
     count.read += len(piece)
-    left = then.kept(piece)
-    if left is None:
+    visible_then = then.visible_rows(piece)
+    if visible_then is None:
         return
-    seen = now.kept(piece)
-    after: BOOL = left if seen is None else left & seen
+    visible_now = now.visible_rows(piece)
+    after: BOOL = visible_then if visible_now is None else visible_then & visible_now
     bits = piece.values.view(np.int64)
-    rows, _ = kernels.winners(piece.counts, piece.ts, bits, _ALL if seen is None else seen)
+    rows, _ = kernels.winners(piece.counts, piece.ts, bits, _ALL if visible_now is None else visible_now)
     others, _ = kernels.winners(piece.counts, piece.ts, bits, after)
-    gone: I64 = rows[~left[rows]]
-    hidden = ~left if seen is None else ~left & seen
+    lost: I64 = rows[~visible_then[rows]]
+    hidden = ~visible_then if visible_now is None else ~visible_then & visible_now
     count.versions += int(hidden.sum())
-    if not len(gone):
+    if not len(lost):
         return
-    owner = np.unique(kernels.spread(piece.counts, len(piece))[gone])
-    count.samples += len(gone)
-    count.restored += len(others) - (len(rows) - len(gone))
+    owner = np.unique(kernels.spread(piece.counts, len(piece))[lost])
+    count.samples += len(lost)
+    count.restored += len(others) - (len(rows) - len(lost))
     count.hours.add(hour)
     count.series.append((piece.series[owner], piece.metrics[owner]))
-    count.sources |= {piece.messages.sources[i] for i in np.unique(piece.messages.source[piece.message[gone]])}
-    count.first_ms = min(count.first_ms, int(piece.ts[gone].min()))
-    count.last_ms = max(count.last_ms, int(piece.ts[gone].max()))
+    count.sources |= {piece.messages.sources[i] for i in np.unique(piece.messages.source[piece.message[lost]])}
+    count.first_ms = min(count.first_ms, int(piece.ts[lost].min()))
+    count.last_ms = max(count.last_ms, int(piece.ts[lost].max()))
 
 
-def _told(reader: Reader, app: int, count: _Count, *, sealed: int, at_least: bool) -> Preview:
+def _preview_of(reader: Reader, app: int, count: _Count, *, sealed: int, at_least: bool) -> Preview:
     series = np.concatenate([s for s, _ in count.series] or [_NOTHING])
     metrics = np.concatenate([m for _, m in count.series] or [_NOTHING])
     pairs = np.unique(np.stack([metrics, series], axis=1), axis=0)
@@ -272,77 +273,78 @@ def _names(reader: Reader, app: int, pairs: U64) -> tuple[str, ...]:
 # --- reading ----------------------------------------------------------------------------------------------------------
 
 
-class _Series:
-    """Which series the matchers of a retraction select, looked up once each."""
+class _RetractedSeries:
+    """The series that the matchers of a retraction select, read once each."""
 
     def __init__(self, reader: Reader, app: int) -> None:
         self._reader, self._app = reader, app
-        self._found: dict[int, Pairs] = {}
+        self._pairs: dict[int, Pairs] = {}
 
     def __call__(self, retraction: Retraction) -> Pairs:
-        if retraction.number not in self._found:
-            self._found[retraction.number] = dictionary.matching(self._reader, self._app, retraction.matchers)
-        return self._found[retraction.number]
+        if retraction.number not in self._pairs:
+            self._pairs[retraction.number] = dictionary.matching(self._reader, self._app, retraction.matchers)
+        return self._pairs[retraction.number]
 
 
-def _wanted(pairs: Pairs) -> PageRequest:
+def _page_request(pairs: Pairs) -> PageRequest:
     series, metrics = pairs
     return PageRequest({int(m): np.sort(series[metrics == m]) for m in np.unique(metrics)})
 
 
 @dataclass(frozen=True, slots=True)
-class _Waiting:
-    """Pending batches of one (shard, hour), and whether any of them may hold something in the draft's range."""
+class _PendingBatches:
+    """The pending batches of one (shard, hour), and whether any of them may hold samples in the draft's range."""
 
     batches: set[tuple[int, int]] = field(default_factory=set)
     touched: set[bool] = field(default_factory=set)
 
 
-def _waiting(reader: Reader, app: int, shards: Iterable[int], draft: Retraction) -> dict[tuple[int, int], _Waiting]:
-    """All that is pending by (shard, hour): what a draft does not touch may be what shows in its place."""
-    found: dict[tuple[int, int], _Waiting] = defaultdict(_Waiting)
-    for items in plan.by_day(commit_records.scan(reader, app, list(shards))).values():
+def _read_pending(
+    reader: Reader, app: int, shards: Iterable[int], draft: Retraction
+) -> dict[tuple[int, int], _PendingBatches]:
+    """Groups all pending batches by (shard, hour): those that a draft does not touch may win in its place."""
+    pending: dict[tuple[int, int], _PendingBatches] = defaultdict(_PendingBatches)
+    for items in plan.group_by_day(commit_records.scan(reader, app, list(shards))).values():
         for item in items:
-            commit, place = item.commit, found[item.key.shard, item.hour]
+            commit, place = item.commit, pending[item.key.shard, item.hour]
             place.batches.add((item.key.ingest_ms, item.key.batch))
             place.touched.add(
                 draft.touches(item.hour, commit.stamp_min_ms, commit.stamp_max_ms, commit.messages.sources)
             )
-    return found
+    return pending
 
 
-def _units(
-    app: int, waiting: dict[tuple[int, int], _Waiting], days: dict[int, Manifest], draft: Retraction
-) -> list[_Unit]:
-    """The open units that it may touch. Replayed batches are read beside the generations, as pending ones are."""
+def _hour_shards(
+    app: int, pending: dict[tuple[int, int], _PendingBatches], days: dict[int, Manifest], draft: Retraction
+) -> list[_HourShardRows]:
+    """The open hour shards that it may touch. Replayed batches are read with the pending ones."""
     entries = {place: entry for value in days.values() for place, entry in value.entries.items()}
-    touched = {place for place, found in waiting.items() if True in found.touched}
+    touched = {place for place, batches in pending.items() if True in batches.touched}
     touched |= {(b, hour) for (b, hour), entry in entries.items() if retractions.touching([draft], entry, hour)}
-    found = []
+    hour_shards = []
     for shard, hour in sorted(touched):
         if days.get(hour // DAY_HOURS, Manifest()).seal(hour) != OPEN:
             continue
         entry = entries.get((shard, hour), Entry())
-        batches = (waiting[shard, hour].batches if (shard, hour) in waiting else set()) | {
-            (r.ingest_ms, r.batch) for r in entry.state.replay
-        }
-        fresh = tuple(keys.LogKey(shard, app, hour, ms, batch).to_bytes() for ms, batch in sorted(batches))
-        found.append(_Unit(HourShardData(shard, app, hour), entry, fresh))
-    return found
+        replayed = {(r.ingest_ms, r.batch) for r in entry.state.replay}
+        to_read = (pending[shard, hour].batches if (shard, hour) in pending else set()) | replayed
+        fresh = tuple(keys.LogKey(shard, app, hour, ms, batch).to_bytes() for ms, batch in sorted(to_read))
+        hour_shards.append(_HourShardRows(HourShard(shard, app, hour), entry, fresh))
+    return hour_shards
 
 
-def _pieces(reader: Reader, unit: _Unit, wanted: PageRequest | None) -> Iterator[Piece]:
-    """All versions of a unit, of the wanted series."""
-    for generation in unit.entry.state.generations:
-        yield from _generation(reader, unit.at, generation, wanted)
-    for row in reader.get("log", unit.fresh) if unit.fresh else []:
+def _pieces(reader: Reader, hour_shard: _HourShardRows, page_request: PageRequest | None) -> Iterator[Piece]:
+    """Reads all versions in an hour shard, of the selected series."""
+    for generation in hour_shard.entry.state.generations:
+        yield from _generation(reader, hour_shard.at, generation, page_request)
+    for row in reader.get("log", hour_shard.fresh) if hour_shard.fresh else []:
         if row is None:
-            continue  # a generation in force holds it, and a purge took it; a lost one the reader names
+            continue  # a generation in force holds it, and a purge deleted it; readers report a lost one
         piece = Piece.of_row(row)
-        if wanted is not None:
-            chosen = [np.full(len(s), m, np.uint64) for m, s in wanted.series.items() if s is not None]
-            series = [s for s in wanted.series.values() if s is not None]
-            piece = narrow(piece, among(piece.series, piece.metrics, *map(_joined, (series, chosen))))
+        if page_request is not None:
+            metrics = [np.full(len(s), m, np.uint64) for m, s in page_request.series.items() if s is not None]
+            series = [s for s in page_request.series.values() if s is not None]
+            piece = narrow(piece, contains_pairs(piece.series, piece.metrics, *map(_joined, (series, metrics))))
         yield piece
 
 
@@ -350,11 +352,11 @@ def _joined(parts: Sequence[U64]) -> U64:
     return np.concatenate([*parts, _NOTHING])
 
 
-def _generation(reader: Reader, at: HourShardData, generation: Generation, wanted: PageRequest | None) -> list[Piece]:
+def _generation(reader: Reader, at: HourShard, generation: Generation, page_request: PageRequest | None) -> list[Piece]:
     def fetch(table: str, names: Sequence[bytes]) -> list[object | None]:
         rows = reader.get(table, names)
         return [None if row is None else _FORMS[table](row[cells.COLUMN]) for row in rows]
 
     return generations.read_generation(
-        fetch, lambda: generations.read_inputs(reader, at, generation), at, generation, wanted
+        fetch, lambda: generations.read_inputs(reader, at, generation), at, generation, page_request
     )

@@ -1,11 +1,11 @@
 """Checks an app's data in the store against itself, and repairs what is provably safe to repair.
 
-Enter by ``fsck``. In order: no block lacks its mark (``rebuild``); every row that a manifest names is there and can be
-read, and so can be what the account rests on; hours in force equal a recount of their samples by other means
-(``recount``), days in force one of their hours. It reads what readers read and changes nothing, unless told to repair:
-then lost commit records are written again, and hours or days that are wrong go out of force where the level below is
-there, so that readers count anew at once and the next run rebuilds them. Samples are never touched. ``hour_check`` and
-``day_check`` stand alone, for other executors.
+Enter by ``fsck``. In order: no block lacks its commit record (``rebuild_commits``); every row that a manifest names
+exists and can be read, and so can the rows of the balance; hours in force equal a recount of their samples by other
+means (``recount_hour``), days in force a recount of their hours. It reads what readers read and changes nothing, unless
+``repair`` is set: then it writes lost commit records again, and takes wrong hours or days out of force if their inputs
+can be read, so that readers count again at once and the next run rebuilds them. Samples are never changed.
+``hour_check`` and ``day_check`` can also be called alone, by other executors.
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -17,10 +17,10 @@ import numpy as np
 from rollups.check import rebuild, recount
 from rollups.check.findings import DAMAGED, DIFFERS, LOST, UNKNOWN, UNLISTED, Finding, Report
 from rollups.compute import source
-from rollups.compute.source import Place
-from rollups.compute.task import Chosen
-from rollups.decide.plan import Kind
-from rollups.decide.work import UnitTask
+from rollups.compute.source import PackPlace
+from rollups.compute.task import RetractedSeries
+from rollups.decide.plan import MergeKind
+from rollups.decide.work import HourShardTask
 from rollups.delete import purge
 from rollups.manifest import cells
 from rollups.run import agenda
@@ -37,10 +37,10 @@ from spm.store.ledger import commit_records, watermarks
 from spm.store.manifest import (
     EXPIRED,
     SEALED,
-    Days,
+    DayPack,
     Entry,
     Generation,
-    Hours,
+    HourPack,
     Manifest,
     Month,
     fingerprint,
@@ -48,17 +48,17 @@ from spm.store.manifest import (
     month_of,
 )
 from spm.store.rollup import rows as rollup_rows
-from spm.store.rollup.aggregates import Aggregates, side_by_side
+from spm.store.rollup.aggregates import Aggregates, concatenate
 from spm.store.versions import generations, retractions
-from spm.store.versions.generations import HourShardData, Inputs
+from spm.store.versions.generations import HourShard, Inputs
 from spm.store.versions.merge import narrow
 from spm.store.versions.retractions import Retraction
 from spm.store.versions.visibility import Visibility
 
 __all__ = ["Finding", "Report", "day_check", "fsck", "hour_check"]
 
-_TROUBLE = (IntegrityError, CorruptBlock)
-_SHOWN = 5  # differences of one hour or day that are told; one is enough to rebuild it
+_READ_ERRORS = (IntegrityError, CorruptBlock)
+_SHOWN = 5  # differences shown of one hour or day; one is enough to rebuild it
 
 
 def fsck(
@@ -70,31 +70,35 @@ def fsck(
     repair: bool = False,
     watch: Callable[[int, int], None] = lambda done, total: None,
 ) -> Report:
-    """Check everything; recount the hours of ``hours`` and the days they lie in (``None``: all of them).
+    """Checks everything; recounts the hours of ``hours`` and their days (``None``: all of them).
 
-    ``watch`` is told of days done and days in all.
+    ``watch`` gets the days done and the days in all.
     """
     report = Report()
-    rebuild.rebuild(
-        store, app, rebuild.lost(store, app, report, before_ms=now_ms - limits.FSCK_BLOCK_AGE_MS), report, repair=repair
+    rebuild.rebuild_commits(
+        store,
+        app,
+        rebuild.find_lost_blocks(store, app, report, before_ms=now_ms - limits.FSCK_BLOCK_AGE_MS),
+        report,
+        repair=repair,
     )
     months = _months(store, app, report)
     values = _manifests(store, app, report)
     for number, (day, value) in enumerate(sorted(values.items()), 1):
         _verify_day(store, app, day, value, report)
-        chosen = [s for s in {s for _, s in value.entries} if hours is None or s in hours]
-        wrong = _check_hours(store, app, value, chosen, report)
+        in_scope = [s for s in {s for _, s in value.entries} if hours is None or s in hours]
+        wrong = _check_hours(store, app, value, in_scope, report)
         if wrong and repair:
             _drop_hours(store, app, day, value, wrong, report, now_ms)
-        if hours is None or chosen:
+        if hours is None or in_scope:
             _check_day(store, app, day, value, months, report, now_ms, repair=repair)
         watch(number, len(values))
-    for month, found in months.items():
-        for shard, pack in found.days.items():
-            _verify_pack(store, Place("days", app, shard, month, first_day_of(month) * DAY_HOURS), pack, report)
-    _verify_accounts(store, app, report)
-    left = purge.purge(store, app, keep=limits.HISTORY_MAX, dry_run=True)
-    report.count(unreferenced=sum(left.rows.values()))
+    for month, month_value in months.items():
+        for shard, pack in month_value.days.items():
+            _verify_pack(store, PackPlace("days", app, shard, month, first_day_of(month) * DAY_HOURS), pack, report)
+    _verify_balance(store, app, report)
+    superseded = purge.purge(store, app, keep=limits.HISTORY_MAX, dry_run=True)
+    report.count(unreferenced=sum(superseded.rows.values()))
     return report
 
 
@@ -121,14 +125,14 @@ def _months(reader: Reader, app: int, report: Report) -> dict[int, Month]:
 # --- rows -------------------------------------------------------------------------------------------------------------
 
 
-def _verify_accounts(reader: Reader, app: int, report: Report) -> None:
-    """What the account of the app rests on: marks of processes, commit records, account rows."""
-    found = watermarks.read(reader, app)
-    for process, known in found.items():
-        if known.damaged:
-            report.add(DAMAGED, "marks", keys.mark(app, process), f"of process {process}: {known.damaged}")
-    report.count(rows=len(found))
-    shards = epochs.read(reader, app).all(app)
+def _verify_balance(reader: Reader, app: int, report: Report) -> None:
+    """Verifies the rows of the balance: watermarks of processes, commit records, ledger rows."""
+    processes = watermarks.read(reader, app)
+    for process, state in processes.items():
+        if state.damaged:
+            report.add(DAMAGED, "marks", keys.watermark(app, process), f"of process {process}: {state.damaged}")
+    report.count(rows=len(processes))
+    shards = epochs.read(reader, app).all_shards(app)
     waiting = ((w.key.to_bytes(), w.cell) for w in commit_records.scan(reader, app, list(shards)))
     accounts = (
         (key, row.get(commit_records.COLUMN, b"")) for key, row in reader.scan("ledger", *keys.ledger_range(app))
@@ -143,57 +147,57 @@ def _verify_accounts(reader: Reader, app: int, report: Report) -> None:
 
 
 def _verify_day(reader: Reader, app: int, day: int, value: Manifest, report: Report) -> None:
-    """Everything a day's manifest names, in force or in history, but for samples and hours that have expired."""
+    """Verifies every row that a day's manifest names, in force or in history, except expired samples and hours."""
     for (shard, hour), entry in value.entries.items():
         if value.seal(hour) < SEALED:
-            _verify_unit(reader, HourShardData(shard, app, hour), entry, report)
+            _verify_hour_shard(reader, HourShard(shard, app, hour), entry, report)
     for shard, pack in value.hours.items():
         if EXPIRED not in value.seals.values():
-            _verify_pack(reader, Place("hours", app, shard, day, day * DAY_HOURS), pack, report)
+            _verify_pack(reader, PackPlace("hours", app, shard, day, day * DAY_HOURS), pack, report)
 
 
-def _verify_unit(reader: Reader, unit: HourShardData, entry: Entry, report: Report) -> None:
+def _verify_hour_shard(reader: Reader, hour_shard: HourShard, entry: Entry, report: Report) -> None:
     history = [former.state for former in entry.history]
     for generation in {g: None for state in [entry.state, *history] for g in state.generations}:
-        _verify_generation(reader, unit, generation, report)
+        _verify_generation(reader, hour_shard, generation, report)
     for replay in {r for state in [entry.state, *history] for r in state.replay}:
-        key = keys.LogKey(unit.shard, unit.app, unit.hour, replay.ingest_ms, replay.batch).to_bytes()
+        key = keys.LogKey(hour_shard.shard, hour_shard.app, hour_shard.hour, replay.ingest_ms, replay.batch).to_bytes()
         _verify_row(reader, "log", key, LogBlock.from_cells, report)
 
 
-def _verify_generation(reader: Reader, unit: HourShardData, generation: Generation, report: Report) -> None:
-    made = _directory(reader, unit, generation, report)
-    if made is None:
+def _verify_generation(reader: Reader, hour_shard: HourShard, generation: Generation, report: Report) -> None:
+    inputs = _directory(reader, hour_shard, generation, report)
+    if inputs is None:
         return
-    place = unit.shard, unit.hour, generation.number
-    names = purge.pages_of(unit.app, place, made)
+    place = hour_shard.shard, hour_shard.hour, generation.number
+    names = purge.pages_of(hour_shard.app, place, inputs)
     for key in names["chunks"]:
         _verify_row(reader, "chunks", key, lambda row: ChunkPage.from_bytes(row[generations.COLUMN]), report)
     for key in names["timelines"]:
         _verify_row(reader, "timelines", key, lambda row: TimelinesPage.from_bytes(row[generations.COLUMN]), report)
-    start = keys.timeline(unit.shard, unit.app, unit.hour, generation.number, 0)
-    stop = keys.timeline(unit.shard, unit.app, unit.hour, generation.number, 0xFFFF) + b"\0"
+    start = keys.timeline(hour_shard.shard, hour_shard.app, hour_shard.hour, generation.number, 0)
+    stop = keys.timeline(hour_shard.shard, hour_shard.app, hour_shard.hour, generation.number, 0xFFFF) + b"\0"
     for key, _ in reader.scan("timelines", start, stop, keys_only=True):
         if key not in names["timelines"]:
             report.add(UNLISTED, "timelines", key, "a page that its directory does not name")
-    for metric in made.pages:
-        start = keys.chunk(unit.shard, unit.app, metric, unit.hour, generation.number, 0)
-        stop = keys.chunk(unit.shard, unit.app, metric, unit.hour, generation.number, 0xFFFF) + b"\0"
+    for metric in inputs.pages:
+        start = keys.chunk(hour_shard.shard, hour_shard.app, metric, hour_shard.hour, generation.number, 0)
+        stop = keys.chunk(hour_shard.shard, hour_shard.app, metric, hour_shard.hour, generation.number, 0xFFFF) + b"\0"
         for key, _ in reader.scan("chunks", start, stop, keys_only=True):
             if key not in names["chunks"]:
                 report.add(UNLISTED, "chunks", key, "a page that its directory does not name")
 
 
-def _directory(reader: Reader, unit: HourShardData, generation: Generation, report: Report) -> Inputs | None:
-    key = generations.inputs_key(unit, generation)
+def _directory(reader: Reader, hour_shard: HourShard, generation: Generation, report: Report) -> Inputs | None:
+    key = generations.inputs_key(hour_shard, generation)
     if not _verify_row(reader, "inputs", key, lambda row: generations.decode_inputs(row[generations.COLUMN]), report):
         return None
-    return generations.read_inputs(reader, unit, generation)
+    return generations.read_inputs(reader, hour_shard, generation)
 
 
-def _verify_pack(reader: Reader, place: Place, pack: Hours | Days, report: Report) -> None:
-    made = _directory(reader, place.unit, pack.generation, report)
-    for metric, pages in made.pages.items() if made else ():
+def _verify_pack(reader: Reader, place: PackPlace, pack: HourPack | DayPack, report: Report) -> None:
+    inputs = _directory(reader, place.hour_shard, pack.generation, report)
+    for metric, pages in inputs.pages.items() if inputs else ():
         for page in pages:
             key = place.key(pack.generation.number, metric, page)
             _verify_row(reader, place.table, key, rollup_rows.decode_row, report)
@@ -205,7 +209,7 @@ def _verify_row(
     [row] = reader.get(table, [key])
     report.count(rows=1)
     if row is None:
-        report.add(LOST, table, key, "a row that a manifest names is not there")
+        report.add(LOST, table, key, "a row that a manifest names is missing")
         return False
     try:
         decode(row)
@@ -219,75 +223,79 @@ def _verify_row(
 
 
 @dataclass(frozen=True, slots=True)
-class Checked:
-    """A recount of one hour or day: what is off; ``usable``: the level below could be read whole."""
+class RecountResult:
+    """A recount of one hour or day; ``usable``: all inputs could be read, so that readers can count them again."""
 
-    differences: tuple[recount.Difference, ...] = ()
-    trouble: str = ""
+    differences: tuple[recount.AggregateDifference, ...] = ()
+    error: str = ""
     usable: bool = True
 
     @property
     def text(self) -> str:
-        """For the report."""
+        """The text for the report."""
         more = len(self.differences) - _SHOWN
-        told = "; ".join(map(str, self.differences[:_SHOWN]))
-        return self.trouble or told + (f"; {more} more" if more > 0 else "")
+        text = "; ".join(map(str, self.differences[:_SHOWN]))
+        return self.error or text + (f"; {more} more" if more > 0 else "")
 
 
-def hour_check(reader: Reader, app: int, shard: int, hour: int, value: Manifest, lens: Visibility) -> Checked:
-    """Recount one hour in force from its samples. ``lens``: what its hours leave out, as the manifest says."""
+def hour_check(
+    reader: Reader, app: int, shard: int, hour: int, value: Manifest, visibility: Visibility
+) -> RecountResult:
+    """Recounts one hour in force from its samples; ``visibility`` hides the retractions that the manifest names."""
     pack, entry = value.hours[shard], value.entry(shard, hour)
-    task = UnitTask(app, shard, hour, Kind.FULL, entry.state.generations, entry.state.replay, (), 0, hours=False)
+    task = HourShardTask(
+        app, shard, hour, MergeKind.FULL, entry.state.generations, entry.state.replay, (), 0, wants_hours=False
+    )
     try:
-        pieces = source.read_unit(reader, task).pieces
-    except _TROUBLE as trouble:
-        return Checked(trouble=f"its samples cannot be read: {trouble}", usable=False)
+        pieces = source.read_hour_shard(reader, task).pieces
+    except _READ_ERRORS as error:
+        return RecountResult(error=f"its samples cannot be read: {error}", usable=False)
     spread = epochs.read(reader, app)
-    place = Place("hours", app, shard, hour // DAY_HOURS, hour // DAY_HOURS * DAY_HOURS)
+    place = PackPlace("hours", app, shard, hour // DAY_HOURS, hour // DAY_HOURS * DAY_HOURS)
     try:
         metrics, stored = _stored(reader, place, pack.generation, hour)
-    except _TROUBLE as trouble:
-        return Checked(trouble=f"its hours cannot be read: {trouble}")
+    except _READ_ERRORS as error:
+        return RecountResult(error=f"its hours cannot be read: {error}")
     for i, piece in enumerate(pieces):
-        left = epochs.abandoned(spread, app, shard, piece.metrics)
-        pieces[i] = piece if left is None else narrow(piece, ~left)
-    left = epochs.abandoned(spread, app, shard, metrics)
-    if left is not None:
-        metrics, stored = metrics[~left], stored.take(~left)
-    return Checked(tuple(recount.differences(metrics, stored, recount.recount(pieces, lens))))
+        abandoned = epochs.in_closed_epoch_only(spread, app, shard, piece.metrics)
+        pieces[i] = piece if abandoned is None else narrow(piece, ~abandoned)
+    abandoned = epochs.in_closed_epoch_only(spread, app, shard, metrics)
+    if abandoned is not None:
+        metrics, stored = metrics[~abandoned], stored.take(~abandoned)
+    return RecountResult(tuple(recount.differences(metrics, stored, recount.recount_hour(pieces, visibility))))
 
 
-def _stored(reader: Reader, place: Place, generation: Generation, step: int) -> tuple[U64, Aggregates]:
+def _stored(reader: Reader, place: PackPlace, generation: Generation, step: int) -> tuple[U64, Aggregates]:
     parts = [(metric, steps.at(step)) for metric, steps in source.read_pack(reader, place, generation)]
     parts = [(metric, rows) for metric, rows in parts if len(rows)]
     metrics = np.repeat(np.array([m for m, _ in parts], np.uint64), [len(rows) for _, rows in parts])
-    return metrics, side_by_side([rows for _, rows in parts]) if parts else Aggregates.empty()
+    return metrics, concatenate([rows for _, rows in parts]) if parts else Aggregates.empty()
 
 
 def _check_hours(
     store: Backend, app: int, value: Manifest, hours: Sequence[int], report: Report
-) -> list[tuple[int, int, Checked]]:
-    """(shard, hour, what is off) of the hours in force that are wrong."""
+) -> list[tuple[int, int, RecountResult]]:
+    """Returns (shard, hour, recount) of the hours in force that are wrong."""
     known = {r.number: r for r in retractions.read(store, app)}
-    chosen = Chosen(store)
-    found = []
+    retracted = RetractedSeries(store)
+    wrong = []
     for shard, hour in sorted(place for place in value.entries if place[1] in hours and value.seal(place[1]) < SEALED):
         of = value.hours[shard].hours.get(hour) if shard in value.hours else None
         if of is None or of.inputs != fingerprint(value.entry(shard, hour).state):
             report.count(stale=1)
             continue
-        checked = _with_lens(store, app, shard, hour, value, known, of.retractions, chosen)
+        result = _check_hour(store, app, shard, hour, value, known, of.retractions, retracted)
         report.count(hours=1)
-        if checked.differences or checked.trouble:
-            found.append((shard, hour, checked))
-    for shard, hour, checked in found:
+        if result.differences or result.error:
+            wrong.append((shard, hour, result))
+    for shard, hour, result in wrong:
         key = keys.inputs(shard, app, hour // DAY_HOURS * DAY_HOURS, value.hours[shard].generation.number)
-        kind = DIFFERS if checked.differences else UNKNOWN
-        report.add(kind, "hours", key, f"hour {hour}: {checked.text}")
-    return found
+        kind = DIFFERS if result.differences else UNKNOWN
+        report.add(kind, "hours", key, f"hour {hour}: {result.text}")
+    return wrong
 
 
-def _with_lens(
+def _check_hour(
     reader: Reader,
     app: int,
     shard: int,
@@ -295,13 +303,13 @@ def _with_lens(
     value: Manifest,
     known: Mapping[int, Retraction],
     packed: bytes,
-    chosen: Chosen,
-) -> Checked:
+    retracted: RetractedSeries,
+) -> RecountResult:
     numbers = retractions.numbers(packed)
     if not numbers <= known.keys():
-        return Checked(trouble=f"its hours leave out retractions nobody knows: {sorted(numbers - known.keys())}")
-    lens = Visibility(tuple(known[n] for n in sorted(numbers)), chosen.of(app))
-    return hour_check(reader, app, shard, hour, value, lens)
+        return RecountResult(error=f"its hours leave out unknown retractions: {sorted(numbers - known.keys())}")
+    visibility = Visibility(tuple(known[n] for n in sorted(numbers)), retracted.of_app(app))
+    return hour_check(reader, app, shard, hour, value, visibility)
 
 
 def _drop_hours(
@@ -309,25 +317,25 @@ def _drop_hours(
     app: int,
     day: int,
     value: Manifest,
-    wrong: Sequence[tuple[int, int, Checked]],
+    wrong: Sequence[tuple[int, int, RecountResult]],
     report: Report,
     now_ms: int,
 ) -> None:
-    """Take wrong hours out of force, where samples are there to answer: readers count them anew at once."""
-    gone = {(shard, hour) for shard, hour, checked in wrong if checked.usable}
+    """Takes wrong hours out of force if their samples can be read: readers count them again at once."""
+    to_drop = {(shard, hour) for shard, hour, result in wrong if result.usable}
     hours = {
-        shard: msgspec.structs.replace(pack, hours={s: of for s, of in pack.hours.items() if (shard, s) not in gone})
+        shard: msgspec.structs.replace(pack, hours={s: of for s, of in pack.hours.items() if (shard, s) not in to_drop})
         for shard, pack in value.hours.items()
     }
     nonce = random_u64()
     after = Manifest(nonce, nonce, value.entries, hours, value.seals)
     key = keys.manifest(app, day)
     cell = cells.read_cell(store, "manifest", key)
-    if not gone or manifest.decode(cell) != value:
-        return  # a run has been here: the next check looks again
-    if cells.swap(store, key, cell, manifest.encode(after), cells.holds(nonce))[0]:
-        agenda.mark(store, app, [day], now_ms)
-        for shard, hour in gone:
+    if not to_drop or manifest.decode(cell) != value:
+        return  # a run has changed the day: the next check repairs it
+    if cells.swap(store, key, cell, manifest.encode(after), cells.has_nonce(nonce))[0]:
+        agenda.mark_due(store, app, [day], now_ms)
+        for shard, hour in to_drop:
             pack = keys.inputs(shard, app, day * DAY_HOURS, value.hours[shard].generation.number)
             _repaired(report, "hours", pack, f"hour {hour}:")
 
@@ -341,25 +349,27 @@ def _repaired(report: Report, table: str, key: bytes, text: str) -> None:
 # --- days -------------------------------------------------------------------------------------------------------------
 
 
-def day_check(reader: Reader, app: int, shard: int, day: int, value: Manifest, days: Days) -> Checked:
-    """Recount one day in force from its hours in force."""
+def day_check(reader: Reader, app: int, shard: int, day: int, value: Manifest, days: DayPack) -> RecountResult:
+    """Recounts one day in force from its hours in force."""
     month = month_of(day)
     first = first_day_of(month) * DAY_HOURS
     hours = [hour for hour, _ in manifest.hours_of(value, shard)]
-    hour_rows = Place("hours", app, shard, day, day * DAY_HOURS)
+    hour_rows = PackPlace("hours", app, shard, day, day * DAY_HOURS)
     try:
         parts = [_stored(reader, hour_rows, value.hours[shard].generation, hour) for hour in hours]
-    except _TROUBLE as trouble:
-        return Checked(trouble=f"its hours cannot be read: {trouble}", usable=False)
+    except _READ_ERRORS as error:
+        return RecountResult(error=f"its hours cannot be read: {error}", usable=False)
     try:
-        metrics, stored = _stored(reader, Place("days", app, shard, month, first), days.generation, day)
-    except _TROUBLE as trouble:
-        return Checked(trouble=f"its days cannot be read: {trouble}")
-    return Checked(tuple(recount.differences(metrics, stored, recount.rejoin(parts))))
+        metrics, stored = _stored(reader, PackPlace("days", app, shard, month, first), days.generation, day)
+    except _READ_ERRORS as error:
+        return RecountResult(error=f"its days cannot be read: {error}")
+    return RecountResult(tuple(recount.differences(metrics, stored, recount.recount_day(parts))))
 
 
-def _exact_days(day: int, value: Manifest, months: Mapping[int, Month], report: Report) -> Iterator[tuple[int, Days]]:
-    """Shards whose day is made of the hours in force."""
+def _exact_days(
+    day: int, value: Manifest, months: Mapping[int, Month], report: Report
+) -> Iterator[tuple[int, DayPack]]:
+    """Yields the shards whose daily row is made of the hours in force."""
     month = months.get(month_of(day), Month())
     for shard, days in month.days.items():
         hour_rows = value.hours.get(shard)
@@ -367,9 +377,11 @@ def _exact_days(day: int, value: Manifest, months: Mapping[int, Month], report: 
             continue
         hours = manifest.hours_of(value, shard)
         fresh = all(s in hour_rows.hours and hour_rows.hours[s].inputs == mark for s, mark in hours)
-        left_out = retractions.of_day((s, hour_rows.hours[s].retractions) for s, _ in hours if s in hour_rows.hours)
-        made = days.days[day]
-        if fresh and made.inputs == manifest.day_fingerprint(hours) and made.retractions == left_out:
+        left_out = retractions.day_fingerprint(
+            (s, hour_rows.hours[s].retractions) for s, _ in hours if s in hour_rows.hours
+        )
+        in_force = days.days[day]
+        if fresh and in_force.inputs == manifest.day_fingerprint(hours) and in_force.retractions == left_out:
             yield shard, days
         else:
             report.count(stale=1)
@@ -387,25 +399,25 @@ def _check_day(
     repair: bool,
 ) -> None:
     for shard, days in list(_exact_days(day, value, months, report)):
-        checked = day_check(store, app, shard, day, value, days)
+        result = day_check(store, app, shard, day, value, days)
         report.count(days=1)
-        if not (checked.differences or checked.trouble):
+        if not (result.differences or result.error):
             continue
         first = first_day_of(month_of(day)) * DAY_HOURS
         key = keys.inputs(shard, app, first, days.generation.number)
-        done = repair and checked.usable and _drop_day(store, app, shard, day, now_ms)
-        kind = DIFFERS if checked.differences else UNKNOWN
-        report.add(kind, "days", key, f"day {day}: {checked.text}", repaired=done)
+        done = repair and result.usable and _drop_day(store, app, shard, day, now_ms)
+        kind = DIFFERS if result.differences else UNKNOWN
+        report.add(kind, "days", key, f"day {day}: {result.text}", repaired=done)
 
 
 def _drop_day(store: Backend, app: int, shard: int, day: int, now_ms: int) -> bool:
-    """Take a wrong day out of force: hours answer for it at once."""
+    """Takes a wrong day out of force: hours answer for it at once."""
     key = keys.manifest_month(app, month_of(day))
     cell = cells.read_cell(store, "manifest", key)
     now = manifest.decode_month(cell)
-    left = {d: of for d, of in now.days[shard].days.items() if d != day}
-    after = Month(random_u64(), {**now.days, shard: msgspec.structs.replace(now.days[shard], days=left)})
+    other_days = {d: of for d, of in now.days[shard].days.items() if d != day}
+    after = Month(random_u64(), {**now.days, shard: msgspec.structs.replace(now.days[shard], days=other_days)})
     if not store.check_and_put("manifest", key, cells.COLUMN, cell, manifest.encode_month(after)):
         return False
-    agenda.mark(store, app, [day], now_ms)
+    agenda.mark_due(store, app, [day], now_ms)
     return True

@@ -1,10 +1,10 @@
-"""Finds blocks that nobody knows of any more, and writes their commit records again (``fsck``'s third part).
+"""Finds blocks that no row names any more, and writes their commit records again (the first part of ``fsck``).
 
-Enter by ``lost``, then ``rebuild``. A block is lost when its batch is in no generation in force or in history, on no
-replay list and pending nowhere: a run would never take it in. Blocks are listed BEFORE pending cells and manifests, so
-that what a run takes in meanwhile is seen there. A record that is written once too often is harmless: the next run
-merges equal versions and settles it. So may a block be whose writer died before it said anything: its samples were
-neither acked nor refused, and come in.
+Enter by ``find_lost_blocks``, then ``rebuild_commits``. A block is lost if its batch is in no generation in force or in
+history, on no replay list and not pending: no run would ever compact it. Blocks are listed BEFORE pending records and
+manifests, so that blocks that a run compacts meanwhile are in the manifests. A superfluous record is harmless: the next
+run merges equal versions and settles it. A block whose writer died before it answered is treated as lost, too: its
+samples were neither acked nor refused, and are stored now.
 """
 
 import hashlib
@@ -15,7 +15,7 @@ from dataclasses import replace
 import numpy as np
 
 from rollups.check.findings import DAMAGED, UNKNOWN, UNMARKED, Report
-from rollups.decide.superseded import states
+from rollups.decide.superseded import states_of
 from rollups.delete import listing
 from rollups.manifest import cells
 from rollups.run import survey
@@ -31,84 +31,84 @@ from spm.store.ledger import commit_records
 from spm.store.ledger.commit_records import Commit, ledger_key
 from spm.store.manifest import OPEN, Entry, Manifest, State
 from spm.store.versions import generations
-from spm.store.versions.generations import HourShardData
+from spm.store.versions.generations import HourShard
 from spm.store.versions.merge import merge_messages
 
 _Place = tuple[int, int]  # shard, hour
 
 
-def lost(reader: Reader, app: int, report: Report, *, before_ms: int) -> list[LogKey]:
-    """Blocks older than a moment that nothing knows of; younger ones may be on their way."""
-    shards = list(epochs.read(reader, app).all(app))
+def find_lost_blocks(reader: Reader, app: int, report: Report, *, before_ms: int) -> list[LogKey]:
+    """Lists blocks older than ``before_ms`` that nothing names; younger ones may be in progress."""
+    shards = list(epochs.read(reader, app).all_shards(app))
     ranges = [keys.app_range(shard, app) for shard in shards]
     listed = [LogKey.parse(key) for key, _ in scan_ranges(reader, "log", ranges, keys_only=True)]
-    waiting = {(w.key.shard, w.hour, w.key.batch) for w in commit_records.scan(reader, app, shards)}
-    there = cells.scan_cells(reader, app)
-    values = survey.decoded(app, dict(there))
-    settled = len(epochs.read(reader, app).epochs) == 1
-    held: dict[_Place, frozenset[int] | None] = {}
-    found = []
+    pending = {(w.key.shard, w.hour, w.key.batch) for w in commit_records.scan(reader, app, shards)}
+    manifest_cells = cells.scan_cells(reader, app)
+    values = survey.decode_manifests(app, dict(manifest_cells))
+    has_one_epoch = len(epochs.read(reader, app).epochs) == 1
+    batches_of: dict[_Place, frozenset[int] | None] = {}
+    lost = []
     for key in listed:
-        if key.hour // DAY_HOURS in there.keys() - values.keys():
-            continue  # its manifest is damaged: what it held nobody can tell
+        if key.hour // DAY_HOURS in manifest_cells.keys() - values.keys():
+            continue  # its manifest is damaged: it is unknown what it held
         value = values.get(key.hour // DAY_HOURS, Manifest())
-        if (key.shard, key.hour, key.batch) in waiting or key.ingest_ms >= before_ms or value.seal(key.hour) != OPEN:
+        if (key.shard, key.hour, key.batch) in pending or key.ingest_ms >= before_ms or value.seal(key.hour) != OPEN:
             continue
         place = key.shard, key.hour
-        if place not in held:
-            held[place] = _held(reader, app, place, value, report, settled=settled)
-        known = held[place]
+        if place not in batches_of:
+            batches_of[place] = _known_batches(reader, app, place, value, report, has_one_epoch=has_one_epoch)
+        known = batches_of[place]
         if known is not None and key.batch not in known:
-            found.append(key)
-    return found if settled else _unaccounted(reader, found)
+            lost.append(key)
+    return lost if has_one_epoch else _without_ledger_rows(reader, lost)
 
 
-def _unaccounted(reader: Reader, found: Sequence[LogKey]) -> list[LogKey]:
-    """Those that no run has taken in: of what was moved to another shard only the account tells it here."""
-    rows = reader.get("ledger", [ledger_key(block) for block in found], [cells.COLUMN]) if found else []
-    return [block for block, row in zip(found, rows, strict=True) if row is None]
+def _without_ledger_rows(reader: Reader, lost: Sequence[LogKey]) -> list[LogKey]:
+    """The blocks that no run has compacted: of data moved to another shard, only the ledger knows it."""
+    rows = reader.get("ledger", [ledger_key(block) for block in lost], [cells.COLUMN]) if lost else []
+    return [block for block, row in zip(lost, rows, strict=True) if row is None]
 
 
-def _held(
-    reader: Reader, app: int, place: _Place, value: Manifest, report: Report, *, settled: bool
+def _known_batches(
+    reader: Reader, app: int, place: _Place, value: Manifest, report: Report, *, has_one_epoch: bool
 ) -> frozenset[int] | None:
-    """Batches that a unit's generations hold or its replay lists name; ``None``: nobody can say."""
+    """The batches in an hour shard's generations and replay lists; ``None``: they are unknown."""
     entry = value.entries.get(place)
     if entry is not None and entry.state == State() and not entry.history:
-        return frozenset() if settled else None  # its data was moved to another shard, blocks and all
+        return frozenset() if has_one_epoch else None  # its data was moved to another shard, blocks and all
     known: set[int] = set()
-    for state in states(entry or Entry()):
+    for state in states_of(entry or Entry()):
         known |= {r.batch for r in state.replay}
         for generation in state.generations:
-            unit = HourShardData(place[0], app, place[1])
+            hour_shard = HourShard(place[0], app, place[1])
             try:
-                made = generations.read_inputs(reader, unit, generation)
+                inputs = generations.read_inputs(reader, hour_shard, generation)
             except CorruptBlock:
-                made = None
-            if made is None:
-                key = generations.inputs_key(unit, generation)
-                report.add(UNKNOWN, "inputs", key, "which blocks of this unit are taken in cannot be told")
+                inputs = None
+            if inputs is None:
+                key = generations.inputs_key(hour_shard, generation)
+                report.add(UNKNOWN, "inputs", key, "it is unknown which blocks of this hour shard are compacted")
                 return None
-            known |= {r.batch for r in made.batches}
+            known |= {r.batch for r in inputs.batches}
     return frozenset(known)
 
 
-# --- writing them again -----------------------------------------------------------------------------------------------
+# --- writing commit records again -------------------------------------------------------------------------------------
 
 
-def rebuild(store: Backend, app: int, found: Sequence[LogKey], report: Report, *, repair: bool) -> None:
-    """Report lost blocks, and with ``repair`` write a commit record for each: the same work list as before."""
-    for batch in sorted({(key.ingest_ms, key.batch) for key in found}):
-        mine = [key for key in found if (key.ingest_ms, key.batch) == batch]
-        told = _told(store, app, *batch)
-        rows = tuple(sorted({(k.shard, k.hour) for k in mine} | {row for commit in told for row in commit.rows}))
-        epoch = next((commit.epoch for commit in told), None)
-        for key in mine:
+def rebuild_commits(store: Backend, app: int, lost: Sequence[LogKey], report: Report, *, repair: bool) -> None:
+    """Reports lost blocks, and with ``repair`` writes a commit record for each, with the list of rows it had before."""
+    for batch in sorted({(key.ingest_ms, key.batch) for key in lost}):
+        of_batch = [key for key in lost if (key.ingest_ms, key.batch) == batch]
+        others = _other_commits(store, app, *batch)
+        rows = tuple(sorted({(k.shard, k.hour) for k in of_batch} | {row for commit in others for row in commit.rows}))
+        epoch = next((commit.epoch for commit in others), None)
+        for key in of_batch:
             [row] = store.get("log", [key.to_bytes()])
             if row is None:
-                continue  # a purge took it: its samples are in chunks
+                continue  # a purge deleted it: its samples are in chunks
             try:
-                commit = replace(commit_of(LogBlock.from_cells(row), rows, _names(told)), epoch=epoch)
+                commit = replace(commit_of(LogBlock.from_cells(row), rows, _message_ids(others)), epoch=epoch)
             except CorruptBlock as error:
                 report.add(DAMAGED, "log", key.to_bytes(), str(error))
                 continue
@@ -116,33 +116,33 @@ def rebuild(store: Backend, app: int, found: Sequence[LogKey], report: Report, *
                 record = {keys.hour_column(key.hour): commit_records.encode(commit, batch=key.batch)}
                 place = PendingKey(key.shard, app, key.ingest_ms, key.batch).to_bytes()
                 store.put([("pending", [(place, record)])])
-            text = f"{commit.sample_count} samples of hour {key.hour} would never be taken in"
+            text = f"{commit.sample_count} samples of hour {key.hour} would never be compacted"
             report.add(UNMARKED, "log", key.to_bytes(), text, repaired=repair)
 
 
-def _told(reader: Reader, app: int, ingest_ms: int, batch: int) -> list[Commit]:
-    """What other records of the same batch say: pending ones, and accounts of what runs have taken in."""
-    found = []
-    rows = reader.scan("ledger", *keys.batch_accounts(app, ingest_ms // 60_000, batch))
+def _other_commits(reader: Reader, app: int, ingest_ms: int, batch: int) -> list[Commit]:
+    """Reads other commit records of the batch: pending ones, and ledger rows of those that runs have compacted."""
+    commits = []
+    rows = reader.scan("ledger", *keys.batch_ledger_rows(app, ingest_ms // 60_000, batch))
     cells_of = [(row.get(commit_records.COLUMN), blocks.LEDGER) for _, row in rows]
     names = [PendingKey(b, app, ingest_ms, batch).to_bytes() for b in listing.every_shard(reader, app)]
     for row in reader.get("pending", names):
         cells_of += [(cell, blocks.PENDING) for cell in (row or {}).values()]
     for cell, kind in cells_of:
         try:
-            found += [commit_records.decode(cell, kind)] if cell else []
+            commits += [commit_records.decode(cell, kind)] if cell else []
         except CorruptBlock:
             continue
-    return found
+    return commits
 
 
 _Stamp = tuple[int, int, int, str]
 
 
-def _names(told: Iterable[Commit]) -> dict[_Stamp, bytes]:
-    """Message ids by stamp."""
+def _message_ids(commits: Iterable[Commit]) -> dict[_Stamp, bytes]:
+    """The message ids by stamp."""
     names: dict[_Stamp, bytes] = {}
-    for commit in told:
+    for commit in commits:
         raw = commit.message_ids.tobytes()
         for i, stamp in enumerate(_stamps(commit.messages)):
             names[stamp] = raw[16 * i : 16 * i + 16]
@@ -155,7 +155,7 @@ def _stamps(table: Messages) -> list[_Stamp]:
 
 
 def commit_of(parts: Sequence[LogBlock], rows: Collection[_Place], names: Mapping[_Stamp, bytes]) -> Commit:
-    """The commit record of a block. An id nobody knows any more is made from its stamp: it only groups repeats."""
+    """Builds the commit record of a block. A lost message id is computed from the stamp: it only groups repeats."""
     messages, numbers = (
         (parts[0].messages, [np.arange(len(parts[0].messages), dtype=np.int32)])
         if len(parts) == 1

@@ -58,8 +58,8 @@ class DayOutcome:
                 number = result.generation.number if result.generation else 0
                 by_shard.setdefault(hour_shard.shard, {})[hour_shard.hour] = number
         packs = tuple(_pack_task(plan, shard, new_hours) for shard, new_hours in sorted(by_shard.items()))
-        troubles = tuple(result.reason for _, result in all_results if result.reason)
-        return cls(plan, tuple(result for _, result in all_results), changes, after, packs, troubles)
+        errors = tuple(result.reason for _, result in all_results if result.reason)
+        return cls(plan, tuple(result for _, result in all_results), changes, after, packs, errors)
 
     def hours(self, shard: int, packed: PackResult) -> HourPack:
         """The manifest's entry for a new pack: its generation, and the inputs of each hour."""

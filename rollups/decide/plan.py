@@ -59,7 +59,7 @@ class Thresholds:
     pending_age_ms: int = limits.ROLL_PENDING_AGE_MS
     grace_ms: int = limits.ROLL_GRACE_MS
     spark_gap_ms: int = limits.ROLL_SPARK_GAP_MS
-    trouble_gap_ms: int = limits.ROLL_TROUBLE_GAP_MS
+    failure_gap_ms: int = limits.ROLL_TROUBLE_GAP_MS
     local_samples: int = limits.ROLL_LOCAL_SAMPLES_MAX
     generations: int = limits.GENERATIONS_MAX
 
@@ -433,14 +433,14 @@ def decide_start(
     *,
     now_ms: int,
     last_spark_ms: int | None,
-    last_trouble_ms: int | None = None,
+    last_failure_ms: int | None = None,
     thresholds: Thresholds = DEFAULTS,
 ) -> RunStart:
     """Decides whether a run starts now: on Spark for closed hours and large backlogs, a minor run for small ones.
 
     After a run that failed or gave up an hour shard, nothing starts for a while: the cause is probably still there.
     """
-    if last_trouble_ms is not None and now_ms - last_trouble_ms < thresholds.trouble_gap_ms:
+    if last_failure_ms is not None and now_ms - last_failure_ms < thresholds.failure_gap_ms:
         return RunStart.NOTHING
     is_gap_over = last_spark_ms is None or now_ms - last_spark_ms >= thresholds.spark_gap_ms
     if backlog.samples > thresholds.local_samples:

@@ -1,1 +1,1 @@
-"""What goes for good: superseded rows, expired hours and days, retracted samples, deleted apps."""
+"""Deletes rows for good: superseded rows, expired hours and days, retracted samples, deleted apps."""

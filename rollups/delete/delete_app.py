@@ -1,21 +1,21 @@
-"""Deletes an app with all its bytes, in every table and shard; an organisation with those of all its apps.
+"""Deletes all rows of an app, in every table and shard.
 
-Enter by ``erase`` when nobody sends to the app any more. The one act that removes check-and-put cells: nobody may look
-for them again, since an app's number is never given twice. In order: what would start or steer a run, then rows, then
-the dictionary. Doing it again deletes what came in since or what a crash left; it looks into all shards there can be,
-so that no distribution need be known. Only key ranges of this very number are touched.
+Enter by ``delete_app`` when nobody sends to the app any more. Only this removes check-and-put cells, which is safe
+because an app's number is never used again. The order is: the cells that start or steer a run, then rows, then the
+dictionary. A repeated call deletes what came in since or what a crash left; it scans all possible shards, so that it
+needs no placement. It touches only key ranges of this very number.
 """
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
-from rollups.crash_points import Hook, nowhere
+from rollups.crash_points import Hook, ignore_point
 from rollups.run import agenda
 from spm import limits
 from spm.store import epochs, keys
 from spm.store.backends.base import Backend
 
-# Without pending cells and manifests nothing plans, flips or reads any more; series go last, as they came first.
+# Without pending records and manifests nothing plans, publishes or reads any more; series go last, as they came first.
 _ORDER = (
     "pending",
     "manifest",
@@ -31,28 +31,28 @@ _ORDER = (
     "ledger",
     "series",
 )
-assert {*_ORDER, "config", "events"} == keys.TABLES.keys(), "BUG: a table that erasing does not know"
+assert {*_ORDER, "config"} == keys.TABLES.keys(), "BUG: a table that is not deleted"
 
 
 @dataclass(frozen=True, slots=True)
-class Erased:
-    """Rows and bytes (of values) that went, or would go, by table."""
+class DeletedRows:
+    """The deleted rows and bytes (of values) by table; in a dry run those that would be deleted."""
 
     rows: dict[str, int] = field(default_factory=dict)
     size_bytes: dict[str, int] = field(default_factory=dict)
 
     @property
     def row_count(self) -> int:
-        """Of all tables."""
+        """The rows of all tables."""
         return sum(self.rows.values())
 
     @property
     def byte_count(self) -> int:
-        """Of all tables."""
+        """The bytes of all tables."""
         return sum(self.size_bytes.values())
 
-    def plus(self, table: str, rows: int, size: int) -> "Erased":
-        """With so many more of a table."""
+    def plus(self, table: str, rows: int, size: int) -> "DeletedRows":
+        """The sum with more rows of a table."""
         if not rows:
             return self
         return replace(
@@ -62,46 +62,26 @@ class Erased:
         )
 
 
-Watch = Callable[[Erased], None]
+Watch = Callable[[DeletedRows], None]
 
 
-def erase(
-    store: Backend, app: int, *, dry_run: bool = False, at: Hook = nowhere, watch: Watch = lambda _: None
-) -> Erased:
-    """Delete every row of the app; ``dry_run`` only counts. Repeat it after a crash, and until it finds nothing."""
-    total = Erased()
+def delete_app(
+    store: Backend, app: int, *, dry_run: bool = False, at: Hook = ignore_point, watch: Watch = lambda _: None
+) -> DeletedRows:
+    """Deletes every row of the app; ``dry_run`` only counts. Repeat it after a crash, and until it finds nothing."""
+    total = DeletedRows()
     for table in _ORDER:
         for names, size in _portions(store, table, keys.app_ranges(table, app)):
-            total = _take(store, table, names, size, total, dry_run=dry_run, at=at)
+            total = _delete(store, table, names, size, total, dry_run=dry_run, at=at)
             watch(total)
-    names = [epochs.name_of(app), agenda.name_of(app)]
+    names = [epochs.row_key(app), agenda.name_of(app)]
     rows = [(name, row) for name, row in zip(names, store.get("config", names), strict=True) if row is not None]
     size = sum(_bytes(row) for _, row in rows)
-    return _take(store, "config", [name for name, _ in rows], size, total, dry_run=dry_run, at=at)
-
-
-def erase_organisation(
-    store: Backend,
-    organisation: int,
-    apps: Iterable[int],
-    *,
-    dry_run: bool = False,
-    at: Hook = nowhere,
-    watch: Watch = lambda _: None,
-) -> Erased:
-    """Delete all its apps, and its stream of events."""
-    total = Erased()
-    for app in apps:
-        gone = erase(store, app, dry_run=dry_run, at=at, watch=watch)
-        for table, rows in gone.rows.items():
-            total = total.plus(table, rows, gone.size_bytes[table])
-    for names, size in _portions(store, "events", [keys.event_range(organisation)]):
-        total = _take(store, "events", names, size, total, dry_run=dry_run, at=at)
-    return total
+    return _delete(store, "config", [name for name, _ in rows], size, total, dry_run=dry_run, at=at)
 
 
 def _portions(store: Backend, table: str, ranges: Iterable[tuple[bytes, bytes]]) -> Iterator[tuple[list[bytes], int]]:
-    """(keys, bytes) of the rows, portion by portion: each scan ends before its rows are deleted."""
+    """Yields (keys, bytes) of the rows in portions: each scan ends before its rows are deleted."""
     for start, stop in ranges:
         names, size = _portion(store, table, start, stop)
         while names:
@@ -124,10 +104,10 @@ def _bytes(cells: dict[bytes, bytes]) -> int:
     return sum(map(len, cells.values()))
 
 
-def _take(
-    store: Backend, table: str, names: list[bytes], size: int, total: Erased, *, dry_run: bool, at: Hook
-) -> Erased:
+def _delete(
+    store: Backend, table: str, names: list[bytes], size: int, total: DeletedRows, *, dry_run: bool, at: Hook
+) -> DeletedRows:
     if names and not dry_run:
         store.delete(table, [(name, None) for name in names])
-        at("erasing")
+        at("deleting app")
     return total.plus(table, len(names), size)

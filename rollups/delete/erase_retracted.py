@@ -1,10 +1,10 @@
-"""Deletes for good what a retraction hides: an explicit act of its own, after which no undo is possible (rule 17).
+"""Deletes the samples that a retraction hides for good, after which it cannot be undone (PROTOCOL 17).
 
-Enter by ``shred``; ``preview`` says what it would do. In order: note in the retraction that its samples go, so that
-nobody undoes it meanwhile; write each touched unit anew without the versions that this retraction hides (what others
-hide stays); put the day into force with the histories of those units cut, by one check-and-put that is never rebased;
-then delete generations, blocks and packs that nobody names any more. Whatever kills it, the next call goes on. Samples
-of sealed hours are gone already; their hours stay. Dead letters are no samples and have doors of their own.
+Enter by ``erase_retracted``; ``preview`` says what it would do. In order: mark the retraction as being erased, so that
+nobody can undo it; write each touched hour shard again without the versions that this retraction hides (those that
+other retractions hide stay); publish the day with the histories of those hour shards cut, by one check-and-put that is
+never rebased; then delete generations, blocks and packs that no manifest names any more. If it is killed, the next call
+continues. The samples of sealed hours are deleted already; their aggregates stay. Dead letters are not touched.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -14,14 +14,14 @@ import msgspec
 import numpy as np
 
 from rollups.compute import sink, source
-from rollups.compute.task import Chosen
-from rollups.crash_points import Hook, nowhere
+from rollups.compute.task import RetractedSeries
+from rollups.crash_points import Hook, ignore_point
 from rollups.decide import plan as planning
-from rollups.decide.plan import Kind, Waiting
-from rollups.decide.superseded import states
-from rollups.decide.work import UnitTask, generation_number
+from rollups.decide.plan import MergeKind, PendingCommit
+from rollups.decide.superseded import states_of
+from rollups.decide.work import HourShardTask, generation_number
 from rollups.delete import purge
-from rollups.delete.purge import Purged
+from rollups.delete.purge import PurgeResult
 from rollups.manifest import cells, publish
 from rollups.run import agenda, survey
 from rollups.run.survey import Survey
@@ -35,86 +35,86 @@ from spm.store.backends.base import Backend
 from spm.store.encoding import kernels
 from spm.store.encoding.blocks import Messages
 from spm.store.manifest import OPEN, Entry, Generation, HourInputs, Manifest, Replay, State, fingerprint
-from spm.store.versions import generations as units
+from spm.store.versions import generations as versions_generations
 from spm.store.versions import retractions
-from spm.store.versions.generations import HourShardData
+from spm.store.versions.generations import HourShard
 from spm.store.versions.merge import EMPTY, Piece, merge
 from spm.store.versions.retractions import Retraction
 from spm.store.versions.visibility import Visibility
 
-_TROUBLE = (IntegrityError, CorruptBlock)
+_READ_ERRORS = (IntegrityError, CorruptBlock)
 _Place = tuple[int, int]  # shard, hour
 
 
 @dataclass(slots=True)
-class Shredded:
-    """What went, or would go."""
+class ErasureResult:
+    """What an erasure deleted, or would delete."""
 
     number: int
-    units: int = 0  # written anew
-    versions: int = 0  # stored versions that are gone for good
-    samples: int = 0  # versions of the same units that stay
-    gone: Purged = field(default_factory=Purged)  # rows and bytes deleted
-    sealed: tuple[int, ...] = ()  # hours in its range that it cannot reach
-    troubles: list[str] = field(default_factory=list)  # units left: call it again
+    hour_shards: int = 0  # written again
+    versions: int = 0  # stored versions that were deleted for good
+    samples: int = 0  # versions of these hour shards that stay
+    deletions: PurgeResult = field(default_factory=PurgeResult)  # rows and bytes deleted
+    sealed_hours: tuple[int, ...] = ()  # hours in its range that it cannot reach
+    errors: list[str] = field(default_factory=list)  # of hour shards that remain: call it again
 
 
-def preview(store: Backend, app: int, number: int) -> Shredded:
-    """What ``shred`` would do now: versions that go, and the rows and bytes that hold them today."""
+def preview(store: Backend, app: int, number: int) -> ErasureResult:
+    """Says what ``erase_retracted`` would do now: versions to delete, and the rows and bytes that hold them."""
     retraction = _find(store, app, number)
-    done = Shredded(number)
-    found = survey.survey(store, app)
-    chosen = Chosen(store)
-    for day, value in _days(store, app, retraction, found).items():
-        for place in _touched(value, found, day, retraction):
-            unit = _read(store, app, place, value, found, retraction, chosen, done)
-            if unit is not None:
-                _weigh(store, app, place, value, unit.batches, done)
-        done.sealed += _sealed(day, value, retraction)
-    return done
+    result = ErasureResult(number)
+    survey_result = survey.read_survey(store, app)
+    retracted = RetractedSeries(store)
+    for day, value in _days(store, app, retraction, survey_result).items():
+        for place in _touched_hour_shards(value, survey_result, day, retraction):
+            hour_shard = _read(store, app, place, value, survey_result, retraction, retracted, result)
+            if hour_shard is not None:
+                _measure(store, app, place, value, hour_shard.batches, result)
+        result.sealed_hours += _sealed(day, value, retraction)
+    return result
 
 
-def shred(
+def erase_retracted(
     store: Backend,
     app: int,
     number: int,
     *,
     now_ms: int,
     run: int | None = None,
-    at: Hook = nowhere,
+    at: Hook = ignore_point,
     watch: Callable[[int, int], None] = lambda done, total: None,
-) -> Shredded:
-    """Delete what the retraction hides. Raises ``Refused`` when it is not in force. ``watch``: days done, days in all.
+) -> ErasureResult:
+    """Deletes the samples that the retraction hides. Raises ``Refused`` if it is not in force.
 
-    Repeat it after a crash, and while it tells of troubles.
+    ``watch`` gets the days done and the days in all. Repeat the call after a crash, and while it reports errors.
     """
-    again = bool(_find(store, app, number).purged_ms)
-    retraction = retractions.mark_purged(store, app, number, now_ms)
-    at("purge marked")
-    done = Shredded(number)
+    again = bool(_find(store, app, number).erased_ms)
+    retraction = retractions.mark_erased(store, app, number, now_ms)
+    at("erasure marked")
+    result = ErasureResult(number)
     numbers = _numbers(cells.take_run(store) if run is None else run)
-    chosen = Chosen(store)
-    days = sorted(_days(store, app, retraction, survey.survey(store, app)))
+    retracted = RetractedSeries(store)
+    days = sorted(_days(store, app, retraction, survey.read_survey(store, app)))
     touched = []
     for at_day, day in enumerate(days, 1):
-        if _rewrite_day(store, app, day, retraction, numbers, chosen, done, now_ms=now_ms, at=at):
+        if _rewrite_day(store, app, day, retraction, numbers, retracted, result, now_ms=now_ms, at=at):
             touched.append(day)
         watch(at_day, len(days))
-    gone = set(days if again else touched)  # a call that was killed may have left rows in any of its days
-    if gone:
-        done.gone = purge.purge(store, app, keep=limits.HISTORY_MAX, days=gone, at=at)
-    if done.gone.busy:
-        done.troubles.append(f"{done.gone.busy} day(s) kept changing: their rows go with the next call")
-    return done
+    to_purge = set(days if again else touched)  # a call that was killed may have left rows in any of its days
+    if to_purge:
+        result.deletions = purge.purge(store, app, keep=limits.HISTORY_MAX, days=to_purge, at=at)
+    if result.deletions.busy:
+        result.errors.append(f"{result.deletions.busy} day(s) kept changing: their rows go with the next call")
+    return result
 
 
 def _find(store: Backend, app: int, number: int) -> Retraction:
-    found = [r for r in retractions.read(store, app) if r.number == number]
-    if not found:
+    retraction = next((r for r in retractions.read(store, app) if r.number == number), None)
+    if retraction is None:
         raise Refused(f"there is no retraction {number} in this app")
-    if not found[0].active():
-        raise Refused(f"retraction {number} is not in force", remedy="Only what is retracted can be purged.")
-    return found[0]
+    if not retraction.active():
+        raise Refused(f"retraction {number} is not in force", remedy="Only retracted samples can be erased.")
+    return retraction
 
 
 def _numbers(run: int) -> Iterator[int]:
@@ -124,24 +124,24 @@ def _numbers(run: int) -> Iterator[int]:
         yield generation_number(run, attempt)
 
 
-# --- which units ------------------------------------------------------------------------------------------------------
+# --- which hour shards ------------------------------------------------------------------------------------------------
 
 
-def _days(store: Backend, app: int, retraction: Retraction, found: Survey) -> dict[int, Manifest]:
-    """The days in its range that have any data. Pending cells were listed before (rule 9)."""
+def _days(store: Backend, app: int, retraction: Retraction, survey_result: Survey) -> dict[int, Manifest]:
+    """The days in its range that have any data. Pending records were listed before (PROTOCOL 9)."""
     first, last = agenda.days_of(retraction)
-    there = {**dict.fromkeys(found.waiting), **cells.scan_cells(store, app)}
-    return survey.decoded(app, {day: cell for day, cell in there.items() if first <= day <= last})
+    existing = {**dict.fromkeys(survey_result.pending), **cells.scan_cells(store, app)}
+    return survey.decode_manifests(app, {day: cell for day, cell in existing.items() if first <= day <= last})
 
 
-def _touched(value: Manifest, found: Survey, day: int, retraction: Retraction) -> list[_Place]:
-    """Open units that may hold something it hides, in generations, on a replay list or pending."""
+def _touched_hour_shards(value: Manifest, survey_result: Survey, day: int, retraction: Retraction) -> list[_Place]:
+    """The open hour shards that may hold samples it hides, in generations, on a replay list or pending."""
     places = {
         (shard, hour)
         for (shard, hour), entry in value.entries.items()
         if retractions.touching([retraction], entry, hour)
     }
-    for item in found.waiting.get(day, ()):
+    for item in survey_result.pending.get(day, ()):
         commit = item.commit
         if retraction.touches(item.hour, commit.stamp_min_ms, commit.stamp_max_ms, commit.messages.sources):
             places.add((item.key.shard, item.hour))
@@ -155,24 +155,24 @@ def _sealed(day: int, value: Manifest, retraction: Retraction) -> tuple[int, ...
         if seal != OPEN
         and any(
             retraction.touches(hour, e.stamp_min_ms, e.stamp_max_ms, e.sources)
-            for (_, held), e in value.entries.items()
-            if held == hour
+            for (_, other_hour), e in value.entries.items()
+            if other_hour == hour
         )
     )
 
 
-# --- one unit ---------------------------------------------------------------------------------------------------------
+# --- one hour shard ---------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
-class _Unit:
-    """A unit without what goes, ready to be written."""
+class _HourShardRows:
+    """An hour shard without the versions to delete, ready to be written."""
 
     place: _Place
     piece: Piece
     parents: tuple[int, ...]
     batches: frozenset[Replay]
-    waiting: tuple[Waiting, ...]
+    pending: tuple[PendingCommit, ...]
 
 
 def _read(
@@ -180,40 +180,40 @@ def _read(
     app: int,
     place: _Place,
     value: Manifest,
-    found: Survey,
+    survey_result: Survey,
     retraction: Retraction,
-    chosen: Chosen,
-    done: Shredded,
-) -> _Unit | None:
-    """All of a unit, pending blocks too; ``None`` when there is nothing in it that goes, or it cannot be read."""
+    retracted: RetractedSeries,
+    result: ErasureResult,
+) -> _HourShardRows | None:
+    """Reads an hour shard with its pending blocks; ``None`` if nothing in it is to be deleted, or it cannot be read."""
     shard, hour = place
     state = value.entry(shard, hour).state
-    waiting = tuple(w for w in found.waiting.get(hour // DAY_HOURS, ()) if (w.key.shard, w.hour) == place)
+    waiting = tuple(w for w in survey_result.pending.get(hour // DAY_HOURS, ()) if (w.key.shard, w.hour) == place)
     fresh = tuple(sorted({Replay(w.key.ingest_ms, w.key.batch) for w in waiting}))
-    task = UnitTask(app, shard, hour, Kind.FULL, state.generations, state.replay, fresh, 0, hours=False)
+    task = HourShardTask(app, shard, hour, MergeKind.FULL, state.generations, state.replay, fresh, 0, wants_hours=False)
     try:
-        held = source.read_unit(store, task)
-        piece = merge(held.pieces)
-    except _TROUBLE as trouble:
-        done.troubles.append(f"{type(trouble).__name__}: {trouble}")
+        merge_input = source.read_hour_shard(store, task)
+        piece = merge(merge_input.pieces)
+    except _READ_ERRORS as error:
+        result.errors.append(f"{type(error).__name__}: {error}")
         return None
-    kept = Visibility((retraction,), chosen.of(app)).kept(piece)
-    if kept is None:
+    visible = Visibility((retraction,), retracted.of_app(app)).visible_rows(piece)
+    if visible is None:
         return None
-    done.units += 1
-    done.versions += int((~kept).sum())
-    done.samples += int(kept.sum())
-    return _Unit(place, only(piece, kept), held.parents, held.batches, waiting)
+    result.hour_shards += 1
+    result.versions += int((~visible).sum())
+    result.samples += int(visible.sum())
+    return _HourShardRows(place, narrow_to_rows(piece, visible), merge_input.parents, merge_input.batches, waiting)
 
 
-def only(piece: Piece, kept: BOOL) -> Piece:
-    """The piece with these rows alone, and only the series, messages and sources that they name."""
-    if not kept.any():
+def narrow_to_rows(piece: Piece, rows: BOOL) -> Piece:
+    """The piece with these rows only, and only the series, messages and sources that they name."""
+    if not rows.any():
         return EMPTY
-    owner = kernels.spread(piece.counts, len(piece))[kept]
+    owner = kernels.spread(piece.counts, len(piece))[rows]
     counts = np.bincount(owner, minlength=len(piece.series)).astype(np.int32)
-    held = counts > 0
-    used, message = np.unique(piece.message[kept], return_inverse=True)
+    has_rows = counts > 0
+    used, message = np.unique(piece.message[rows], return_inverse=True)
     table = piece.messages
     named, sources = np.unique(table.source[used], return_inverse=True)
     messages = Messages(
@@ -225,12 +225,12 @@ def only(piece: Piece, kept: BOOL) -> Piece:
     )
     return Piece(
         messages,
-        piece.series[held],
-        piece.metrics[held],
-        counts[held],
+        piece.series[has_rows],
+        piece.metrics[has_rows],
+        counts[has_rows],
         message.astype(np.int32),
-        piece.ts[kept],
-        piece.values[kept],
+        piece.ts[rows],
+        piece.values[rows],
     )
 
 
@@ -243,76 +243,80 @@ def _rewrite_day(
     day: int,
     retraction: Retraction,
     numbers: Iterator[int],
-    chosen: Chosen,
-    done: Shredded,
+    retracted: RetractedSeries,
+    result: ErasureResult,
     *,
     now_ms: int,
     at: Hook,
 ) -> bool:
-    """Put the day's touched units into force anew; whether there were any, perhaps by a flip whose answer was lost."""
+    """Writes and publishes the day's touched hour shards; returns whether any were sent, even with unknown outcome."""
     sent = False
     for _ in range(limits.SEAL_TRIES):
-        found = survey.survey(store, app)  # pending cells, then the manifest (rule 9)
+        survey_result = survey.read_survey(store, app)  # pending records, then the manifest (PROTOCOL 9)
         cell = cells.read_cell(store, "manifest", keys.manifest(app, day))
         value = manifest.decode(cell)
-        tried = Shredded(retraction.number)
-        made = []
-        for place in _touched(value, found, day, retraction):
-            unit = _read(store, app, place, value, found, retraction, chosen, tried)
-            if unit is not None:
-                made.append((unit, _write(store, app, unit, next(numbers), at)))
-        after = _after(value, made, found.active)
-        landed = (
-            not made
-            or cells.swap(store, keys.manifest(app, day), cell, manifest.encode(after), cells.holds(after.nonce))[0]
+        attempt = ErasureResult(retraction.number)
+        written = []
+        for place in _touched_hour_shards(value, survey_result, day, retraction):
+            hour_shard = _read(store, app, place, value, survey_result, retraction, retracted, attempt)
+            if hour_shard is not None:
+                written.append((hour_shard, _write(store, app, hour_shard, next(numbers), at)))
+        after = _after(value, written, survey_result.active)
+        is_published = (
+            not written
+            or cells.swap(store, keys.manifest(app, day), cell, manifest.encode(after), cells.has_nonce(after.nonce))[0]
         )
-        sent = sent or bool(made)
-        if landed:
-            _add(done, tried)
-            done.sealed += _sealed(day, value, retraction)
-            if made:
-                at("purge rewritten")
+        sent = sent or bool(written)
+        if is_published:
+            _add(result, attempt)
+            result.sealed_hours += _sealed(day, value, retraction)
+            if written:
+                at("erasure published")
             if sent:
-                agenda.mark(store, app, [day], now_ms)  # its days are to be made anew; its hours, where they were stale
-            if made:
-                publish.settle(store, app, [item for unit, _ in made for item in unit.waiting], at)
+                # Its days must be built again, and its hours where they were stale.
+                agenda.mark_due(store, app, [day], now_ms)
+            if written:
+                publish.settle(store, app, [item for hour_shard, _ in written for item in hour_shard.pending], at)
             return sent
-    done.troubles.append(f"the manifest of day {day} of app {app} kept moving")
+    result.errors.append(f"the manifest of day {day} of app {app} kept changing")
     return False
 
 
-def _add(done: Shredded, tried: Shredded) -> None:
-    done.units += tried.units
-    done.versions += tried.versions
-    done.samples += tried.samples
-    done.troubles += tried.troubles
+def _add(result: ErasureResult, attempt: ErasureResult) -> None:
+    result.hour_shards += attempt.hour_shards
+    result.versions += attempt.versions
+    result.samples += attempt.samples
+    result.errors += attempt.errors
 
 
-def _write(store: Backend, app: int, unit: _Unit, number: int, at: Hook) -> Generation:
-    place = HourShardData(unit.place[0], app, unit.place[1])
-    pages = units.paginate(place, number, unit.piece, parents=unit.parents, batches=unit.batches)
-    sink.write_unit(store, pages, at)
+def _write(store: Backend, app: int, hour_shard: _HourShardRows, number: int, at: Hook) -> Generation:
+    place = HourShard(hour_shard.place[0], app, hour_shard.place[1])
+    pages = versions_generations.paginate(
+        place, number, hour_shard.piece, parents=hour_shard.parents, batches=hour_shard.batches
+    )
+    sink.write_hour_shard(store, pages, at)
     return pages.generation
 
 
-def _after(value: Manifest, made: Sequence[tuple[_Unit, Generation]], active: Sequence[Retraction]) -> Manifest:
-    """The day with these units in force, without their histories, and a fence: no run may bring anything back.
+def _after(
+    value: Manifest, written: Sequence[tuple[_HourShardRows, Generation]], active: Sequence[Retraction]
+) -> Manifest:
+    """The manifest with these hour shards in force, without their histories, and with a fence against runs in progress.
 
-    Nor may units keep theirs from which the same hours were moved: what goes stands there, too.
-
-    Hours that were exact stay in force: they never held what went, so only the name of what they are made of changes.
+    Hour shards from which the hours were moved lose their histories as well, because those hold deleted samples too.
+    Aggregates that were current stay in force: they never counted deleted samples, so only their fingerprint changes.
     """
     entries, hour_rows = dict(value.entries), dict(value.hours)
-    for unit, generation in made:
-        shard, hour = unit.place
-        entry = _entry(unit.piece, generation)
-        entries[unit.place] = entry
+    for hour_shard, generation in written:
+        shard, hour = hour_shard.place
+        entry = _entry(hour_shard.piece, generation)
+        entries[hour_shard.place] = entry
         pack = hour_rows.get(shard)
-        if pack is not None and not unit.waiting and planning.fresh_hours(value, shard, hour, active):
+        if pack is not None and not hour_shard.pending and planning.are_hours_current(value, shard, hour, active):
             left_out = retractions.ids(retractions.touching(active, entry, hour))
             of = HourInputs(fingerprint(entry.state), left_out, pack.hours[hour].stamp_max_ms)
             hour_rows[shard] = msgspec.structs.replace(pack, hours={**pack.hours, hour: of})
-    hours = {unit.place[1] for unit, _ in made}
+    hours = {hour_shard.place[1] for hour_shard, _ in written}
     for place, entry in entries.items():
         if place[1] in hours and entry.state == State():
             entries[place] = msgspec.structs.replace(entry, history=())
@@ -326,20 +330,20 @@ def _entry(piece: Piece, generation: Generation) -> Entry:
     return Entry(State((generation,), ()), (), low, high, tuple(sorted(piece.messages.sources)))
 
 
-def _weigh(
-    store: Backend, app: int, place: _Place, value: Manifest, batches: frozenset[Replay], done: Shredded
+def _measure(
+    store: Backend, app: int, place: _Place, value: Manifest, batches: frozenset[Replay], result: ErasureResult
 ) -> None:
-    """What holds a unit today: generations in force and in history, and blocks."""
+    """Adds the rows and bytes of an hour shard: generations in force and in history, and blocks."""
     shard, hour = place
-    generations = {g for state in states(value.entry(shard, hour)) for g in state.generations}
+    generations = {g for state in states_of(value.entry(shard, hour)) for g in state.generations}
     for generation in generations:
-        made = units.read_inputs(store, HourShardData(shard, app, hour), generation)
-        if made is None:
+        inputs = versions_generations.read_inputs(store, HourShard(shard, app, hour), generation)
+        if inputs is None:
             continue
-        names = purge.pages_of(app, (shard, hour, generation.number), made)
+        names = purge.pages_of(app, (shard, hour, generation.number), inputs)
         for table in ("chunks", "timelines"):
-            done.gone.add(table, "superseded", *purge.weigh(store, table, names[table]))
-        inputs = [keys.inputs(shard, app, hour, generation.number)]
-        done.gone.add("inputs", "superseded", *purge.weigh(store, "inputs", inputs))
+            result.deletions.add(table, "superseded", *purge.measure_rows(store, table, names[table]))
+        inputs_keys = [keys.inputs(shard, app, hour, generation.number)]
+        result.deletions.add("inputs", "superseded", *purge.measure_rows(store, "inputs", inputs_keys))
     names_of = [keys.LogKey(shard, app, hour, r.ingest_ms, r.batch).to_bytes() for r in sorted(batches)]
-    done.gone.add("log", "covered", *purge.weigh(store, "log", names_of))
+    result.deletions.add("log", "covered", *purge.measure_rows(store, "log", names_of))

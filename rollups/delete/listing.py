@@ -1,7 +1,7 @@
-"""What lies in the store of an app, by day: generations, their pages where no directory names them, and blocks.
+"""Lists an app's rows by day: generations, their pages if no directory names them, and blocks.
 
-Enter by ``everything``, which lists a whole app in this process, or by ``of_day``; a Spark job makes the same listing
-of ``counts`` and ``keys_at``, table by table and shard by shard. Nothing here reads a manifest or deletes anything.
+Enter by ``list_all``, which lists an entire app in this process, or by ``list_day``; a Spark job builds an equal
+listing from ``count_rows`` and ``keys_at``, by table and shard. Nothing here reads a manifest or deletes anything.
 """
 
 from collections import Counter
@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 
-from rollups.decide.superseded import Listed, Place
+from rollups.decide.superseded import ListedRows, Place
 from spm import limits
 from spm.limits import DAY_HOURS
 from spm.store import epochs as store_epochs
@@ -24,66 +24,68 @@ TABLES = (*PAGES, "inputs", "log")
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """Rows of a day (a month's days lie with its first): generations, pages without ``inputs``, blocks."""
+    """The rows of a day (a month's rows belong to its first day): generations, pages without ``inputs``, blocks."""
 
-    made: set[Place] = field(default_factory=set)
+    generations: set[Place] = field(default_factory=set)
     pages: dict[Place, list[tuple[str, bytes]]] = field(default_factory=dict)  # (table, key)
-    blocks: dict[Listed, bytes] = field(default_factory=dict)
+    blocks: dict[ListedRows, bytes] = field(default_factory=dict)
 
 
 def every_shard(store: Reader, app: int) -> list[int]:
-    """Every shard in which data of the app lies or has ever lain: of closed epochs, too."""
+    """Every shard that has or had data of the app, also by closed epochs."""
     epochs = store_epochs.read(store, app).epochs
-    return sorted({shard for epoch in epochs for shard in epoch.all(app)})
+    return sorted({shard for epoch in epochs for shard in epoch.all_shards(app)})
 
 
-def everything(store: Reader, app: int, shards: Sequence[int], days: Collection[int] | None) -> dict[int, Listing]:
-    """Everything by day. What ``inputs`` lists is kept as a number only, since pages by the million fit no memory."""
-    found: dict[int, Listing] = {}
+def list_all(store: Reader, app: int, shards: Sequence[int], days: Collection[int] | None) -> dict[int, Listing]:
+    """Lists all rows by day. Pages named in ``inputs`` count as their generation's number, to bound the memory."""
+    listings: dict[int, Listing] = {}
     pages = 0
     for place, _ in scan(store, "inputs", app, shards, days):
-        found.setdefault(place[1] // DAY_HOURS, Listing()).made.add(place)
+        listings.setdefault(place[1] // DAY_HOURS, Listing()).generations.add(place)
     for table in PAGES:
         for place, key in scan(store, table, app, shards, days):
-            listing = found.setdefault(place[1] // DAY_HOURS, Listing())
-            if place not in listing.made and pages < limits.PURGE_PAGES_MAX:
+            listing = listings.setdefault(place[1] // DAY_HOURS, Listing())
+            if place not in listing.generations and pages < limits.PURGE_PAGES_MAX:
                 listing.pages.setdefault(place, []).append((table, key))
                 pages += 1
     for place, key in islice(scan(store, "log", app, shards, days), limits.PURGE_PAGES_MAX):
-        found.setdefault(place[1] // DAY_HOURS, Listing()).blocks[Listed("log", *place)] = key
-    return found
+        listings.setdefault(place[1] // DAY_HOURS, Listing()).blocks[ListedRows("log", *place)] = key
+    return listings
 
 
 def scan(
     store: Reader, table: str, app: int, shards: Sequence[int], days: Collection[int] | None
 ) -> Iterator[tuple[Place, bytes]]:
-    """Every row of a table in these shards, with its place; ``days``: of these alone."""
+    """Yields every row of a table in these shards with its place; ``days``: only rows of these days."""
     for key, _ in scan_ranges(store, table, [keys.app_range(shard, app) for shard in shards], keys_only=True):
         place = place_of(table, key)
         if days is None or place[1] // DAY_HOURS in days or (table == "days" and month_has(place[1], days)):
             yield place, key
 
 
-def of_day(store: Reader, app: int, shards: Sequence[int], day: int) -> Listing:
-    """Generations with a directory and blocks of one day, by its own key ranges; pages are left out."""
+def list_day(store: Reader, app: int, shards: Sequence[int], day: int) -> Listing:
+    """Lists one day's generations with a directory and its blocks, by its own key ranges, without pages."""
     first, last = day * DAY_HOURS, (day + 1) * DAY_HOURS - 1
     ranges = [keys.hours_range(shard, app, first, last) for shard in shards]
-    found = Listing()
-    found.made.update(place_of("inputs", key) for key, _ in scan_ranges(store, "inputs", ranges, keys_only=True))
+    listing = Listing()
+    listing.generations.update(
+        place_of("inputs", key) for key, _ in scan_ranges(store, "inputs", ranges, keys_only=True)
+    )
     for key, _ in islice(scan_ranges(store, "log", ranges, keys_only=True), limits.PURGE_PAGES_MAX):
-        found.blocks[Listed("log", *place_of("log", key))] = key
-    return found
+        listing.blocks[ListedRows("log", *place_of("log", key))] = key
+    return listing
 
 
-def counts(store: Reader, table: str, app: int, shard: int) -> Mapping[Place, int]:
-    """Rows by place of one table in one shard."""
+def count_rows(store: Reader, table: str, app: int, shard: int) -> Mapping[Place, int]:
+    """Counts the rows of one table in one shard by place."""
     return Counter(place for place, _ in scan(store, table, app, [shard], None))
 
 
 def keys_at(
     store: Reader, table: str, app: int, shard: int, places: Collection[Place]
 ) -> Iterator[tuple[Place, bytes]]:
-    """The keys of the rows at these places of one shard."""
+    """Yields the keys of the rows at these places of one shard."""
     if table == "log":
         ranges = [keys.log_range(shard, app, hour) for hour in sorted({hour for _, hour, _ in places})]
     else:
@@ -95,12 +97,12 @@ def keys_at(
 
 
 def month_has(hour: int, days: Collection[int]) -> bool:
-    """Whether any of the days lies in the month that begins with this hour."""
+    """Whether any of the days is in the month that begins with this hour."""
     return any(month_of(day) == month_of(hour // DAY_HOURS) for day in days)
 
 
 def place_of(table: str, key: bytes) -> Place:
-    """(shard, hour, generation or batch) of a row; for hours and days the hour of their inputs."""
+    """The (shard, hour, generation or batch) of a row; for hours and days the hour is that of their inputs row."""
     if table == "log":
         block = keys.LogKey.parse(key)
         return block.shard, block.hour, block.batch

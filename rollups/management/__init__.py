@@ -1,1 +1,1 @@
-"""Commands of the back room."""
+"""The commands of rollups, and the texts they write."""

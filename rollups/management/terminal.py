@@ -1,7 +1,7 @@
-"""What commands write while they work: one line that is written over, or a line now and then without a terminal.
+"""Texts that commands write: progress while they work (one line, written over on a terminal), and results.
 
-``Line`` takes texts; ``progress`` puts how far a run is into words. ``rolled`` is the roll of a run with all of that,
-for the commands that do one.
+``ProgressLine`` shows texts; ``progress_text`` formats the progress of a run. ``roll`` does a run and shows its
+progress, for the commands that do one.
 """
 
 import os
@@ -14,13 +14,13 @@ from typing import Protocol
 
 from rollups.check.findings import Report
 from rollups.decide.superseded import COVERED, EXPIRED, ORPHAN, SUPERSEDED
-from rollups.delete.erase_retracted import Shredded
-from rollups.delete.purge import Purged
-from rollups.delete.seal import Retained
-from rollups.models import Kind, Run
+from rollups.delete.erase_retracted import ErasureResult
+from rollups.delete.expire import ExpiryResult
+from rollups.delete.purge import PurgeResult
+from rollups.models import Run, RunKind
 from rollups.run.driver import Progress
 from rollups.services import runs as services_runs
-from rollups.services.maintenance import Going
+from rollups.services.maintenance import ExpiryPreview
 from spm import limits
 from spm.accounts.models import App
 from spm.clock import Clock, SystemClock
@@ -32,57 +32,58 @@ NICENESS = 10  # of a run that beat started: requests go first
 
 
 _WHY = {
-    SUPERSEDED: "a later run wrote them anew",
-    ORPHAN: "no run put them in force",
+    SUPERSEDED: "a later run replaced them",
+    ORPHAN: "no run published them",
     COVERED: "compacted rows hold the same samples",
-    EXPIRED: "older than they are kept",
+    EXPIRED: "older than the retention",
 }
 
 
-class Out(Protocol):
-    """Where a command writes: its own stderr."""
+class TextOutput(Protocol):
+    """The stream to which a command writes: its own stderr."""
 
     def write(self, msg: str = "", style_func: Callable[[str], str] | None = None, ending: str | None = None) -> None:
-        """One text."""
+        """Writes a text."""
 
 
-class Line:
+class ProgressLine:
     """One line of progress."""
 
-    def __init__(self, out: Out, *, terminal: bool | None = None, clock: Clock | None = None) -> None:
+    def __init__(self, out: TextOutput, *, terminal: bool | None = None, clock: Clock | None = None) -> None:
         self._out, self._clock, self._last = out, clock or SystemClock(), float("-inf")
         self._terminal = sys.stderr.isatty() if terminal is None else terminal
 
     def show(self, text: str, *, last: bool = False) -> None:
-        """Write it, if there is a terminal, if it is the last, or if enough time has passed."""
+        """Writes a text on a terminal, if it is the last, or if enough time has passed."""
         if not (self._terminal or last) and self._clock.monotonic() - self._last < LINE_EVERY_S:
             return
         self._last = self._clock.monotonic()
         ending = "\n" if last or not self._terminal else ""
         self._out.write(f"\r\x1b[K{text}" if self._terminal else text, ending=ending)
 
-    def __call__(self, seen: Progress) -> None:
-        """How far a run is."""
-        self.show(progress(seen), last=seen.units == seen.units_total)
+    def __call__(self, progress: Progress) -> None:
+        """Writes the progress of a run."""
+        self.show(progress_text(progress), last=progress.hour_shards == progress.hour_shards_total)
 
 
-def progress(seen: Progress) -> str:
-    """``3/12 units, 1,234,567 samples/s, 9 s to go``."""
-    eta = "" if seen.eta_s is None else f", {seen.eta_s:.0f} s to go"
-    return f"{seen.units:,}/{seen.units_total:,} units, {seen.samples_per_s:,.0f} samples/s{eta}"
+def progress_text(progress: Progress) -> str:
+    """``3/12 hour shards, 1,234,567 samples/s, 9 s to go``."""
+    eta = "" if progress.eta_s is None else f", {progress.eta_s:.0f} s to go"
+    count = f"{progress.hour_shards:,}/{progress.hour_shards_total:,} hour shards"
+    return f"{count}, {progress.samples_per_s:,.0f} samples/s{eta}"
 
 
-def rolled(
-    out: Out,
+def roll(
+    out: TextOutput,
     *,
     apps: Sequence[int],
-    kind: Kind,
+    kind: RunKind,
     local: bool,
     sweep: bool = False,
     now_ms: int | None = None,
     wait_s: float = limits.ROLL_WAIT_S,
 ) -> str:
-    """Do one run with its progress; what it did, in words."""
+    """Does one run and shows its progress; returns a text of what it did."""
     run = services_runs.roll(
         services_runs.site(),
         apps=apps,
@@ -90,31 +91,32 @@ def rolled(
         executor="local" if local else "spark",
         sweep=sweep,
         now_ms=now_ms,
-        watch=Line(out),
+        watch=ProgressLine(out),
         wait_s=wait_s,
     )
-    return "nothing to do" if run is None else summary(run)
+    return "nothing to do" if run is None else run_text(run)
 
 
-def would_roll(*, apps: Sequence[int], kind: Kind, sweep: bool = False, now_ms: int | None = None) -> str:
-    """What such a run would do, in words."""
-    waits = services_runs.would_roll(services_runs.site(), apps=apps, kind=kind, sweep=sweep, now_ms=now_ms)
-    if not waits.days:
+def preview_roll(*, apps: Sequence[int], kind: RunKind, sweep: bool = False, now_ms: int | None = None) -> str:
+    """A text of what such a run would do."""
+    estimate = services_runs.preview_roll(services_runs.site(), apps=apps, kind=kind, sweep=sweep, now_ms=now_ms)
+    if not estimate.days:
         return "nothing to do"
-    return f"would compact {waits.units:,} units of {waits.days:,} days, {waits.samples:,} pending samples"
+    count = f"{estimate.hour_shards:,} hour shards of {estimate.days:,} days"
+    return f"would compact {count}, {estimate.samples:,} pending samples"
 
 
-def summary(run: Run) -> str:
-    """What a run did."""
+def run_text(run: Run) -> str:
+    """A text of what a run did."""
     text = (
-        f"run {run.number}: {run.units} units of {run.days.count()} days, {run.samples:,} samples,"
+        f"run {run.number}: {run.units} hour shards of {run.days.count()} days, {run.samples:,} samples,"
         f" {run.size_bytes:,} bytes in {run.seconds:.1f} s ({run.samples_per_s or 0:,.0f} samples/s, {run.executor})"
     )
     return f"{text}\n{run.message}" if run.message else text
 
 
-def moment(text: str) -> int:
-    """For options: the ms of a time in ISO 8601 (UTC unless it says otherwise), or of a number of ms."""
+def parse_time(text: str) -> int:
+    """Parses an option: a time in ISO 8601 (UTC by default) or a number of ms; returns ms."""
     try:
         ms = int(text) if text.isdecimal() else _ms(datetime.fromisoformat(text))
     except ValueError:
@@ -128,15 +130,15 @@ def _ms(read: datetime) -> int:
     return int((read if read.tzinfo else read.replace(tzinfo=UTC)).timestamp() * 1000)
 
 
-def answer(question: str) -> str:
-    """What the person at the terminal writes. Raises ``Refused`` when nobody is there."""
+def ask(question: str) -> str:
+    """Asks the person at the terminal. Raises ``Refused`` if there is no terminal."""
     try:
         return input(question).strip()
     except EOFError:
         raise Refused("there is nobody to ask", remedy="Add --yes, after a look with --dry-run.") from None
 
 
-def size(count: int) -> str:
+def size_text(count: int) -> str:
     """``12 B``, ``3.4 kB``, ``5.6 MB``."""
     value = float(count)
     for unit in ("B", "kB", "MB", "GB"):
@@ -146,53 +148,52 @@ def size(count: int) -> str:
     return f"{value:,.1f} TB"
 
 
-def purged(gone: Purged, verb: str) -> str:
-    """What went, why, and how much of it there was."""
+def purge_text(result: PurgeResult, verb: str) -> str:
+    """A text of the rows that were deleted, why, and their size."""
     lines = [
-        f"{tally.rows:,} rows of {table}, {size(tally.size_bytes)}: {reason}, {_WHY[reason]}"
-        for (table, reason), tally in sorted(gone.tallies.items())
+        f"{tally.rows:,} rows of {table}, {size_text(tally.size_bytes)}: {reason}, {_WHY[reason]}"
+        for (table, reason), tally in sorted(result.tallies.items())
     ]
-    lines += [f"{gone.busy} days are left for another time: their manifests kept moving"] if gone.busy else []
-    lines += [f"{gone.damaged} generations are damaged: `fsck` names them"] if gone.damaged else []
-    lines += [f"{size(gone.size_bytes)} {verb}"] if gone.tallies else []
+    lines += [f"{result.busy} days were skipped: their manifests kept changing"] if result.busy else []
+    lines += [f"{result.damaged} generations are damaged: `fsck` names them"] if result.damaged else []
+    lines += [f"{size_text(result.size_bytes)} {verb}"] if result.tallies else []
     return "\n".join(lines) or "nothing to purge"
 
 
-def expiring(found: Mapping[App, Sequence[Going]]) -> str:
-    """What would go of each app's tiers."""
+def expiry_preview_text(previews: Mapping[App, Sequence[ExpiryPreview]]) -> str:
+    """A text of what would be deleted of each app's resolutions."""
     lines = [
-        f"{app}: {each.tier.lower()}, {each.rows:,} rows, {size(each.size_bytes)} would go"
-        for app, tiers in found.items()
-        for each in tiers
+        f"{app}: {each.resolution.lower()}, {each.rows:,} rows, {size_text(each.size_bytes)} would be deleted"
+        for app, of_app in previews.items()
+        for each in of_app
     ]
-    return "\n".join(lines) or "nothing is older than it is kept"
+    return "\n".join(lines) or "nothing is older than the retention"
 
 
-def retained(done: Mapping[App, Retained]) -> str:
-    """What went of each app."""
+def expiry_text(results: Mapping[App, ExpiryResult]) -> str:
+    """A text of what was deleted of each app."""
     lines = []
-    for app, found in done.items():
+    for app, result in results.items():
         lines.append(
-            f"{app}: samples of {len(found.sealed):,} hours, hours of {len(found.expired):,} days and"
-            f" {len(found.dropped):,} days went; {size(found.gone.size_bytes)}"
+            f"{app}: deleted samples of {len(result.sealed_hours):,} hours, hours of {len(result.expired_days):,} days"
+            f" and {len(result.dropped_days):,} days; {size_text(result.deletions.size_bytes)}"
         )
-        lines += found.troubles
-    return "\n".join(lines) or "nothing is older than it is kept"
+        lines += result.errors
+    return "\n".join(lines) or "nothing is older than the retention"
 
 
-def shredded(found: Shredded, verb: str) -> str:
-    """What went of a retraction."""
-    lines = [
-        f"{found.versions:,} samples in {found.units:,} units {verb}, {size(found.gone.size_bytes)} that held them"
-    ]
-    lines += [f"{len(found.sealed):,} hours past retention stay as they are"] if found.sealed else []
-    return "\n".join([*lines, *found.troubles])
+def erasure_text(result: ErasureResult, verb: str) -> str:
+    """A text of what was erased of a retraction."""
+    count = f"{result.versions:,} samples in {result.hour_shards:,} hour shards"
+    lines = [f"{count} {verb}, in rows of {size_text(result.deletions.size_bytes)}"]
+    lines += [f"{len(result.sealed_hours):,} hours past retention stay as they are"] if result.sealed_hours else []
+    return "\n".join([*lines, *result.errors])
 
 
-def checked(found: Mapping[App, Report]) -> str:
-    """What a check has seen of each app, and everything that is not as it must be."""
+def check_text(reports: Mapping[App, Report]) -> str:
+    """A text of the findings of a check, and of how many rows it checked, by app."""
     lines = []
-    for app, report in found.items():
+    for app, report in reports.items():
         lines += [f"{app}: {finding}" for finding in report.findings]
         lines.append(
             f"{app}: {report.rows:,} rows read, {report.hours:,} hours and {report.days:,} days recounted,"
@@ -203,7 +204,7 @@ def checked(found: Mapping[App, Report]) -> str:
 
 
 def end_with_parent() -> None:
-    """Let requests go first, and end this process when its parent has gone. A run may be killed anywhere."""
+    """Lowers the priority of this process, and ends it when its parent has ended: a run may be killed anywhere."""
     os.nice(NICENESS)
     Thread(target=_watch, args=(os.getppid(),), daemon=True).start()
 

@@ -85,7 +85,7 @@ def _roll_back_day(store: Backend, run: int, app: int, day: int) -> int:
         )
         if cells.swap(store, key, cell, manifest.encode(value), cells.has_nonce(value.nonce))[0]:
             return len(hour_shards)
-    raise StoreUnavailable(f"the manifest of day {day} of app {app} kept moving: try again")
+    raise StoreUnavailable(f"the manifest of day {day} of app {app} kept changing: try again")
 
 
 def entries_to_roll_back(now: Manifest, run: int) -> list[HourShardKey]:

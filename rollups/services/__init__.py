@@ -1,3 +1,1 @@
-"""Runs, retractions, placement and maintenance with their records in the database: what commands, tasks and the admin
-call.
-"""
+"""Runs, retractions, placement and maintenance with database records: commands, tasks and the admin call these."""

@@ -1,151 +1,153 @@
-"""In which shards an app lies, with its record: what the command, the admin and beat's daily round call (rule 22).
+"""Changes the placement of apps, with database records: the command, the admin and maintenance call it (PROTOCOL 22).
 
-``redistribute`` opens another epoch where it is told to, then compacts, moves and closes until every former epoch is
-closed or what is left must wait; ``widen`` does the same for apps that have grown, and goes on with those whose move
-has begun. ``shown`` says how an app lies. All of it may be killed, and is gone on with the next time.
+``redistribute`` opens another epoch if requested, then compacts, moves and closes until every former epoch is closed or
+the rest must wait; ``widen`` does this for apps that have grown, and continues moves in progress. ``summarise``
+describes an app's placement. All of them may be killed; the next call continues.
 """
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from rollups.models import Kind, Run, State
+from rollups.models import Run, RunKind, RunState
 from rollups.move import redistribute as moving
 from rollups.run.driver import Driver, Progress
-from rollups.services.runs import Site, launched, opened, roll, working, written_down
+from rollups.services.runs import Site, executor_of, record_report, record_run, roll, start_process
 from spm import limits
-from spm.errors import StrategyUnfit
+from spm.errors import PlacementUnfit
 from spm.store import epochs, placement
-from spm.store.keys import CLOSED, Epoch
+from spm.store.keys import CLOSED, PlacementEpoch
 
 Watch = Callable[[Progress], None]
 _NOT_CLOSED = "Not closed yet:"
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
-    """What another epoch is to be like; ``None``: as the newest is."""
+class PlacementRequest:
+    """The properties of a new placement epoch; ``None``: as in the newest epoch."""
 
     spread: int | None = None
     shards: int | None = None
-    strategy: str | None = None
+    function: str | None = None
 
-    def opened(self, site: Site, app: int) -> None:
-        """Open it, if anything is wished for. Raises ``Refused`` for what cannot be."""
-        if self == Wish():
+    def open(self, site: Site, app: int) -> None:
+        """Opens the epoch, if any property is given. Raises ``Refused`` for impossible values."""
+        if self == PlacementRequest():
             return
         newest = epochs.read(site.store, app).newest
         epochs.open_epoch(
             site.store,
             app,
-            strategy=self.strategy or placement.plain(newest.strategy),
+            function=self.function or placement.name_of(newest.function),
             shards=newest.shards if self.shards is None else self.shards,
             spread=newest.spread if self.spread is None else self.spread,
         )
 
 
 @dataclass(frozen=True, slots=True)
-class Moved:
-    """What became of an app's epochs."""
+class MoveResult:
+    """How many hour shards were moved, and why former epochs are still open."""
 
-    units: int
-    waits: tuple[str, ...]  # why an epoch is not closed yet
+    hour_shards: int
+    obstacles: tuple[str, ...]  # why an epoch is not closed yet
 
 
 def redistribute(
     site: Site,
     app: int,
-    wish: Wish = Wish(),
+    request: PlacementRequest = PlacementRequest(),
     *,
     executor: str = "local",
     wait_s: float = 0.0,
     watch: Watch = lambda _: None,
-) -> Moved:
-    """Lay an app out as wished from now on, move what it has, and close the epochs before, if that can be.
+) -> MoveResult:
+    """Opens the requested epoch, moves the app's data to it, and closes the former epochs as far as possible.
 
-    What cannot be closed yet is closed by a later call, which without a wish goes on with what was begun.
+    A later call closes the others; a call without a request continues a move that was begun.
     """
-    wish.opened(site, app)
-    units, waits = 0, tuple[str, ...]()
+    request.open(site, app)
+    hour_shards, obstacles = 0, tuple[str, ...]()
     for _ in range(limits.SPREAD_ROUNDS):
-        # What is pending is compacted first, and then moved with the rest. A round sets former epochs closing: what
-        # a writer still puts there meanwhile is compacted and moved by the next.
-        roll(site, apps=[app], kind=Kind.FULL, executor=executor, watch=watch, wait_s=wait_s)
-        done = _round(site, app, executor=executor, wait_s=wait_s, watch=watch)
-        before, waits, units = waits, done.waits, units + done.units
-        if not waits or (waits == before and not done.units):
+        # Pending data is compacted first, and then moved with the rest. A round sets former epochs closing: data that
+        # a writer still puts there meanwhile is compacted and moved by the next round.
+        roll(site, apps=[app], kind=RunKind.FULL, executor=executor, watch=watch, wait_s=wait_s)
+        result = _round(site, app, executor=executor, wait_s=wait_s, watch=watch)
+        before, obstacles, hour_shards = obstacles, result.obstacles, hour_shards + result.hour_shards
+        if not obstacles or (obstacles == before and not result.hour_shards):
             break
-    return Moved(units, waits)
+    return MoveResult(hour_shards, obstacles)
 
 
-def _round(site: Site, app: int, *, executor: str, wait_s: float, watch: Watch) -> Moved:
-    """Move once, try to close, and leave a run's row that says what came of it."""
-    with working(site, kind=Kind.REDISTRIBUTE, executor=executor, apps=[app], watch=watch, wait_s=wait_s) as work:
+def _round(site: Site, app: int, *, executor: str, wait_s: float, watch: Watch) -> MoveResult:
+    """Moves once, tries to close former epochs, and saves the outcome in a run's row."""
+    with record_run(site, kind=RunKind.REDISTRIBUTE, executor=executor, apps=[app], watch=watch, wait_s=wait_s) as work:
         driver = Driver(site.store, site.clock, at=work.at, watch=work.watch)
-        with opened(site, executor, work.at) as runner:
+        with executor_of(site, executor, work.at) as runner:
             report = moving.migrate(driver, runner, app, run=work.row.number)
-        found = [moving.close_epoch(site.store, app, epoch.number, work.at) for epoch in _former(site, app)]
-        waits = tuple(line for closing in found for line in closing.found)
-        row = written_down(work.row, report, site.now())
-        if waits:  # a row even of a round that moved nothing: it says what is in the way
-            told = "\n".join([*([row.message] if row and row.message else []), _NOT_CLOSED, *waits])
-            work.row.state, work.row.finished, work.row.message = State.DONE, site.now(), told[:10_000]
+        closings = [moving.close_epoch(site.store, app, epoch.number, work.at) for epoch in _former(site, app)]
+        obstacles = tuple(line for closing in closings for line in closing.obstacles)
+        row = record_report(work.row, report, site.now())
+        if obstacles:  # a row even of a round that moved nothing: it names the obstacles
+            text = "\n".join([*([row.message] if row and row.message else []), _NOT_CLOSED, *obstacles])
+            work.row.state, work.row.finished, work.row.message = RunState.DONE, site.now(), text[:10_000]
             work.row.save()
-    return Moved(sum(day.units for day in report.days), waits)
+    return MoveResult(sum(day.hour_shards for day in report.days), obstacles)
 
 
-def _former(site: Site, app: int) -> list[Epoch]:
-    """The epochs before the newest that are not closed."""
+def _former(site: Site, app: int) -> list[PlacementEpoch]:
+    """The former epochs that are not closed."""
     return [epoch for epoch in epochs.read(site.store, app).epochs[:-1] if epoch.state != CLOSED]
 
 
 def widen(site: Site, *, apps: Sequence[int]) -> list[int]:
-    """Spread apps that have grown, and go on with those that are being moved; their numbers."""
-    touched = []
+    """Spreads apps that have grown, and continues moves in progress; returns the numbers of these apps."""
+    moved_apps = []
     for app in apps:
-        rate = moving.rate(site.store, app, site.clock.now_ms())
+        rate = moving.measure_rate(site.store, app, site.clock.now_ms())
         moving.widen(site.store, app, rate)
-        if not epochs.read(site.store, app).settled:
+        if not epochs.read(site.store, app).has_one_live_epoch:
             executor = "spark" if rate > limits.ROLL_LOCAL_SAMPLES_MAX else "local"
             redistribute(site, app, executor=executor, wait_s=limits.ROLL_WAIT_S)
-            touched.append(app)
-    return touched
+            moved_apps.append(app)
+    return moved_apps
 
 
 # --- for people -------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
-    """How an app lies, in words."""
+class PlacementSummary:
+    """The placement of an app as texts."""
 
     newest: str
     former: tuple[str, ...]  # epochs before it, newest first
     rate: int  # samples an hour
-    waits: tuple[str, ...]  # what was in the way of closing when that was last tried
+    obstacles: tuple[str, ...]  # why the last attempt could not close a former epoch
 
 
-def shown(site: Site, app: int) -> Shown:
-    """How an app lies now, or why this process cannot know."""
+def summarise(site: Site, app: int) -> PlacementSummary:
+    """Summarises an app's placement, or says why this process cannot compute it."""
     try:
-        spread = epochs.read(site.store, app)
-    except StrategyUnfit as error:
-        return Shown(str(error), (), 0, ())
-    former = tuple(f"{e.number}: {worded(e)}, {e.word}" for e in reversed(spread.epochs[:-1]))
-    rate = moving.rate(site.store, app, site.clock.now_ms())
-    return Shown(worded(spread.newest), former, rate, () if spread.settled else _waits(app))
+        table = epochs.read(site.store, app)
+    except PlacementUnfit as error:
+        return PlacementSummary(str(error), (), 0, ())
+    former = tuple(f"{e.number}: {describe_epoch(e)}, {e.state_name}" for e in reversed(table.epochs[:-1]))
+    rate = moving.measure_rate(site.store, app, site.clock.now_ms())
+    return PlacementSummary(
+        describe_epoch(table.newest), former, rate, () if table.has_one_live_epoch else _obstacles(app)
+    )
 
 
-def worded(epoch: Epoch) -> str:
-    """One epoch."""
-    return f"{placement.plain(epoch.strategy)}, {epoch.spread} of {epoch.shards} shards"
+def describe_epoch(epoch: PlacementEpoch) -> str:
+    """Describes one epoch."""
+    return f"{placement.name_of(epoch.function)}, {epoch.spread} of {epoch.shards} shards"
 
 
-def _waits(app: int) -> tuple[str, ...]:
-    run = Run.objects.filter(kind=Kind.REDISTRIBUTE, apps=[app]).first()
-    _, found, told = run.message.partition(_NOT_CLOSED) if run else ("", "", "")
-    return tuple(told.split("\n")[1:]) if found else ()
+def _obstacles(app: int) -> tuple[str, ...]:
+    run = Run.objects.filter(kind=RunKind.REDISTRIBUTE, apps=[app]).first()
+    _, separator, obstacles = run.message.partition(_NOT_CLOSED) if run else ("", "", "")
+    return tuple(obstacles.split("\n")[1:]) if separator else ()
 
 
-def begin(app: int) -> None:
-    """Go on with an app's move in a process of its own."""
-    launched("redistribute", str(app))
+def start_move(app: int) -> None:
+    """Continues an app's move in a process of its own."""
+    start_process("redistribute", str(app))

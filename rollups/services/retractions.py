@@ -1,8 +1,8 @@
-"""Retractions with their record: who made or ended one, from where, and what it hid, in one transaction with the log.
+"""Retracts and undoes, and records who did it, from where, and what it hid, in one transaction with the audit log.
 
-What pages, the REST interface, commands and the admin call. ``retract`` counts what goes just before it goes; ``undo``
-puts it back; ``listed`` joins the store's rows with the records. The store alone says what is in force: a crash between
-its row and the record leaves a retraction without numbers, never one that is only said to be there.
+Pages, the REST interface, commands and the admin call it. ``retract`` counts what it hides and puts it in force;
+``undo`` ends it; ``list_retractions`` joins the store's rows with the records. The store alone says what is in force: a
+crash between its row and the record leaves a retraction without counts, never a record without a retraction.
 """
 
 import re
@@ -15,7 +15,7 @@ from django.db import transaction
 
 from rollups import retraction as retracting
 from rollups.models import RetractionRecord
-from rollups.retraction import Done, Draft, Preview
+from rollups.retraction import Draft, Preview, RetractionResult
 from rollups.services.runs import Site
 from spm.accounts import audit
 from spm.accounts.models import App
@@ -29,7 +29,7 @@ _PLAIN = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]*")  # a name that may stand before
 
 @dataclass(frozen=True, slots=True)
 class Actor:
-    """Who acts: a person, or a program by its token's name; and from where."""
+    """A person, or a program by its token's name, and where the request came from."""
 
     name: str
     origin: str
@@ -37,8 +37,8 @@ class Actor:
 
 
 @dataclass(frozen=True, slots=True)
-class Listed:
-    """A retraction, and what is known of its making; ``record`` is absent after a crash at the wrong moment."""
+class RecordedRetraction:
+    """A retraction with its database record, which is missing after a crash between the two writes."""
 
     retraction: Retraction
     record: RetractionRecord | None
@@ -46,13 +46,13 @@ class Listed:
     @property
     def state(self) -> str:
         """``in force``, ``undone`` or ``purged``."""
-        if self.retraction.purged_ms:
+        if self.retraction.erased_ms:
             return "purged"
         return "undone" if self.retraction.end_ms else "in force"
 
     @property
     def started(self) -> datetime:
-        """When it was made."""
+        """When it was added."""
         return moment(self.retraction.start_ms)
 
     @property
@@ -62,12 +62,12 @@ class Listed:
 
     @property
     def selector(self) -> str:
-        """Its conditions on series, as PromQL writes them."""
-        return worded(self.retraction)
+        """Its matchers as a PromQL selector."""
+        return selector_text(self.retraction)
 
 
-def worded(retraction: Retraction) -> str:
-    """The matchers as a selector; ``""`` where there are none."""
+def selector_text(retraction: Retraction) -> str:
+    """The matchers as a PromQL selector; ``""`` if there are none."""
     if not retraction.matchers:
         return ""
     name = retraction.metric or ""
@@ -81,45 +81,45 @@ def _escaped(text: str) -> str:
     return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
 
 
-def confirmation(number: int) -> str:
-    """What a person types before a retraction's samples are deleted for good."""
+def confirmation_phrase(number: int) -> str:
+    """The text that a person types before retracted samples are deleted for good."""
     return f"purge {number}"
 
 
 def preview(site: Site, app: App, draft: Draft) -> Preview:
-    """What the draft would hide now. Raises ``Refused`` for one that cannot be."""
-    return retracting.preview(site.store, app.pk, retracting.drafted(draft, site.clock.now_ms()))
+    """Counts what the draft would hide now. Raises ``Refused`` for an invalid draft."""
+    return retracting.preview(site.store, app.pk, retracting.validate_draft(draft, site.clock.now_ms()))
 
 
 def retract(
     site: Site, app: App, draft: Draft, by: Actor, *, alerts_of: Callable[[Preview], int] = lambda _: 0
-) -> tuple[Done, Preview, int]:
-    """Count (past alerts too, by who knows them), put it in force, write both down."""
-    made = retracting.drafted(draft, site.clock.now_ms())
-    found = retracting.preview(site.store, app.pk, made)
-    alerts = alerts_of(found)
-    done = retracting.retract(site.store, app.pk, made)
+) -> tuple[RetractionResult, Preview, int]:
+    """Counts what the draft hides (with past alerts, by ``alerts_of``), retracts it, and records both."""
+    retraction = retracting.validate_draft(draft, site.clock.now_ms())
+    counts = retracting.preview(site.store, app.pk, retraction)
+    alerts = alerts_of(counts)
+    done = retracting.retract(site.store, app.pk, retraction)
     number = done.retraction.number
     with transaction.atomic():
         RetractionRecord.objects.create(
             app=app,
             number=number,
-            samples=found.samples,
-            restored=found.restored,
-            series=found.series,
-            hours=found.hours,
+            samples=counts.samples,
+            restored=counts.restored,
+            series=counts.series,
+            hours=counts.hours,
             alerts=alerts,
-            sealed=len(done.sealed),
-            at_least=found.at_least,
+            sealed=len(done.sealed_hours),
+            at_least=counts.at_least,
         )
-        detail = {"samples": found.samples, "series": found.series, "hours": found.hours, "alerts": alerts}
+        detail = {"samples": counts.samples, "series": counts.series, "hours": counts.hours, "alerts": alerts}
         _note("retract", app, done.retraction, by, {"before": "counted", "after": "left out", **detail})
-    return done, found, alerts
+    return done, counts, alerts
 
 
-def undo(site: Site, app: App, number: int, by: Actor) -> Done:
-    """What it hid counts again. Raises ``Refused`` when it is undone already, purged, or not there."""
-    if one(site, app, number) is None:  # also for numbers longer than any key
+def undo(site: Site, app: App, number: int, by: Actor) -> RetractionResult:
+    """Undoes a retraction. Raises ``Refused`` if it is undone or erased already, or does not exist."""
+    if find_retraction(site, app, number) is None:  # also for numbers longer than any key
         raise Refused(f"there is no retraction {number} in {app}")
     done = retracting.undo(site.store, app.pk, number, site.clock.now_ms())
     with transaction.atomic():
@@ -128,26 +128,27 @@ def undo(site: Site, app: App, number: int, by: Actor) -> Done:
     return done
 
 
-def listed(site: Site, app: App) -> Sequence[Listed]:
-    """Every retraction of an app, newest first."""
+def list_retractions(site: Site, app: App) -> Sequence[RecordedRetraction]:
+    """Lists every retraction of an app, newest first."""
     records = {record.number: record for record in RetractionRecord.objects.filter(app=app)}
-    found = retractions.read(site.store, app.pk)
-    return [Listed(r, records.get(r.number)) for r in sorted(found, key=lambda r: -r.number)]
+    stored = retractions.read(site.store, app.pk)
+    return [RecordedRetraction(r, records.get(r.number)) for r in sorted(stored, key=lambda r: -r.number)]
 
 
-def one(site: Site, app: App, number: int) -> Listed | None:
-    """One of them."""
-    return next((each for each in listed(site, app) if each.retraction.number == number), None)
+def find_retraction(site: Site, app: App, number: int) -> RecordedRetraction | None:
+    """The retraction with this number; ``None`` if there is none."""
+    return next((each for each in list_retractions(site, app) if each.retraction.number == number), None)
 
 
-def described(site: Site, app: App, number: int) -> str:
-    """One in words. Raises ``Refused`` where there is none."""
-    found = one(site, app, number)
-    if found is None:
+def describe(site: Site, app: App, number: int) -> str:
+    """Describes a retraction in one line. Raises ``Refused`` if there is none."""
+    recorded = find_retraction(site, app, number)
+    if recorded is None:
         raise Refused(f"there is no retraction {number} in {app}")
-    what = " ".join(part for part in (found.retraction.source, found.selector) if part) or "everything in its range"
-    numbers = f", {found.record.samples:,} samples" if found.record else ""
-    return f"retraction {number}, {found.state}: {what}{numbers}; {found.retraction.author}: {found.retraction.reason}"
+    retraction, record = recorded.retraction, recorded.record
+    scope = " ".join(filter(None, (retraction.source, recorded.selector))) or "everything in its range"
+    samples = f", {record.samples:,} samples" if record else ""
+    return f"retraction {number}, {recorded.state}: {scope}{samples}; {retraction.author}: {retraction.reason}"
 
 
 def _note(action: str, app: App, retraction: Retraction, by: Actor, detail: dict[str, object]) -> None:
@@ -162,7 +163,7 @@ def _note(action: str, app: App, retraction: Retraction, by: Actor, detail: dict
             "from": by.origin,
             "reason": retraction.reason,
             "source": retraction.source,
-            "series": worded(retraction),
+            "series": selector_text(retraction),
             "range": list(_range(retraction)),
             **detail,
         },

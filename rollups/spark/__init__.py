@@ -1,1 +1,1 @@
-"""Spark: the session, the jobs and their frames, the Python daemon, what a cluster is sent."""
+"""Runs tasks on Spark: the session, the jobs and their frames, the Python daemon, the archives for a cluster."""

@@ -1,11 +1,11 @@
-"""The parent of Spark's Python workers: it loads what tasks need before it forks them, and finds its own sources.
+"""The parent process of Spark's Python workers: it imports what tasks need before it forks them.
 
 PySpark's own daemon forks bare processes, each of which imports pandas, pyarrow and numba and reads compiled kernels:
-4 s of CPU for every worker, here 2.5 s for all of them. What is loaded starts no threads that a fork would miss.
+4 s of CPU for every worker, here 2.5 s for all of them. The imports start no threads, which a fork would not copy.
 
-On other machines (``SPM_SHIPPED``: the sources' name, see ``rollups.spark.shipment``) the sources lie in a folder that
-is new with every run, and compiled kernels are found by the path of their source: so they are first copied to a folder
-of their own in the user's cache. Named in ``spark.python.daemon.module``; run by Spark as ``python -m``.
+On other machines (``SPM_SHIPPED``: the sources' name, see ``rollups.spark.shipment``) the sources are in a folder that
+is new with every run, but numba finds compiled kernels by the path of their source: so the sources are first copied to
+a lasting folder in the user's cache. Named in ``spark.python.daemon.module``; Spark runs it as ``python -m``.
 """
 
 import fcntl
@@ -18,9 +18,9 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-KEPT = 4  # versions of sources and kernels in the cache: about 15 MB each
-# What PySpark's workers load for tasks in Arrow, and what ours do: loaded by name, since the path comes first.
-_LOADED = (
+VERSIONS_KEPT = 4  # versions of sources and kernels in the cache: about 15 MB each
+# The modules that PySpark's workers and our tasks import: by name, because the path must be set before.
+_MODULES = (
     "pyspark.worker",
     "pandas",
     "pyarrow",
@@ -30,13 +30,13 @@ _LOADED = (
 )
 
 
-def settled(environ: Mapping[str, str], sources: Path) -> dict[str, str] | None:
-    """The environment to start again with, sources copied to a lasting folder; ``None``: they lie well as they are."""
+def lasting_environment(environ: Mapping[str, str], sources: Path) -> dict[str, str] | None:
+    """Copies the sources to a lasting folder; returns the environment to start again with, ``None`` if not needed."""
     name = environ.get("SPM_SHIPPED")
     if name is None or environ.get("SPM_SETTLED") == name:
         return None
     home = _home(environ, name)
-    if home is None:  # nowhere to keep anything: kernels are compiled for this run alone
+    if home is None:  # there is no cache: kernels are compiled for this run alone
         return {**environ, "SPM_SETTLED": name, "NUMBA_CACHE_DIR": str(Path.cwd() / "kernels")}
     place = home / "sources"
     if not place.is_dir():
@@ -47,7 +47,7 @@ def settled(environ: Mapping[str, str], sources: Path) -> dict[str, str] | None:
 
 
 def _home(environ: Mapping[str, str], name: str) -> Path | None:
-    """The folder of this version in the cache, made if need be; ``None`` where the user has none of its own."""
+    """The folder of this version in the cache, created if missing; ``None`` if the user has no cache of its own."""
     try:
         cache = Path(environ["SPM_CACHE"]) if "SPM_CACHE" in environ else Path.home() / ".cache" / "spm"
         home = cache / "spark" / name
@@ -58,7 +58,7 @@ def _home(environ: Mapping[str, str], name: str) -> Path | None:
 
 
 def _copy(sources: Path, place: Path) -> None:
-    """Copy under another name, then rename: a folder that is there is whole, whoever else makes it too."""
+    """Copies under another name, then renames: a folder that exists is complete, even if two processes create it."""
     draft = Path(tempfile.mkdtemp(dir=place.parent))
     shutil.copytree(sources, draft / "sources")
     try:
@@ -70,15 +70,15 @@ def _copy(sources: Path, place: Path) -> None:
 
 
 def _forget_old(home: Path) -> None:
-    """Keep the newest versions only."""
+    """Deletes all but the newest versions."""
     versions = sorted(home.parent.iterdir(), key=lambda v: v.stat().st_mtime, reverse=True)
-    for version in versions[KEPT:]:
+    for version in versions[VERSIONS_KEPT:]:
         shutil.rmtree(version, ignore_errors=True)
 
 
 @contextmanager
 def _one_at_a_time(kernels: str | None) -> Iterator[None]:
-    """Of several executors on one machine one compiles, and the others find what it has compiled."""
+    """Lets one of several executors on a machine compile, so that the others find the compiled kernels."""
     if kernels is None:
         yield
         return
@@ -89,14 +89,14 @@ def _one_at_a_time(kernels: str | None) -> Iterator[None]:
 
 
 def main() -> None:
-    """Settle, load, and be PySpark's daemon."""
-    environment = settled(os.environ, Path(__file__).resolve().parents[2])
+    """Copies the sources if needed, imports the modules, and runs PySpark's daemon."""
+    environment = lasting_environment(os.environ, Path(__file__).resolve().parents[2])
     if environment is not None:
         os.execve(sys.executable, [sys.executable, "-m", "rollups.spark.daemon", *sys.argv[1:]], environment)
-    for name in _LOADED:
+    for name in _MODULES:
         importlib.import_module(name)
     with _one_at_a_time(os.environ.get("NUMBA_CACHE_DIR")):
-        sys.modules["rollups.run.warm_kernels"].rehearse()
+        sys.modules["rollups.run.warm_kernels"].warm_up()
     importlib.import_module("pyspark.daemon").manager()
 
 

@@ -1,69 +1,101 @@
-"""Opens the executor that a run asked for, and says so when it has to be another one.
+"""Opens the executor of a run, and replaces Spark by this process if Spark is missing.
 
-Spark's modules are loaded by name, so that nothing needs PySpark but a run on it. Without PySpark, without a Java, or
-on a store that lives in this process alone, the work is done in this process. A cluster that was asked for by name is
-never replaced by this process: ``ClusterUnfit`` says what is wrong with it.
+Only ``_open_spark`` imports PySpark, and only when it is called. Without PySpark, without a Java, or on a store that
+exists in this process alone, the tasks run in this process. A cluster that the settings name is never replaced by this
+process: ``ClusterUnfit`` says what is wrong with it.
 """
 
 import importlib
 import logging
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING
 
-from rollups.check.comparison import Asked, Difference
+from rollups.check.comparison import RecountRequest, SeriesDifference
 from rollups.crash_points import Hook
 from rollups.delete.listing import Listing
 from rollups.run.local import Executor, LocalExecutor
-from rollups.spark.cluster import ClusterUnfit, refuse_far_files
+from rollups.spark.cluster import ClusterUnfit, refuse_local_files
 from spm.errors import Refused
 from spm.store.backends.base import Backend
+
+if TYPE_CHECKING:
+    from rollups.spark.runtime import SparkRuntime
 
 _LOG = logging.getLogger(__name__)
 
 
-@contextmanager
-def _on_spark(url: str, master: str, folder: Path, job: str) -> Iterator[tuple[ModuleType, Any]]:
-    """The module of a job and a session for it; ``Refused`` where there is no Spark."""
-    refuse_far_files(url, master)
-    try:
-        session, found = (importlib.import_module(f"rollups.spark.{name}") for name in ("session", job))
-    except ImportError as trouble:
-        raise Refused("there is no Spark here", remedy="Install the packages of the door `spark`.") from trouble
-    with session.spark(master, folder) as opened:
-        yield found, opened
+@dataclass(frozen=True, slots=True)
+class ExecutorSettings:
+    """What an executor needs: the store and its URL, Spark's master, a folder for scratch files, the crash points."""
+
+    store: Backend
+    url: str
+    master: str
+    folder: Path
+    at: Hook
 
 
-def compare(url: str, master: str, folder: Path, question: Asked) -> list[Difference]:
-    """Compare hours in force with a recount, on Spark. Raises ``Refused`` without a Spark, ``TasksFailed``."""
-    with _on_spark(url, master, folder, "job") as (job, session):
-        found: list[Difference] = job.differing(session, url, question)
-    return found
-
-
-def purge_lists(
-    store: Backend, url: str, master: str, folder: Path, apps: Sequence[int], *, keep: int
-) -> Iterator[tuple[int, dict[int, Listing]]]:
-    """App by app what a purge would delete, listed on Spark. Raises ``Refused`` without a Spark, ``TasksFailed``."""
-    with _on_spark(url, master, folder, "purge_listing") as (purge_listing, session):
-        for app in apps:
-            yield app, purge_listing.going(session, store, url, app, keep)
+def open_executor(
+    kind: str, store: Backend, *, url: str, master: str, folder: Path, at: Hook
+) -> AbstractContextManager[Executor]:
+    """Opens an executor of this kind ("spark" or "local") for one run."""
+    return EXECUTORS[kind](ExecutorSettings(store, url, master, folder, at))
 
 
 @contextmanager
-def open_executor(kind: str, store: Backend, *, url: str, master: str, folder: Path, at: Hook) -> Iterator[Executor]:
-    """An executor of this kind ("spark" or "local") for one run."""
+def _open_local_executor(settings: ExecutorSettings) -> Iterator[Executor]:
+    yield LocalExecutor(settings.store, settings.at)
+
+
+@contextmanager
+def _open_spark_executor(settings: ExecutorSettings) -> Iterator[Executor]:
     with ExitStack() as stack:
-        executor: Executor = LocalExecutor(store, at)
-        if kind == "spark" and not url.startswith("memory:"):
-            refuse_far_files(url, master)
+        executor: Executor = LocalExecutor(settings.store, settings.at)
+        if not settings.url.startswith("memory:"):
             try:
-                session = stack.enter_context(importlib.import_module("rollups.spark.session").spark(master, folder))
-                executor = importlib.import_module("rollups.spark.job").SparkExecutor(session, url)
+                executor = stack.enter_context(_open_spark(settings.url, settings.master, settings.folder)).executor()
             except ClusterUnfit:
                 raise
-            except (ImportError, Refused) as trouble:
-                _LOG.warning("this run does without Spark: %s", trouble)
+            except (ImportError, Refused) as error:
+                _LOG.warning("this run does without Spark: %s", error)
         yield executor
+
+
+EXECUTORS: Mapping[str, Callable[[ExecutorSettings], AbstractContextManager[Executor]]] = {
+    "local": _open_local_executor,
+    "spark": _open_spark_executor,
+}
+
+
+def _open_spark(url: str, master: str, folder: Path) -> AbstractContextManager["SparkRuntime"]:
+    """Imports PySpark and opens a session. Raises ``ImportError`` without PySpark."""
+    refuse_local_files(url, master)
+    runtime: AbstractContextManager[SparkRuntime]
+    runtime = importlib.import_module("rollups.spark.runtime").open_runtime(url, master, folder)
+    return runtime
+
+
+def _require_spark(url: str, master: str, folder: Path) -> AbstractContextManager["SparkRuntime"]:
+    """Opens a session. Raises ``Refused`` without PySpark."""
+    try:
+        return _open_spark(url, master, folder)
+    except ImportError as error:
+        raise Refused("there is no Spark here", remedy="Install the packages of the extra `spark`.") from error
+
+
+def compare_hours(url: str, master: str, folder: Path, request: RecountRequest) -> list[SeriesDifference]:
+    """Compares hours in force with a recount, on Spark. Raises ``Refused`` without Spark, ``TasksFailed``."""
+    with _require_spark(url, master, folder) as runtime:
+        return runtime.find_differences(request)
+
+
+def list_superseded(
+    store: Backend, url: str, master: str, folder: Path, apps: Sequence[int], *, keep: int
+) -> Iterator[tuple[int, dict[int, Listing]]]:
+    """Lists app by app what a purge would delete, on Spark. Raises ``Refused`` without Spark, ``TasksFailed``."""
+    with _require_spark(url, master, folder) as runtime:
+        for app in apps:
+            yield app, runtime.list_superseded(store, app, keep=keep)

@@ -1,9 +1,9 @@
-"""Frames that Spark's jobs are made of: each function selects its columns at entry and exit, and its schema is tested.
+"""The frames of Spark's jobs: each function selects its columns at entry and exit, and its schema is tested.
 
-Enter by ``one_each``, a frame of tasks with a partition for each; ``recounted`` and ``in_force``, the hourly aggregates
-counted anew and as they stand, whose ``mismatches`` an fsck reports; ``listed`` and ``words``, of which ``purge_list``
-makes what nobody needs any more. Numbers are made by the same kernels as in a run; floats travel as their bits, so that
-equal means equal.
+Enter by ``one_partition_each``, a frame of tasks with a partition for each; ``recounted`` and ``in_force``, the hourly
+aggregates counted again and as stored, whose ``mismatches`` an fsck reports; ``listed_rows`` and ``references``, from
+which ``superseded_rows`` selects the rows that nobody needs. Numbers come from the kernels of a run; floats travel as
+their bits, so that equal means equal.
 """
 
 import os
@@ -20,10 +20,10 @@ from pyspark.sql import functions as F
 
 from rollups.compute import source
 from rollups.compute import task as compute_task
-from rollups.compute.source import Place
+from rollups.compute.source import PackPlace
 from rollups.decide import superseded
-from rollups.decide.plan import Kind
-from rollups.decide.work import PackTask, UnitTask, decode_hours
+from rollups.decide.plan import MergeKind
+from rollups.decide.work import HourShardTask, PackTask, decode_hours
 from rollups.delete import listing, purge
 from spm import limits
 from spm.errors import CorruptBlock, IntegrityError
@@ -39,14 +39,14 @@ _NUMBERS = tuple(name for name, _ in COLUMNS)
 HOURS = "app long, shard int, hour int, metric long, series long, " + ", ".join(f"{n} long" for n in _NUMBERS)
 MISMATCHES = "app long, shard int, hour int, metric long, series long, differs string"
 LISTED = "table string, shard int, hour int, number long, rows long, size_bytes long"
-WORDS = "what string, shard int, hour int, number long"  # a manifest's word on a place; `sealed`: on an hour
-DOOMED = f"{LISTED}, reason string"
+REFERENCES = "what string, shard int, hour int, number long"  # what a manifest says of a place; `sealed`: of an hour
+SUPERSEDED = f"{LISTED}, reason string"
 
 KEYS = "table string, shard int, hour int, number long, key binary"
 
 _PLACE = [("shard", pa.int32()), ("hour", pa.int32()), ("number", pa.int64())]
 _LISTED = pa.schema([("table", pa.string()), *_PLACE, ("rows", pa.int64()), ("size_bytes", pa.int64())])
-_WORDS = pa.schema([("what", pa.string()), *_PLACE])
+_REFERENCES = pa.schema([("what", pa.string()), *_PLACE])
 _KEYS_OF = pa.schema([("table", pa.string()), *_PLACE, ("key", pa.binary())])
 _HOURS = pa.schema(
     [
@@ -62,34 +62,34 @@ _HOURS = pa.schema(
 Batches = Iterator[pa.RecordBatch]
 
 
-def one_each(session: SparkSession, tasks: Sequence[bytes]) -> DataFrame:
-    """``TASKS`` with a row per partition. From Arrow, since plain rows would start a Python daemon of their own."""
+def one_partition_each(session: SparkSession, tasks: Sequence[bytes]) -> DataFrame:
+    """``TASKS`` with a row per partition. It is built from Arrow: plain rows would start another Python daemon."""
     places = session.range(0, len(tasks), 1, max(1, len(tasks))).select(F.col("id").alias("number"))
     table = {"number": pa.array(range(len(tasks)), pa.int64()), "task": pa.array(tasks, pa.binary())}
     numbered = session.createDataFrame(pa.table(table))
     return places.join(F.broadcast(numbered), on="number", how="inner").select("task")
 
 
-# --- hours, counted anew and as they stand ----------------------------------------------------------------------------
+# --- hours, counted again and as stored -------------------------------------------------------------------------------
 
 
-def recounted(session: SparkSession, url: str, units: Sequence[UnitTask]) -> DataFrame:
-    """``HOURS`` of units as a run would count them now, from raw; nothing is written. Damage fails the job."""
-    tasks = [msgspec.structs.replace(unit, kind=Kind.RECOUNT, hours=True) for unit in units]
-    frame = one_each(session, [msgspec.msgpack.encode(task) for task in tasks])
+def recounted(session: SparkSession, url: str, tasks_to_count: Sequence[HourShardTask]) -> DataFrame:
+    """``HOURS`` as a run would count them now, from raw samples; nothing is written. Damage fails the job."""
+    tasks = [msgspec.structs.replace(unit, kind=MergeKind.RECOUNT, hours=True) for unit in tasks_to_count]
+    frame = one_partition_each(session, [msgspec.msgpack.encode(task) for task in tasks])
     return frame.mapInArrow(_recount(url), HOURS).select(*_KEYS, *_NUMBERS)
 
 
 def in_force(session: SparkSession, url: str, packs: Sequence[PackTask]) -> DataFrame:
-    """``HOURS`` of the hours kept of packs, as readers find them. Damage fails the job."""
-    frame = one_each(session, [msgspec.msgpack.encode(pack) for pack in packs])
-    return frame.mapInArrow(_standing(url), HOURS).select(*_KEYS, *_NUMBERS)
+    """``HOURS`` of packs, as readers find them. Damage fails the job."""
+    frame = one_partition_each(session, [msgspec.msgpack.encode(pack) for pack in packs])
+    return frame.mapInArrow(_read_in_force(url), HOURS).select(*_KEYS, *_NUMBERS)
 
 
-def mismatches(counted: DataFrame, standing: DataFrame) -> DataFrame:
+def mismatches(counted: DataFrame, stored: DataFrame) -> DataFrame:
     """``MISMATCHES``: series and hours that only one of the two ``HOURS`` has, or of which an aggregate differs."""
     ours = counted.select(*_KEYS, F.struct(*_NUMBERS).alias("ours"))
-    theirs = standing.select(*_KEYS, F.struct(*_NUMBERS).alias("theirs"))
+    theirs = stored.select(*_KEYS, F.struct(*_NUMBERS).alias("theirs"))
     only_ours, only_theirs = F.col("theirs").isNull(), F.col("ours").isNull()
     other = [F.when(F.col(f"ours.{n}") != F.col(f"theirs.{n}"), F.lit(n)) for n in _NUMBERS]
     differs = F.when(only_ours, "missing").when(only_theirs, "surplus").otherwise(F.concat_ws(" ", *other))
@@ -100,35 +100,35 @@ def mismatches(counted: DataFrame, standing: DataFrame) -> DataFrame:
 def _recount(url: str) -> Callable[[Batches], Batches]:
     def stage(batches: Batches) -> Iterator[pa.RecordBatch]:
         store = store_of_worker(url, os.getpid())
-        chosen = compute_task.Chosen(store)
+        retracted = compute_task.RetractedSeries(store)
         for raw in tasks_of(batches):
-            task = msgspec.msgpack.decode(raw, type=UnitTask)
-            made = compute_task.compact_unit(store, task, number=0, chosen=chosen)
-            if made.hours is None:
-                raise IntegrityError(made.reason)
-            for metric, rows in decode_hours(made.hours).items():
+            task = msgspec.msgpack.decode(raw, type=HourShardTask)
+            result = compute_task.compact_hour_shard(store, task, number=0, retracted=retracted)
+            if result.hours is None:
+                raise IntegrityError(result.reason)
+            for metric, rows in decode_hours(result.hours).items():
                 yield _hours_batch(task.app, task.shard, np.full(len(rows), task.hour), metric, rows)
 
     return stage
 
 
-def _standing(url: str) -> Callable[[Batches], Batches]:
+def _read_in_force(url: str) -> Callable[[Batches], Batches]:
     def stage(batches: Batches) -> Iterator[pa.RecordBatch]:
         store = store_of_worker(url, os.getpid())
         for raw in tasks_of(batches):
             task = msgspec.msgpack.decode(raw, type=PackTask)
-            place = Place("hours", task.app, task.shard, task.day, task.day * DAY_HOURS)
+            place = PackPlace("hours", task.app, task.shard, task.day, task.day * DAY_HOURS)
             if task.old is None:
                 raise CorruptBlock("a pack without a generation", got=place)
             for metric, steps in source.read_pack(store, place, task.old):
-                rows = np.isin(steps.step, task.kept)
+                rows = np.isin(steps.step, task.old_hours)
                 yield _hours_batch(task.app, task.shard, steps.step[rows], metric, steps.rows.take(rows))
 
     return stage
 
 
-def standing_pack(app: int, shard: int, day: int, generation: Generation, hours: Iterable[int]) -> PackTask:
-    """The task of reading hours of a pack in force."""
+def pack_in_force(app: int, shard: int, day: int, generation: Generation, hours: Iterable[int]) -> PackTask:
+    """The task that reads hours of a pack in force."""
     return PackTask(app, shard, day, generation, tuple(hours), {})
 
 
@@ -148,49 +148,53 @@ def _hours_batch(app: int, shard: int, hours: np.ndarray, metric: int, rows: Agg
 # --- purge lists ------------------------------------------------------------------------------------------------------
 
 
-def listed(session: SparkSession, url: str, app: int, tables: Iterable[str], shards: Sequence[int]) -> DataFrame:
-    """``LISTED`` of an app: how many rows lie at each place of each table; sizes are left to who deletes."""
+def listed_rows(session: SparkSession, url: str, app: int, tables: Iterable[str], shards: Sequence[int]) -> DataFrame:
+    """``LISTED`` of an app: how many rows each place of each table has; the deletion measures sizes."""
     tasks = [msgspec.msgpack.encode((app, table, shard)) for table in tables for shard in shards]
-    return one_each(session, tasks).mapInArrow(_counts(url), LISTED)
+    return one_partition_each(session, tasks).mapInArrow(_count_rows(url), LISTED)
 
 
-def _counts(url: str) -> Callable[[Batches], Batches]:
+def _count_rows(url: str) -> Callable[[Batches], Batches]:
     def stage(batches: Batches) -> Iterator[pa.RecordBatch]:
         store = store_of_worker(url, os.getpid())
         for raw in tasks_of(batches):
             app, table, shard = msgspec.msgpack.decode(raw, type=tuple[int, str, int])
-            found = listing.counts(store, table, app, shard)
-            rows = ((table, b, hour, signed(number), count, 0) for (b, hour, number), count in found.items())
+            counts = listing.count_rows(store, table, app, shard)
+            rows = ((table, b, hour, signed(number), count, 0) for (b, hour, number), count in counts.items())
             yield from _batches_of(rows, _LISTED)
 
     return stage
 
 
-def words(
+def references(
     session: SparkSession, url: str, app: int, days: Iterable[int], shards: Sequence[int], keep: int
 ) -> DataFrame:
-    """``WORDS`` that a purge would go by; a day whose manifest is damaged says nothing."""
+    """``REFERENCES`` that a purge would go by; a day whose manifest is damaged says nothing."""
     tasks = [msgspec.msgpack.encode((app, day, tuple(shards), keep)) for day in days]
-    return one_each(session, tasks).mapInArrow(_words(url), WORDS)
+    return one_partition_each(session, tasks).mapInArrow(_read_references(url), REFERENCES)
 
 
-def _words(url: str) -> Callable[[Batches], Batches]:
+def _read_references(url: str) -> Callable[[Batches], Batches]:
     def stage(batches: Batches) -> Iterator[pa.RecordBatch]:
         store = store_of_worker(url, os.getpid())
         for raw in tasks_of(batches):
             app, day, shards, keep = msgspec.msgpack.decode(raw, type=tuple[int, int, tuple[int, ...], int])
             with suppress(CorruptBlock):
-                yield from _batches_of(told(purge.word(store, app, day, shards, keep=keep)), _WORDS)
+                yield from _batches_of(
+                    reference_rows(purge.read_references(store, app, day, shards, keep=keep)), _REFERENCES
+                )
 
     return stage
 
 
-def told(word: superseded.Word) -> Iterator[tuple[str, int, int, int]]:
-    """A word as rows of ``WORDS``."""
-    yield from (("named", shard, hour, signed(number)) for shard, hour, number in word.named)
-    yield from (("parent", shard, hour, signed(number)) for shard, hour, number in word.parents)
-    yield from (("sealed", 0, hour, 0) for hour in word.sealed)
-    yield from (("held", *unit, signed(batch)) for unit, batches in word.held.items() for batch in batches)
+def reference_rows(references: superseded.References) -> Iterator[tuple[str, int, int, int]]:
+    """Turns references into rows of ``REFERENCES``."""
+    yield from (("named", shard, hour, signed(number)) for shard, hour, number in references.named)
+    yield from (("parent", shard, hour, signed(number)) for shard, hour, number in references.parents)
+    yield from (("sealed", 0, hour, 0) for hour in references.sealed)
+    yield from (
+        ("covered", *place, signed(batch)) for place, batches in references.covered.items() for batch in batches
+    )
 
 
 def keys_of(
@@ -198,7 +202,7 @@ def keys_of(
 ) -> DataFrame:
     """``KEYS`` of the rows at these places, given by table and shard."""
     tasks = [msgspec.msgpack.encode((app, *where, tuple(each))) for where, each in places.items()]
-    return one_each(session, tasks).mapInArrow(_keys(url), KEYS)
+    return one_partition_each(session, tasks).mapInArrow(_keys(url), KEYS)
 
 
 def _keys(url: str) -> Callable[[Batches], Batches]:
@@ -208,14 +212,14 @@ def _keys(url: str) -> Callable[[Batches], Batches]:
             app, table, shard, places = msgspec.msgpack.decode(
                 raw, type=tuple[int, str, int, frozenset[superseded.Place]]
             )
-            found = listing.keys_at(store, table, app, shard, places)
-            yield from _batches_of(((table, b, s, signed(n), key) for (b, s, n), key in found), _KEYS_OF)
+            rows = listing.keys_at(store, table, app, shard, places)
+            yield from _batches_of(((table, b, s, signed(n), key) for (b, s, n), key in rows), _KEYS_OF)
 
     return stage
 
 
 def signed(number: int) -> int:
-    """A generation or batch as Spark's signed long."""
+    """Converts a generation or batch to Spark's signed long."""
     return number - (1 << 64) if number >> 63 else number
 
 
@@ -227,39 +231,40 @@ def _batches_of(rows: Iterator[tuple[object, ...]], schema: pa.Schema) -> Iterat
         )
 
 
-def purge_list(listed: DataFrame, words: DataFrame) -> DataFrame:
-    """``DOOMED``: what of a listing (``LISTED``) goes by the manifests' ``WORDS``, and why (``doomed.verdict``).
+def superseded_rows(listed: DataFrame, references: DataFrame) -> DataFrame:
+    """``SUPERSEDED``: the rows of a listing (``LISTED``) that go by the ``REFERENCES``, as ``deletion_reason`` decides.
 
-    ``WORDS`` are `named` (in force or in history), `parent` (what those were made of), `held` (batches inside them) and
-    `sealed` hours (their shard and number mean nothing).
+    ``REFERENCES`` are `named` places (in force or in history), `parent` places (their inputs), `covered` batches
+    (inside them) and `sealed` hours (whose shard and number mean nothing).
     """
     place = ["shard", "hour", "number"]
-    found = listed.select("table", *place, "rows", "size_bytes")
-    said = words.select("what", *place)
-    named, parents, held = (
-        said.where(F.col("what") == w).select(*place).distinct() for w in ("named", "parent", "held")
+    rows = listed.select("table", *place, "rows", "size_bytes")
+    references = references.select("what", *place)
+    named, parents, covered = (
+        references.where(F.col("what") == w).select(*place).distinct() for w in ("named", "parent", "covered")
     )
-    sealed = said.where(F.col("what") == "sealed").select("hour").distinct()
-    blocks = found.where(F.col("table") == "log")
-    unnamed = found.where(F.col("table") != "log").join(named, on=place, how="left_anti")
+    sealed = references.where(F.col("what") == "sealed").select("hour").distinct()
+    blocks = rows.where(F.col("table") == "log")
+    unnamed = rows.where(F.col("table") != "log").join(named, on=place, how="left_anti")
     over = unnamed.join(sealed, on="hour", how="left_semi").where(F.col("table").isin("chunks", "timelines"))
-    kept_parents = unnamed.join(parents, on=place, how="left_semi")
-    nobodys = unnamed.join(parents, on=place, how="left_anti")
-    gone = [
-        _because(superseded.SUPERSEDED, kept_parents),
-        _because(superseded.EXPIRED, over.join(parents, on=place, how="left_anti")),
-        _because(superseded.ORPHAN, nobodys.join(over.select("table", *place), on=["table", *place], how="left_anti")),
-        _because(superseded.EXPIRED, blocks.join(sealed, on="hour", how="left_semi")),
-        _because(
-            superseded.COVERED, blocks.join(sealed, on="hour", how="left_anti").join(held, on=place, how="left_semi")
+    unnamed_parents = unnamed.join(parents, on=place, how="left_semi")
+    orphans = unnamed.join(parents, on=place, how="left_anti")
+    open_blocks = blocks.join(sealed, on="hour", how="left_anti")
+    parts = [
+        _with_reason(superseded.SUPERSEDED, unnamed_parents),
+        _with_reason(superseded.EXPIRED, over.join(parents, on=place, how="left_anti")),
+        _with_reason(
+            superseded.ORPHAN, orphans.join(over.select("table", *place), on=["table", *place], how="left_anti")
         ),
+        _with_reason(superseded.EXPIRED, blocks.join(sealed, on="hour", how="left_semi")),
+        _with_reason(superseded.COVERED, open_blocks.join(covered, on=place, how="left_semi")),
     ]
-    return reduce(DataFrame.unionByName, gone)
+    return reduce(DataFrame.unionByName, parts)
 
 
-def _because(reason: str, rows: DataFrame) -> DataFrame:
-    told: Column = F.lit(reason).alias("reason")
-    return rows.select("table", "shard", "hour", "number", "rows", "size_bytes", told)
+def _with_reason(reason: str, rows: DataFrame) -> DataFrame:
+    column: Column = F.lit(reason).alias("reason")
+    return rows.select("table", "shard", "hour", "number", "rows", "size_bytes", column)
 
 
 # --- inside the tasks -------------------------------------------------------------------------------------------------
@@ -267,11 +272,11 @@ def _because(reason: str, rows: DataFrame) -> DataFrame:
 
 @lru_cache(maxsize=4)
 def store_of_worker(url: str, pid: int) -> Backend:
-    """The store of a worker process, opened once. Workers are forked: what a parent opened is not theirs."""
+    """The store of a worker process, opened once per process: a forked worker must not use its parent's."""
     return open_backend(url)
 
 
 def tasks_of(batches: Batches) -> Iterator[bytes]:
-    """The column of tasks."""
+    """Yields the column of tasks."""
     for batch in batches:
         yield from batch.column(batch.schema.get_field_index("task")).to_pylist()

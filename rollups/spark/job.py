@@ -1,9 +1,9 @@
-"""The PySpark job: compaction and packing as two stages of small rows; the samples never enter the JVM.
+"""Runs compaction and packing on Spark as two stages of small rows; the samples never enter the JVM.
 
-Stage 1 (``compact``): one row per group of units goes through ``mapInArrow``; its task reads the store itself and hands
-Spark one row per unit (``COMPACTED``). Stage 2 (``pack``): those rows grouped by (app, shard, day), joined with the
-driver's pack tasks, become rows of `hours`. Every attempt of a task writes under its own generation, taken from Spark's
-attempt id, so that retries and speculation are harmless (rule 13). Enter by ``SparkExecutor``.
+Stage 1 (``compact``): one row per group of hour shards goes through ``mapInArrow``; its task reads the store itself and
+returns one row per hour shard (``COMPACTED``). Stage 2 (``pack``): those rows, grouped by (app, shard, day) and joined
+with the driver's pack tasks, become rows of `hours`. Every attempt of a task writes under its own generation, derived
+from Spark's attempt id, so that retries and speculation are harmless (PROTOCOL 13). Enter by ``SparkExecutor``.
 """
 
 import os
@@ -17,18 +17,26 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from rollups import crash_points
-from rollups.check.comparison import Asked, Difference
+from rollups.check.comparison import RecountRequest, SeriesDifference
 from rollups.compute import task as compute_task
 from rollups.crash_points import Hook
-from rollups.decide.work import ATTEMPT_BITS, Compacted, DaysTask, Packed, PackTask, UnitTask, generation_number
-from rollups.run.local import Done
+from rollups.decide.work import (
+    ATTEMPT_BITS,
+    CompactionResult,
+    DaysTask,
+    HourShardTask,
+    PackResult,
+    PackTask,
+    generation_number,
+)
+from rollups.run.local import ReportProgress
 from rollups.spark import frames
 from rollups.spark.frames import Batches, store_of_worker, tasks_of
-from rollups.spark.session import failing
+from rollups.spark.session import translate_errors
 from spm import limits
 from spm.limits import DAY_HOURS
 
-# The contracts of the stages: what a task gets and what it gives, column by column.
+# The contracts of the stages: the columns of their results.
 COMPACTED = "app long, shard int, day int, hour int, generation long, samples long, result binary, hours binary"
 PACKED = "app long, shard int, period int, result binary"
 
@@ -46,11 +54,11 @@ _COMPACTED = pa.schema(
 )
 _PACKS = pa.schema([("app", pa.int64()), ("shard", pa.int32()), ("day", pa.int32()), ("task", pa.binary())])
 _PACKED = pa.schema([("app", pa.int64()), ("shard", pa.int32()), ("period", pa.int32()), ("result", pa.binary())])
-_POLL_S = 0.5  # how often progress is looked at
+_POLL_S = 0.5  # how often progress is read
 
 
 def points_of_worker() -> Hook:
-    """What ``SPM_CRASH_AT`` asks of a worker process."""
+    """The hook that ``SPM_CRASH_AT`` configures in a worker process."""
     return crash_points.from_environment(os.environ)
 
 
@@ -60,58 +68,60 @@ class SparkExecutor:
     name = "spark"
 
     def __init__(self, session: SparkSession, url: str, hook: Callable[[], Hook] = points_of_worker) -> None:
-        """``hook`` is called in each task for what to do at its points."""
+        """``hook`` is called in each task; it returns the hook for the task's crash points."""
         self._session, self._url, self._hook = session, url, hook
         self._compacted: DataFrame | None = None
 
-    def compact(self, run: int, tasks: Sequence[UnitTask], done: Done) -> list[Compacted]:
-        """Stage 1. Its rows stay cached for stage 2, which uses one only if its generation is that reported here."""
+    def compact(self, run: int, tasks: Sequence[HourShardTask], done: ReportProgress) -> list[CompactionResult]:
+        """Runs stage 1. Stage 2 uses its cached rows, but only those of the generation that is reported here."""
         self.forget()
-        groups = balanced(tasks, self._session.sparkContext.defaultParallelism * limits.ROLL_GROUPS_PER_CORE)
-        units, samples = self._session.sparkContext.accumulator(0), self._session.sparkContext.accumulator(0)
-        frame = frames.one_each(self._session, [msgspec.msgpack.encode(group) for group in groups])
+        groups = balance_tasks(tasks, self._session.sparkContext.defaultParallelism * limits.ROLL_GROUPS_PER_CORE)
+        hour_shards, samples = self._session.sparkContext.accumulator(0), self._session.sparkContext.accumulator(0)
+        frame = frames.one_partition_each(self._session, [msgspec.msgpack.encode(group) for group in groups])
 
-        def count(result: Compacted) -> None:
-            units.add(1)
+        def count(result: CompactionResult) -> None:
+            hour_shards.add(1)
             samples.add(result.samples)
 
         self._compacted = frame.mapInArrow(compact_groups(self._url, run, count, self._hook), COMPACTED).persist()
-        results = _polled(self._results, lambda: (units.value, samples.value), done)
-        return [msgspec.msgpack.decode(raw, type=Compacted) for raw in results]
+        results = _run_with_progress(self._results, lambda: (hour_shards.value, samples.value), done)
+        return [msgspec.msgpack.decode(raw, type=CompactionResult) for raw in results]
 
     def _results(self) -> list[bytes]:
         assert self._compacted is not None, "BUG: nothing was compacted"
         return results_of(self._compacted)
 
-    def pack(self, run: int, tasks: Sequence[PackTask]) -> list[Packed]:
-        """Stage 2."""
+    def pack(self, run: int, tasks: Sequence[PackTask]) -> list[PackResult]:
+        """Runs stage 2."""
         if not tasks or self._compacted is None:
             return []
         rows = [(task.app, task.shard, task.day, msgspec.msgpack.encode(task)) for task in tasks]
         plans = self._session.createDataFrame(pa.table(list(zip(*rows, strict=True)), schema=_PACKS))
         counted = self._compacted.where(F.col("hours").isNotNull())
-        mine = counted.select("app", "shard", "day", "hour", "generation", "hours").join(
+        rows_to_pack = counted.select("app", "shard", "day", "hour", "generation", "hours").join(
             F.broadcast(plans), on=["app", "shard", "day"], how="inner"
         )
-        packed = mine.groupBy("app", "shard", "day").applyInArrow(pack_group(self._url, run, self._hook), PACKED)
-        return [msgspec.msgpack.decode(raw, type=Packed) for raw in results_of(packed)]
+        packed = rows_to_pack.groupBy("app", "shard", "day").applyInArrow(
+            pack_group(self._url, run, self._hook), PACKED
+        )
+        return [msgspec.msgpack.decode(raw, type=PackResult) for raw in results_of(packed)]
 
-    def build_days(self, run: int, tasks: Sequence[DaysTask]) -> list[Packed]:
-        """One task per (shard, month)."""
-        frame = frames.one_each(self._session, [msgspec.msgpack.encode(task) for task in tasks])
+    def build_days(self, run: int, tasks: Sequence[DaysTask]) -> list[PackResult]:
+        """Runs one task per (shard, month)."""
+        frame = frames.one_partition_each(self._session, [msgspec.msgpack.encode(task) for task in tasks])
         built = frame.mapInArrow(build_months(self._url, run, self._hook), PACKED)
-        return [msgspec.msgpack.decode(raw, type=Packed) for raw in results_of(built)]
+        return [msgspec.msgpack.decode(raw, type=PackResult) for raw in results_of(built)]
 
     def forget(self) -> None:
-        """Let Spark drop the cached rows of stage 1."""
+        """Drops the cached rows of stage 1."""
         if self._compacted is not None:
             self._compacted.unpersist()
             self._compacted = None
 
 
-def balanced(tasks: Sequence[UnitTask], count: int) -> list[list[UnitTask]]:
-    """The tasks in at most ``count`` groups of about equal weight, the heaviest first into the lightest group."""
-    groups: list[list[UnitTask]] = [[] for _ in range(min(count, len(tasks)))]
+def balance_tasks(tasks: Sequence[HourShardTask], count: int) -> list[list[HourShardTask]]:
+    """Puts the tasks into at most ``count`` groups of about equal weight: heaviest first, into the lightest group."""
+    groups: list[list[HourShardTask]] = [[] for _ in range(min(count, len(tasks)))]
     weights = [0] * len(groups)
     for task in sorted(tasks, key=lambda t: (-t.samples, t.app, t.hour, t.shard)):
         lightest = min(range(len(groups)), key=weights.__getitem__)
@@ -124,38 +134,38 @@ def balanced(tasks: Sequence[UnitTask], count: int) -> list[list[UnitTask]]:
 
 
 def compact_groups(
-    url: str, run: int, count: Callable[[Compacted], None], hook: Callable[[], Hook]
+    url: str, run: int, count: Callable[[CompactionResult], None], hook: Callable[[], Hook]
 ) -> Callable[[Batches], Batches]:
-    """Stage 1's function: a group of unit tasks in, a row per unit out."""
+    """The function of stage 1: takes groups of tasks, yields a row per hour shard."""
 
     def stage(batches: Batches) -> Iterator[pa.RecordBatch]:
         store, at = store_of_worker(url, os.getpid()), hook()
-        chosen = compute_task.Chosen(store)
+        retracted = compute_task.RetractedSeries(store)
         for raw in tasks_of(batches):
-            for task in msgspec.msgpack.decode(raw, type=list[UnitTask]):
-                made = compute_task.compact_unit(store, task, number=_number(run), at=at, chosen=chosen)
-                count(made)
-                yield _compacted_row(made)
+            for task in msgspec.msgpack.decode(raw, type=list[HourShardTask]):
+                result = compute_task.compact_hour_shard(store, task, number=_number(run), at=at, retracted=retracted)
+                count(result)
+                yield _compacted_row(result)
 
     return stage
 
 
-def _compacted_row(made: Compacted) -> pa.RecordBatch:
-    number = made.made.number if made.made else 0
-    result = msgspec.msgpack.encode(msgspec.structs.replace(made, hours=None))
-    day = made.hour // DAY_HOURS
-    row = [made.app, made.shard, day, made.hour, frames.signed(number), made.samples, result, made.hours]
+def _compacted_row(result: CompactionResult) -> pa.RecordBatch:
+    number = result.generation.number if result.generation else 0
+    encoded = msgspec.msgpack.encode(msgspec.structs.replace(result, hours=None))
+    day = result.hour // DAY_HOURS
+    row = [result.app, result.shard, day, result.hour, frames.signed(number), result.samples, encoded, result.hours]
     return _record(row, _COMPACTED)
 
 
 def pack_group(url: str, run: int, hook: Callable[[], Hook]) -> Callable[[pa.Table], pa.Table]:
-    """Stage 2's function: the hours of one (app, shard, day) in, the report of its pack out."""
+    """The function of stage 2: takes the hours of one (app, shard, day), returns the result of its pack."""
 
     def stage(table: pa.Table) -> pa.Table:
         task = msgspec.msgpack.decode(table.column("task")[0].as_py(), type=PackTask)
         rows = zip(*(table.column(n).to_pylist() for n in ("hour", "generation", "hours")), strict=True)
         hours = {
-            hour: hour_rows for hour, number, hour_rows in rows if frames.signed(task.made.get(hour, -1)) == number
+            hour: hour_rows for hour, number, hour_rows in rows if frames.signed(task.new_hours.get(hour, -1)) == number
         }
         at = hook()
         packed = compute_task.pack_hours(store_of_worker(url, os.getpid()), task, hours, number=_number(run), at=at)
@@ -165,7 +175,7 @@ def pack_group(url: str, run: int, hook: Callable[[], Hook]) -> Callable[[pa.Tab
 
 
 def build_months(url: str, run: int, hook: Callable[[], Hook]) -> Callable[[Batches], Batches]:
-    """The function of days: a month's task in, its report out."""
+    """The function that builds days: takes tasks of months, yields their results."""
 
     def stage(batches: Batches) -> Iterator[pa.RecordBatch]:
         store, at = store_of_worker(url, os.getpid()), hook()
@@ -176,7 +186,7 @@ def build_months(url: str, run: int, hook: Callable[[], Hook]) -> Callable[[Batc
     return stage
 
 
-def _packed_row(packed: Packed) -> pa.RecordBatch:
+def _packed_row(packed: PackResult) -> pa.RecordBatch:
     row = [packed.app, packed.shard, packed.period, msgspec.msgpack.encode(packed)]
     return _record(row, _PACKED)
 
@@ -186,50 +196,52 @@ def _record(row: Sequence[object], schema: pa.Schema) -> pa.RecordBatch:
 
 
 def _number(run: int) -> int:
-    """This attempt's generation number. Spark never gives an attempt id twice within a session, and a run has one."""
+    """This attempt's generation number. Attempt ids are unique within a session, and a run has one session."""
     context = TaskContext.get()
     assert context is not None, "BUG: not inside a Spark task"
     return generation_number(run, (context.taskAttemptId() + 1) % (1 << ATTEMPT_BITS))
 
 
-def differing(session: SparkSession, url: str, question: Asked) -> list[Difference]:
-    """Hours in force that a recount says otherwise, the first ``FSCK_DIFFERENCES_MAX`` of them in order."""
-    if not question.units:
+def find_differences(session: SparkSession, url: str, request: RecountRequest) -> list[SeriesDifference]:
+    """The hours in force that differ from a recount, the first ``FSCK_DIFFERENCES_MAX`` of them in order."""
+    if not request.tasks:
         return []
-    counted = frames.recounted(session, url, question.units)
-    found = frames.mismatches(counted, frames.in_force(session, url, question.packs))
-    first = found.orderBy("shard", "hour", "metric", "series").limit(limits.FSCK_DIFFERENCES_MAX)
-    with failing():
+    counted = frames.recounted(session, url, request.tasks)
+    mismatches = frames.mismatches(counted, frames.in_force(session, url, request.packs))
+    first = mismatches.orderBy("shard", "hour", "metric", "series").limit(limits.FSCK_DIFFERENCES_MAX)
+    with translate_errors():
         rows = first.select("shard", "hour", "metric", "series", "differs").collect()
-    return [Difference(r.shard, r.hour, r.metric % (1 << 64), r.series % (1 << 64), r.differs) for r in rows]
+    return [SeriesDifference(r.shard, r.hour, r.metric % (1 << 64), r.series % (1 << 64), r.differs) for r in rows]
 
 
 def results_of(frame: DataFrame) -> list[bytes]:
-    """The reports of a stage; this runs it."""
-    with failing():
+    """Runs a stage and returns its results."""
+    with translate_errors():
         return [bytes(row.result) for row in frame.select("result").collect()]
 
 
-def _polled(act: Callable[[], list[bytes]], seen: Callable[[], tuple[int, int]], done: Done) -> list[bytes]:
-    """Run a blocking Spark action and report progress from its accumulators meanwhile."""
-    found: list[list[bytes]] = []
-    failed: list[Exception] = []
+def _run_with_progress(
+    act: Callable[[], list[bytes]], read_progress: Callable[[], tuple[int, int]], done: ReportProgress
+) -> list[bytes]:
+    """Runs a blocking Spark action, and reports progress from its accumulators meanwhile."""
+    results: list[list[bytes]] = []
+    errors: list[Exception] = []
 
     def work() -> None:
         try:
-            found.append(act())
+            results.append(act())
         except Exception as error:
-            failed.append(error)
+            errors.append(error)
 
     thread = Thread(target=work, name="spark action")
     thread.start()
     before = (0, 0)
     while thread.is_alive():
         thread.join(_POLL_S)
-        now = seen()
+        now = read_progress()
         if now != before:
             done(now[0] - before[0], now[1] - before[1])
             before = now
-    if failed:
-        raise failed[0]
-    return found[0]
+    if errors:
+        raise errors[0]
+    return results[0]

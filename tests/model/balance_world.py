@@ -1,4 +1,4 @@
-"""A small world for the account: processes that accept, a queue, writers, dead letters, runs, marks; and the truth.
+"""A small world for the balance: processes that accept, a queue, writers, dead letters, runs, marks; and the truth.
 
 Every act goes through the real code (``Stamper``, ``Writer``, ``dead_letter_steps``, ``marks``, ``pending``) over a
 store in memory; the queue is a list. ``World.places`` is the truth about every message, kept beside it in plain Python,

@@ -23,9 +23,9 @@ from typing import Any
 
 import numpy as np
 
-from rollups.crash_points import Hook, from_environment, nowhere
-from rollups.delete import delete_app, erase_retracted, purge, seal
-from rollups.delete.seal import Keep
+from rollups.crash_points import Hook, from_environment, ignore_point
+from rollups.delete import delete_app, erase_retracted, expire, purge
+from rollups.delete.expire import RetentionPeriods
 from rollups.move.redistribute import close_epoch
 from rollups.run import warm_kernels
 from rollups.run.local import LocalExecutor
@@ -34,9 +34,9 @@ from spm.limits import HOUR_MS
 from spm.store import epochs as store_epochs
 from spm.store import manifest
 from spm.store.backends import open_backend
-from spm.store.keys import HASH, Distribution
+from spm.store.keys import HASH, PlacementTable
 from spm.store.versions import generations
-from spm.store.versions.generations import HourShardData
+from spm.store.versions.generations import HourShard
 from tests.model.world import APP, DAY, DAY_MS, START, World
 
 WAIT_S = 120  # for a child of the server, on a machine that does other things too
@@ -110,13 +110,13 @@ def _twice(world: World, random: np.random.Generator) -> None:
 
 def _sealed(world: World, random: np.random.Generator) -> None:
     _rolled(world, random)
-    _retain(Keep(1), world, nowhere)
+    _retain(RetentionPeriods(1), world, ignore_point)
     _fill(world, random, late=100)
 
 
 def _spread(world: World, random: np.random.Generator) -> None:
     _twice(world, random)
-    epochs = store_epochs.open_epoch(world.store, APP, strategy=HASH, shards=4, spread=1)
+    epochs = store_epochs.open_epoch(world.store, APP, function=HASH, shards=4, spread=1)
     world.clock.advance(2_000)
     assert len(epochs.epochs) == 2
 
@@ -141,11 +141,11 @@ def _purge(world: World, at: Hook) -> object:
 
 
 def _shred(world: World, at: Hook) -> object:
-    return erase_retracted.shred(world.store, APP, 1, now_ms=world.clock.now_ms(), at=at)
+    return erase_retracted.erase_retracted(world.store, APP, 1, now_ms=world.clock.now_ms(), at=at)
 
 
-def _retain(keep: Keep, world: World, at: Hook) -> object:
-    return seal.retain(world.driver(at), LocalExecutor(world.store, at), APP, keep, now_ms=START + 9 * DAY_MS)
+def _retain(keep: RetentionPeriods, world: World, at: Hook) -> object:
+    return expire.expire(world.driver(at), LocalExecutor(world.store, at), APP, keep, now_ms=START + 9 * DAY_MS)
 
 
 def _migrate(world: World, at: Hook) -> None:
@@ -154,7 +154,7 @@ def _migrate(world: World, at: Hook) -> None:
 
 
 def _erase(world: World, at: Hook) -> object:
-    return delete_app.erase(world.store, APP, at=at)
+    return delete_app.delete_app(world.store, APP, at=at)
 
 
 ACTS: dict[str, Act] = {
@@ -165,8 +165,8 @@ ACTS: dict[str, Act] = {
     "a roll back": Act(_twice, _back),
     "a purge": Act(_twice, _purge),
     "a retraction is purged": Act(_taken_out, _shred),
-    "raw expires": Act(_late, partial(_retain, Keep(1)), by_hour=True),
-    "everything expires": Act(_rolled, partial(_retain, Keep(1, 2, 3)), ends=True),
+    "raw expires": Act(_late, partial(_retain, RetentionPeriods(1)), by_hour=True),
+    "everything expires": Act(_rolled, partial(_retain, RetentionPeriods(1, 2, 3)), ends=True),
     "shards change": Act(_spread, _migrate),
     "an app is erased": Act(_rolled, _erase, ends=True),
 }
@@ -195,14 +195,14 @@ def rows_in_force(world: World) -> object:
         if value.seal(hour) >= manifest.SEALED:
             continue
         for generation in entry.state.generations:
-            inputs = generations.read_inputs(world.store, HourShardData(shard, APP, hour), generation)
+            inputs = generations.read_inputs(world.store, HourShard(shard, APP, hour), generation)
             assert inputs is not None, "inputs of a generation in force are missing"
             pages = purge.pages_of(APP, (shard, hour, generation.number), inputs)
             rows = [world.store.get(table, pages[table]) for table in ("chunks", "timelines")]
             found.setdefault(("unit", shard, hour), []).append(rows)
     for shard, pack in value.hours.items():
         first = DAY * 24
-        inputs = generations.read_inputs(world.store, HourShardData(shard, APP, first), pack.generation)
+        inputs = generations.read_inputs(world.store, HourShard(shard, APP, first), pack.generation)
         assert inputs is not None, "inputs of hours in force are missing"
         pages = purge.pages_of(APP, (shard, first, pack.generation.number), inputs)
         found["hours", shard] = [sorted(pack.hours), world.store.get("hours", pages["hours"])]
@@ -213,7 +213,7 @@ def rows_in_force(world: World) -> object:
 
 
 def _world(folder: Path) -> World:
-    return World(open_backend(f"lmdb://{folder}"), distribution=Distribution.single(spread=3))
+    return World(open_backend(f"lmdb://{folder}"), distribution=PlacementTable.single(spread=3))
 
 
 def _prepare(act: str, folder: Path, seed: int) -> None:
@@ -227,7 +227,7 @@ def _prepare(act: str, folder: Path, seed: int) -> None:
     visits: Counter[str] = Counter()
 
     def counted(point: str) -> None:
-        nowhere(point)
+        ignore_point(point)
         visits[point] += 1
 
     world = _opened(folder / "done")
@@ -260,7 +260,7 @@ def _read(act: str, folder: Path, parent: Connection) -> None:
         view = look(world)
         if view not in seen:
             seen.append(view)
-    ACTS[act].do(_opened(folder), nowhere)
+    ACTS[act].do(_opened(folder), ignore_point)
     parent.send((seen, look(world), rows_after(world, act)))
 
 
@@ -366,7 +366,7 @@ def _by_hour(view: View) -> dict[int, dict[object, object]]:
 def warm() -> None:
     """Load what the processes need; in the server that forks them."""
     os.environ.pop("SPM_CRASH_AT", None)
-    warm_kernels.rehearse()
+    warm_kernels.warm_up()
     with tempfile.TemporaryDirectory() as folder:
         world = _world(Path(folder))
         _late(world, np.random.default_rng(0))

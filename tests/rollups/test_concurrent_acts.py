@@ -5,8 +5,8 @@ from collections.abc import Callable
 import pytest
 
 from ingest.writer import Writer
-from rollups.decide.retention import Keep
-from rollups.delete.seal import seal_hours
+from rollups.decide.retention import RetentionPeriods
+from rollups.delete.expire import seal_hours
 from rollups.manifest import cells
 from rollups.move.redistribute import close_epoch
 from rollups.run.local import LocalExecutor
@@ -15,21 +15,21 @@ from spm.store import epochs
 from spm.store.backends.base import Backend
 from spm.store.manifest import EXPIRED, SEALED
 from tests.model.world import APP, DAY, NEXT_DAY, SPREAD, World
+from tests.rollups.delete.expiry import HOUR, HOURS, filled
 from tests.rollups.delete.test_erase_retracted import BAD, good, merged, right, stored
-from tests.rollups.delete.test_seal import HOUR, HOURS, filled
 
 
 def moved_in_between(world: World) -> None:
     """More data of an hour comes by another distribution, retention looks, then all of it is moved."""
-    epochs.open_epoch(world.store, APP, strategy="byte", shards=16, spread=16)
+    epochs.open_epoch(world.store, APP, function="byte", shards=16, spread=16)
     world.writer = Writer(world.store, SPREAD)
     world.send((0, 5 * HOUR_MS + 7, 99.0), (2, 5 * HOUR_MS + 9, 77.0))
-    world.retain(Keep(1), days_later=1)
+    world.retain(RetentionPeriods(1), days_later=1)
     world.roll()
     world.migrate()
     assert close_epoch(world.store, APP, 0).closed
     world.roll(sweep=True)
-    world.retain(Keep(1), days_later=1)
+    world.retain(RetentionPeriods(1), days_later=1)
     world.roll(sweep=True)
 
 
@@ -37,7 +37,7 @@ def test_days_of_what_was_sealed_around_a_move_are_right_when_their_hours_are_go
     world = filled()
     moved_in_between(world)
     assert world.days() == world.model.days()
-    world.retain(Keep(1, 1), days_later=2)
+    world.retain(RetentionPeriods(1, 1), days_later=2)
     assert {world.manifest().seal(hour) for hour in HOURS} == {EXPIRED}
     assert world.days() == world.model.days()
 
@@ -49,7 +49,7 @@ def test_hours_of_a_metric_in_two_shards_stay_as_no_days_stand_for_them() -> Non
     seal_hours(world.driver(), LocalExecutor(world.store), APP, DAY, others, now_ms=NEXT_DAY, run=run)
     world.seals()
     moved_in_between(world)
-    world.retain(Keep(1, 1), days_later=2)
+    world.retain(RetentionPeriods(1, 1), days_later=2)
     assert {world.manifest().seal(hour) for hour in HOURS} == {SEALED}
     assert world.days() == world.model.days()
 
@@ -73,7 +73,7 @@ def test_a_purge_whose_flip_was_taken_for_lost_deletes_what_it_replaced(monkeypa
 
     with monkeypatch.context() as patched:
         patched.setattr(cells, "swap", lost)
-        world.shred(number)
+        world.erase_retracted(number)
     assert [v for v in stored(world) if v[2] == BAD] == []
     assert set(wanted) <= set(stored(world))
     right(world)

@@ -3,14 +3,14 @@
 from pathlib import Path
 
 from rollups.check.fsck import fsck
-from rollups.delete.delete_app import erase
-from rollups.delete.erase_retracted import shred
+from rollups.delete.delete_app import delete_app
+from rollups.delete.erase_retracted import erase_retracted
 from rollups.delete.purge import TABLES, every_shard, purge
 from spm.store import keys
 from spm.store.backends.lmdb import LmdbBackend
 from tests.model.world import APP, World
+from tests.rollups.delete.expiry import HOURS, LATER, expire_app
 from tests.rollups.delete.test_erase_retracted import merged
-from tests.rollups.delete.test_seal import HOURS, LATER, keeping
 
 
 def rows(world: World) -> dict[str, int]:
@@ -31,21 +31,21 @@ def test_a_day_lives_and_goes_on_the_embedded_store(tmp_path: Path) -> None:
     world = merged(LmdbBackend(str(tmp_path)))
     number = world.retract(source="bad")
     world.model.purge(number)
-    assert shred(world.store, APP, number, now_ms=world.clock.now_ms()).troubles == []
+    assert erase_retracted(world.store, APP, number, now_ms=world.clock.now_ms()).errors == []
     world.roll(now_ms=LATER)
     check(world)
     assert world.answer() == world.truth
-    keeping(world)
+    expire_app(world)
     purge(world.store, APP, keep=0)
     for hour in HOURS:
         world.model.seal(hour)
     assert (world.hours(), world.days()) == (world.recount(), world.model.days())
     check(world)
-    keeping(world, raw=1, hour=1)
+    expire_app(world, raw=1, hour=1)
     assert world.days() == world.model.days()
     check(world)
-    keeping(world, raw=1, hour=1, day=1)
+    expire_app(world, raw=1, hour=1, day=1)
     assert world.days().keys() == {name for name in world.model.days() if name[1] * 24 not in HOURS}
     check(world)
-    erase(world.store, APP)
+    delete_app(world.store, APP)
     assert rows(world) == {}

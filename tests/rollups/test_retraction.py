@@ -35,7 +35,7 @@ def world() -> World:
 def preview(world: World, **asked: object) -> Preview:
     """What a draft would hide."""
     draft = Draft(reason="test", **asked)  # type: ignore[arg-type]  # a table's row
-    return retraction.preview(world.store, APP, retraction.drafted(draft, world.clock.now_ms()))
+    return retraction.preview(world.store, APP, retraction.validate_draft(draft, world.clock.now_ms()))
 
 
 def test_a_preview_counts_what_answers_would_lose(world: World) -> None:
@@ -55,7 +55,7 @@ def test_a_version_that_nobody_sees_is_no_sample(world: World) -> None:
 
 
 def test_what_is_retracted_already_is_not_counted_again(world: World) -> None:
-    draft = retraction.drafted(Draft(source="b", reason="test"), world.clock.now_ms())
+    draft = retraction.validate_draft(Draft(source="b", reason="test"), world.clock.now_ms())
     retraction.retract(world.store, APP, draft)
     assert preview(world, source="b") == Preview()
 
@@ -93,7 +93,7 @@ def test_a_preview_reads_only_hours_that_may_be_touched(world: World, monkeypatc
     assert set(seen) == {HOUR + 1}
 
 
-@pytest.mark.parametrize("limit", ["RETRACT_PREVIEW_SAMPLES_MAX", "RETRACT_PREVIEW_UNITS_MAX"])
+@pytest.mark.parametrize("limit", ["RETRACT_PREVIEW_SAMPLES_MAX", "RETRACT_PREVIEW_HOUR_SHARDS_MAX"])
 def test_a_preview_of_too_much_says_that_there_is_more(
     world: World, limit: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -141,17 +141,19 @@ def test_a_draft_that_cannot_be_is_refused(world: World, asked: dict[str, object
 @pytest.mark.parametrize("reason", ["", "  ", "x" * (limits.RETRACT_REASON_CHARS_MAX + 1)])
 def test_a_retraction_without_a_fit_reason_is_refused(world: World, reason: str) -> None:
     with pytest.raises(Refused, match="reason"):
-        retraction.retract(world.store, APP, retraction.drafted(Draft(source="a", reason=reason), START))
+        retraction.retract(world.store, APP, retraction.validate_draft(Draft(source="a", reason=reason), START))
     assert retractions.read(world.store, APP) == ()
 
 
 def test_a_retraction_ends_where_it_was_made_unless_said_otherwise(world: World) -> None:
-    made = retraction.drafted(Draft(source="a", reason="x"), 1_000)
+    made = retraction.validate_draft(Draft(source="a", reason="x"), 1_000)
     assert (made.write_from_ms, made.write_to_ms, made.data_to_ms) == (0, 1_000, limits.TIME_MAX_MS)
 
 
 def test_an_undo_keeps_the_row_and_its_times(world: World) -> None:
-    made = retraction.retract(world.store, APP, retraction.drafted(Draft(source="a", reason="x"), START)).retraction
+    made = retraction.retract(
+        world.store, APP, retraction.validate_draft(Draft(source="a", reason="x"), START)
+    ).retraction
     ended = retraction.undo(world.store, APP, made.number, START + 5).retraction
     assert (ended.start_ms, ended.end_ms, ended.reason) == (START, START + 5, "x")
     assert retractions.read(world.store, APP) == (ended,)
@@ -165,8 +167,10 @@ def test_hours_under_a_seal_are_told_and_left_alone(world: World) -> None:
     assert world.store.check_and_put("manifest", keys.manifest(APP, DAY), b"v", before, manifest.encode(sealed))
     found = preview(world, source="a")
     assert (found.samples, found.hours, found.sealed) == (1, 1, 1)
-    done = retraction.retract(world.store, APP, retraction.drafted(Draft(source="a", reason="x"), world.clock.now_ms()))
-    assert done.sealed == (HOUR,)
+    done = retraction.retract(
+        world.store, APP, retraction.validate_draft(Draft(source="a", reason="x"), world.clock.now_ms())
+    )
+    assert done.sealed_hours == (HOUR,)
 
 
 # --- against a list of versions ---------------------------------------------------------------------------------------
@@ -234,7 +238,7 @@ def test_a_preview_equals_a_count_over_the_list_of_versions(
     matchers = () if metric is None else (Matcher("__name__", "=", metric),)
     draft = Draft(source, matchers, *writes, *data, reason="x")
     try:
-        made = retraction.drafted(draft, world.clock.now_ms())
+        made = retraction.validate_draft(draft, world.clock.now_ms())
     except Refused:
         return
     found = retraction.preview(world.store, APP, made)

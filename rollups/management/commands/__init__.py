@@ -1,1 +1,1 @@
-"""Commands of the back room: roll, rollback, purge."""
+"""Commands that do runs, deletions, checks and moves."""

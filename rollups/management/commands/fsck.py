@@ -1,8 +1,8 @@
-"""``manage.py fsck``: verify every row, recount hours and days from what they were made of, find lost marks.
+"""``manage.py fsck``: verifies every row, recounts hours and days from their inputs, finds lost commit records.
 
-It reads and changes nothing, unless ``--repair`` is given: then lost commit records are written again, and hours and
-days that are wrong go out of force, so that readers count anew. ``--spark`` recounts hours as one job of Spark. Its
-status is 1 when something is wrong.
+It changes nothing unless ``--repair`` is given: then it writes lost commit records again, and takes wrong hours and
+days out of force, so that readers count again. ``--spark`` recounts hours as one Spark job. The exit status is 1 if
+something is wrong.
 """
 
 import sys
@@ -22,12 +22,10 @@ from spm.limits import HOUR_MS
 
 
 class Command(BaseCommand):
-    """See the module."""
-
     help = "Check the store against itself."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        """The command's options."""
+        """Adds the options of the command."""
         parser.add_argument("--app", type=int, action="append", help="only this app's id (may be repeated)")
         parser.add_argument(
             "--hour", type=_hour, action="append", metavar="TIME", help="recount only the hour that begins then, UTC"
@@ -36,18 +34,18 @@ class Command(BaseCommand):
         how.add_argument(
             "--spark", action="store_true", help="recount hours on Spark, for many of them; rows and days are left out"
         )
-        how.add_argument("--repair", action="store_true", help="mend what is provably safe to mend")
+        how.add_argument("--repair", action="store_true", help="repair what is provably safe to repair")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        """One check."""
+        """Does one check."""
         hours = options["hour"]
         try:
-            apps = services_runs.apps_named(options["app"])
-            found = self._on_spark(apps, hours) if options["spark"] else self._here(apps, hours, options["repair"])
+            apps = services_runs.find_apps(options["app"])
+            reports = self._on_spark(apps, hours) if options["spark"] else self._here(apps, hours, options["repair"])
         except SpmError as error:
             raise CommandError(str(error)) from error
-        self.stdout.write(terminal.checked(found))
-        if any(report.status for report in found.values()):
+        self.stdout.write(terminal.check_text(reports))
+        if any(report.status for report in reports.values()):
             sys.exit(1)
 
     def _on_spark(self, apps: list[int], hours: list[int] | None) -> dict[App, Report]:
@@ -56,16 +54,16 @@ class Command(BaseCommand):
         )
 
     def _here(self, apps: list[int], hours: list[int] | None, repair: bool) -> dict[App, Report]:
-        line = terminal.Line(self.stderr)
+        line = terminal.ProgressLine(self.stderr)
         return services_maintenance.check(
             services_runs.site(),
             apps=apps,
             hours=hours,
             repair=repair,
             wait_s=limits.ROLL_WAIT_S,
-            watch=lambda app, seen, total: line.show(f"{app}: {seen:,}/{total:,} days", last=seen == total),
+            watch=lambda app, days, total: line.show(f"{app}: {days:,}/{total:,} days", last=days == total),
         )
 
 
 def _hour(text: str) -> int:
-    return terminal.moment(text) // HOUR_MS
+    return terminal.parse_time(text) // HOUR_MS

@@ -1,4 +1,4 @@
-"""``manage.py purge``: delete superseded generations and blocks that chunks hold. What is in force stays."""
+"""``manage.py purge``: deletes superseded generations and covered blocks. What is in force stays."""
 
 from argparse import ArgumentParser, ArgumentTypeError
 from typing import Any
@@ -13,30 +13,28 @@ from spm.errors import SpmError
 
 
 class Command(BaseCommand):
-    """See the module."""
-
     help = "Delete superseded rows of the store."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        """The command's options."""
+        """Adds the options of the command."""
         parser.add_argument("--app", type=int, action="append", help="only this app's id (may be repeated)")
-        parser.add_argument("--dry-run", action="store_true", help="say what would go, why, and how many bytes")
-        parser.add_argument("--spark", action="store_true", help="list rows by a job of Spark, for very many of them")
+        parser.add_argument("--dry-run", action="store_true", help="say what would be deleted, why, and how many bytes")
+        parser.add_argument("--spark", action="store_true", help="list the rows by a Spark job, for very many of them")
         parser.add_argument(
             "--keep",
             type=_count,
             default=limits.PURGE_HISTORY,
             metavar="N",
-            help="former states of each unit that stay, so that its last N runs can be rolled back (%(default)s)",
+            help="former states of each hour shard that stay, so that its last N runs can be rolled back (%(default)s)",
         )
 
     def handle(self, *args: Any, **options: Any) -> None:
-        """One purge."""
-        line = terminal.Line(self.stderr)
+        """Does one purge."""
+        line = terminal.ProgressLine(self.stderr)
         try:
-            gone = services_maintenance.clean(
+            result = services_maintenance.purge_superseded(
                 services_runs.site(),
-                apps=services_runs.apps_named(options["app"]),
+                apps=services_runs.find_apps(options["app"]),
                 keep=options["keep"],
                 dry_run=options["dry_run"],
                 spark=options["spark"],
@@ -45,7 +43,7 @@ class Command(BaseCommand):
             )
         except SpmError as error:
             raise CommandError(str(error)) from error
-        self.stdout.write(terminal.purged(gone, "would go" if options["dry_run"] else "went"))
+        self.stdout.write(terminal.purge_text(result, "would be deleted" if options["dry_run"] else "were deleted"))
 
 
 def _count(text: str) -> int:

@@ -38,7 +38,7 @@ def a_roll_back() -> None:
 
 
 def nobody_asks_what_stands_on_it(patch: Patch) -> None:
-    patch.setattr(rollback, "_above", lambda now, run: set())
+    patch.setattr(rollback, "_later_runs", lambda now, run: set())
 
 
 def a_roll_back_of_a_run_that_others_stand_on() -> None:
@@ -71,7 +71,7 @@ def a_purge_in_the_middle_of_a_roll_back() -> None:
     def first(call: str) -> None:
         if left == [call]:
             left.clear()
-            purge.purge(world.store, APP, world.distribution.all(APP), keep=0)
+            purge.purge(world.store, APP, world.distribution.all_shards(APP), keep=0)
 
     store.hook = first
     rollback.roll_back(world.store, run, [APP])
@@ -94,10 +94,10 @@ def old_blocks_are_swept(patch: Patch) -> None:
 
 def a_purge_between_a_block_and_its_commit_record() -> None:
     world = World()
-    envelope = world.acceptor.accept(app=APP, source="a", parsed=parsed([(0, 1, 1.0)]), message_id=bytes(16))
+    envelope = world.acceptor.stamp_message(app=APP, source="a", parsed=parsed([(0, 1, 1.0)]), message_id=bytes(16))
     batch = world.writer.prepare([envelope])
     world.store.put([step for step in batch.steps if step[0] == "log"])
-    purge.purge(world.store, APP, world.distribution.all(APP), keep=0)
+    purge.purge(world.store, APP, world.distribution.all_shards(APP), keep=0)
     world.store.put([step for step in batch.steps if step[0] != "log"])
     world.model.accept(versions_of(envelope))
     right(world)

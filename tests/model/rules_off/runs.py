@@ -6,12 +6,12 @@ import pytest
 
 from rollups.compute import source
 from rollups.compute import task as compute_task
-from rollups.compute.source import Source
+from rollups.compute.source import MergeInput
 from rollups.crash_points import Hook
 from rollups.decide import publication
-from rollups.decide.outcome import Work, account
-from rollups.decide.plan import Kind, Waiting
-from rollups.decide.work import UnitTask
+from rollups.decide.outcome import DayOutcome, ledger_row
+from rollups.decide.plan import MergeKind, PendingCommit
+from rollups.decide.work import HourShardTask
 from rollups.delete import purge
 from rollups.manifest import cells, publish
 from rollups.run import agenda, rollback
@@ -20,7 +20,7 @@ from spm.store import keys
 from spm.store.backends.base import Backend, Reader
 from spm.store.encoding.blocks import Messages
 from spm.store.ledger import commit_records
-from spm.store.manifest import HourInputs, Hours, Manifest, Replay, fingerprint
+from spm.store.manifest import HourInputs, HourPack, Manifest, Replay, fingerprint
 from spm.store.versions import merge
 from spm.store.versions.merge import Piece
 from spm.store.versions.visibility import Visibility
@@ -61,7 +61,7 @@ def repeated_nonces(patch: Patch) -> None:
 def a_second_purge_during_a_run() -> None:
     world = world_of()
     world.roll(minor=True)
-    shards = world.distribution.all(APP)
+    shards = world.distribution.all_shards(APP)
     purge.purge(world.store, APP, shards)
     world.send((0, 2, 2.0))
     world.roll(minor=True, at=meanwhile("compacted", lambda: purge.purge(world.store, APP, shards)))
@@ -77,7 +77,7 @@ def a_roll_back_during_a_full_merge() -> None:
     first = world.roll(minor=True).run
     world.send((0, 2, 2.0))
     report = world.roll(at=meanwhile("compacted", lambda: rollback.roll_back(world.store, first, [APP])))
-    assert [day.flipped for day in report.days] == [False]  # what was rolled back would be in force inside the merge
+    assert [day.published for day in report.days] == [False]  # what was rolled back would be in force inside the merge
     right(world)
 
 
@@ -87,7 +87,7 @@ def a_replayed_batch_is_taken_by_two() -> None:
     rollback.roll_back(world.store, world.roll(minor=True).run, [APP])
     world.send((0, 2, 2.0))
     report = world.roll(minor=True, at=meanwhile("compacted", lambda: world.roll(minor=True)))
-    assert [day.flipped for day in report.days] == [False]
+    assert [day.published for day in report.days] == [False]
     right(world)
 
 
@@ -104,15 +104,15 @@ def a_purge_during_a_run() -> None:
     world = world_of()
     world.roll(minor=True)
     world.send((0, 2, 2.0))
-    shards = world.distribution.all(APP)
+    shards = world.distribution.all_shards(APP)
     world.roll(minor=True, at=meanwhile("compacted", lambda: purge.purge(world.store, APP, shards)))
     right(world)
 
 
 def hours_of_now(patch: Patch) -> None:
-    apply = publication.apply
+    apply = publication.apply_changes
 
-    def marked(now: Manifest, changes: object, hour_rows: dict[int, Hours], **rest: object) -> Manifest:
+    def marked(now: Manifest, changes: object, hour_rows: dict[int, HourPack], **rest: object) -> Manifest:
         made = apply(now, changes, hour_rows, **rest)  # type: ignore[arg-type]
         packs = dict(made.hours)
         for shard in hour_rows:
@@ -120,10 +120,10 @@ def hours_of_now(patch: Patch) -> None:
                 hour: HourInputs(fingerprint(made.entry(shard, hour).state), of.retractions, of.stamp_max_ms)
                 for hour, of in packs[shard].hours.items()
             }
-            packs[shard] = Hours(packs[shard].generation, hours)
+            packs[shard] = HourPack(packs[shard].generation, hours)
         return msgspec.structs.replace(made, hours=packs)
 
-    patch.setattr(publication, "apply", marked)
+    patch.setattr(publication, "apply_changes", marked)
 
 
 def late_data_during_a_full_run() -> None:
@@ -155,7 +155,7 @@ def two_minor_runs() -> None:
 def every_cell_of_the_unit_goes(patch: Patch) -> None:
     settle = publish.settle
 
-    def greedy(store: Backend, app: int, items: list[Waiting], at: Hook, *rest: int) -> None:
+    def greedy(store: Backend, app: int, items: list[PendingCommit], at: Hook, *rest: int) -> None:
         settle(store, app, items, at, *rest)
         units = {(item.key.shard, item.hour) for item in items}
         for found in list(commit_records.scan(store, app, sorted({shard for shard, _ in units}))):
@@ -174,7 +174,7 @@ def more_of_the_same_hour_during_a_run() -> None:
 def whole_records_go(patch: Patch) -> None:
     settle = publish.settle
 
-    def whole(store: Backend, app: int, items: list[Waiting], at: Hook, *rest: int) -> None:
+    def whole(store: Backend, app: int, items: list[PendingCommit], at: Hook, *rest: int) -> None:
         store.delete("pending", [(item.key.to_bytes(), None) for item in items])
         settle(store, app, items, at, *rest)
 
@@ -188,13 +188,13 @@ def a_message_of_two_days_and_a_kill_after_the_first() -> None:
 
 
 def cells_go_before_the_flip(patch: Patch) -> None:
-    flip_day = publish.flip_day
+    flip_day = publish.publish_day
 
-    def late(store: Backend, work: Work, hours: object, *, run: int, at: Hook) -> object:
-        publish.settle(store, work.plan.app, work.settled(), at)
+    def late(store: Backend, work: DayOutcome, hours: object, *, run: int, at: Hook) -> object:
+        publish.settle(store, work.plan.app, work.pending_of_changes(), at)
         return flip_day(store, work, hours, run=run, at=at)  # type: ignore[arg-type]
 
-    patch.setattr(publish, "flip_day", late)
+    patch.setattr(publish, "publish_day", late)
 
 
 def a_kill_when_the_cells_are_gone() -> None:
@@ -204,10 +204,10 @@ def a_kill_when_the_cells_are_gone() -> None:
 
 
 def flips_without_account(patch: Patch) -> None:
-    def unaccounted(store: Backend, app: int, items: list[Waiting], at: Hook, *rest: int) -> None:
+    def unaccounted(store: Backend, app: int, items: list[PendingCommit], at: Hook, *rest: int) -> None:
         store.delete("pending", [(i.key.to_bytes(), [keys.hour_column(i.hour)]) for i in items])
         at("unpended")
-        store.put([("ledger", [account(app, item) for item in items])])
+        store.put([("ledger", [ledger_row(app, item) for item in items])])
 
     patch.setattr(publish, "settle", unaccounted)
 
@@ -220,13 +220,13 @@ def a_kill_between_cells_and_account() -> None:
 
 
 def only_fresh_batches(patch: Patch) -> None:
-    read = source.read_unit
+    read = source.read_hour_shard
 
-    def fresh(reader: Reader, task: UnitTask) -> Source:
-        minor = task.kind == Kind.MINOR
+    def fresh(reader: Reader, task: HourShardTask) -> MergeInput:
+        minor = task.kind == MergeKind.MINOR
         return read(reader, msgspec.structs.replace(task, replay=()) if minor else task)
 
-    patch.setattr(source, "read_unit", fresh)
+    patch.setattr(source, "read_hour_shard", fresh)
 
 
 def a_minor_run_after_a_roll_back() -> None:
@@ -240,39 +240,39 @@ def a_minor_run_after_a_roll_back() -> None:
 
 
 def own_batches_only(patch: Patch) -> None:
-    read = source.read_unit
+    read = source.read_hour_shard
 
-    def own(reader: Reader, task: UnitTask) -> Source:
+    def own(reader: Reader, task: HourShardTask) -> MergeInput:
         found = read(reader, task)
         blocks = [keys.LogKey(task.shard, task.app, task.hour, r.ingest_ms, r.batch) for r in found.batches]
         there = reader.get("log", [name.to_bytes() for name in blocks])
         held = {Replay(b.ingest_ms, b.batch) for b, row in zip(blocks, there, strict=True) if row is not None}
-        return Source(found.pieces, found.parts, found.parents, frozenset(held & {*task.fresh, *task.replay}))
+        return MergeInput(found.pieces, found.merged, found.parents, frozenset(held & {*task.fresh, *task.replay}))
 
-    patch.setattr(source, "read_unit", own)
+    patch.setattr(source, "read_hour_shard", own)
 
 
 def a_query_between_flip_and_account_of_a_purged_block() -> None:
     world = world_of()
-    killed(lambda: world.roll(minor=True, at=crash_at("flipped")))
-    purge.purge(world.store, APP, world.distribution.all(APP), keep=0)
+    killed(lambda: world.roll(minor=True, at=crash_at("published")))
+    purge.purge(world.store, APP, world.distribution.all_shards(APP), keep=0)
 
     def look() -> None:
         assert world.answer() == world.truth
 
-    world.roll(at=meanwhile("flipped", look))
+    world.roll(at=meanwhile("published", look))
     right(world)
 
 
 def compaction_drops_what_is_retracted(patch: Patch) -> None:
-    in_place = compute_task._in_place
+    in_place = compute_task._without_abandoned
 
-    def dropping(task: UnitTask, piece: Piece) -> Piece:
+    def dropping(task: HourShardTask, piece: Piece) -> Piece:
         found = in_place(task, piece)
-        kept = Visibility(task.retractions).kept(found)
+        kept = Visibility(task.retractions).visible_rows(found)
         return found if kept is None else keep(found, kept)
 
-    patch.setattr(compute_task, "_in_place", dropping)
+    patch.setattr(compute_task, "_without_abandoned", dropping)
 
 
 def a_run_between_retraction_and_undo() -> None:
@@ -329,8 +329,8 @@ def two_processes_in_one_millisecond() -> None:
 
 
 def compaction_makes_hours_of_all_it_holds(patch: Patch) -> None:
-    hours = compute_task.hours_of
-    patch.setattr(compute_task, "hours_of", lambda piece, lens: hours(piece, Visibility()))
+    hours = compute_task.aggregate_hour
+    patch.setattr(compute_task, "aggregate_hour", lambda piece, lens: hours(piece, Visibility()))
 
 
 def a_retraction_before_a_full_run() -> None:
@@ -341,7 +341,7 @@ def a_retraction_before_a_full_run() -> None:
 
 
 def nothing_is_noted(patch: Patch) -> None:
-    patch.setattr(agenda, "mark", lambda *args: None)
+    patch.setattr(agenda, "mark_due", lambda *args: None)
 
 
 def a_minor_run_of_late_data_that_no_full_run_looks_for() -> None:

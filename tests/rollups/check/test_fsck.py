@@ -12,21 +12,21 @@ from hypothesis import strategies as st
 from rollups import retraction
 from rollups.check.findings import DAMAGED, DIFFERS, LOST, UNKNOWN, UNLISTED, UNMARKED, Report
 from rollups.check.fsck import fsck
-from rollups.decide.work import Compacted, UnitTask
+from rollups.decide.work import CompactionResult, HourShardTask
 from rollups.delete.purge import every_shard, purge
 from rollups.run.local import LocalExecutor
 from rollups.run.rollback import roll_back
 from spm.limits import FSCK_BLOCK_AGE_MS, HISTORY_MAX, HOUR_MS
 from spm.query.request.provenance import DAYS, RAW
 from spm.store import epochs, keys, manifest
-from spm.store.keys import Distribution
+from spm.store.keys import PlacementTable
 from spm.store.ledger import commit_records, watermarks
 from spm.store.ledger.watermarks import Announcement
 from spm.store.manifest import Manifest
 from spm.store.rollup import aggregates
 from spm.store.rollup import rows as rollup_rows
 from tests.model.world import APP, DAY, NEXT_DAY, START, Crash, World, crash_at
-from tests.rollups.delete.test_seal import keeping
+from tests.rollups.delete.expiry import expire_app
 from tests.support.faults import flip, keys_of
 
 NOW = START + 60 * HOUR_MS
@@ -96,7 +96,7 @@ def crashed() -> World:
     """A run that died between its flip and its account."""
     world = with_pending()
     with pytest.raises(Crash):
-        world.roll(now_ms=NOW, at=crash_at("flipped"))
+        world.roll(now_ms=NOW, at=crash_at("published"))
     return world
 
 
@@ -118,14 +118,14 @@ def purged() -> World:
 def sealed() -> World:
     """Samples are gone."""
     world = purged()
-    keeping(world)
+    expire_app(world)
     return world
 
 
 def expired() -> World:
     """Hours, too."""
     world = sealed()
-    keeping(world, raw=1, hour=1)
+    expire_app(world, raw=1, hour=1)
     return world
 
 
@@ -268,7 +268,7 @@ def test_an_aggregate_that_is_off_is_found_and_goes_out_of_force(table: str, nam
     assert world.days() == world.model.days()
     world.roll(now_ms=NOW + HOUR_MS)
     assert check(world).findings == []
-    assert world.levels() == {DAYS}
+    assert world.resolutions() == {DAYS}
 
 
 def test_hours_that_cannot_be_read_go_out_of_force_as_their_samples_are_there() -> None:
@@ -276,7 +276,7 @@ def test_hours_that_cannot_be_read_go_out_of_force_as_their_samples_are_there() 
     world.store.delete("hours", [(key, None) for key, _ in rows(world, "hours")])
     report = check(world, repair=True)
     assert {(UNKNOWN, "hours"), (LOST, "hours")} <= kinds(report)
-    assert RAW in world.levels() or world.levels() == {DAYS}
+    assert RAW in world.resolutions() or world.resolutions() == {DAYS}
     assert world.hours() == world.recount()
     world.roll(now_ms=NOW + HOUR_MS)
     assert check(world).findings == []
@@ -342,8 +342,8 @@ def work_list(world: World) -> list[tuple[object, ...]]:
     found: list[tuple[object, ...]] = []
 
     class Listing(LocalExecutor):
-        def compact(self, run: int, tasks: Sequence[UnitTask], done: object) -> list[Compacted]:
-            found.extend((t.shard, t.hour, t.kind, t.fresh, t.replay, t.samples, t.hours) for t in tasks)
+        def compact(self, run: int, tasks: Sequence[HourShardTask], done: object) -> list[CompactionResult]:
+            found.extend((t.shard, t.hour, t.kind, t.fresh, t.replay, t.samples, t.wants_hours) for t in tasks)
             raise Crash("only looking")
 
     with pytest.raises(Crash):
@@ -431,10 +431,10 @@ def test_blocks_of_sealed_hours_are_not_brought_back() -> None:
 
 
 def test_blocks_that_were_moved_away_are_not_brought_back_where_late_data_came() -> None:
-    world = World(distribution=Distribution.single(spread=1))  # all in one shard, where later only m2 belongs
+    world = World(distribution=PlacementTable.single(spread=1))  # all in one shard, where later only m2 belongs
     world.send((0, 1, 1.0), (1, 2, 2.0))
     world.roll()
-    epochs.open_epoch(world.store, APP, strategy="hash", shards=16, spread=3)
+    epochs.open_epoch(world.store, APP, function="hash", shards=16, spread=3)
     world.migrate()
     for n in range(HISTORY_MAX + 1):  # until no former state knows what was there before
         world.send((2, 30 + n, 3.0))

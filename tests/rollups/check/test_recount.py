@@ -8,7 +8,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from rollups.check.recount import Counted, differences, recount, rejoin
+from rollups.check.recount import RecountedRows, differences, recount_day, recount_hour
 from spm.store.encoding.blocks import Messages
 from spm.store.rollup import aggregates
 from spm.store.rollup.aggregates import COLUMNS, Aggregates
@@ -47,9 +47,9 @@ def piece_of(rows: Sequence[tuple[int, int, float, int]]) -> Piece:
 def by_kernels(pieces: Sequence[Piece], lens: Visibility) -> tuple[np.ndarray, Aggregates]:
     """What a run stores."""
     piece = merge(pieces)
-    won = pick(piece, lens.kept(piece))
+    won = pick(piece, lens.visible_rows(piece))
     starts = np.concatenate([np.zeros(1, np.int64), np.cumsum(won.counts, dtype=np.int64)])
-    made = aggregates.every(won.series, starts, won.ts, won.values)
+    made = aggregates.aggregate_all(won.series, starts, won.ts, won.values)
     return won.metrics[made.count > 0], made.take(made.count > 0)
 
 
@@ -63,7 +63,7 @@ def test_a_recount_agrees_with_what_runs_store_on_any_samples(
 ) -> None:
     pieces = [piece_of(rows) for rows in blocks]
     lens = HIDING if hiding else Visibility()
-    assert differences(*by_kernels(pieces, lens), recount(pieces, lens)) == []
+    assert differences(*by_kernels(pieces, lens), recount_hour(pieces, lens)) == []
 
 
 @settings(max_examples=100, deadline=None)
@@ -73,18 +73,18 @@ def test_a_day_agrees_with_what_runs_make_of_its_hours(hours: list[list[tuple[in
     made = [by_kernels([piece_of(rows)], Visibility()) for rows in hours]
     metrics = np.unique(np.concatenate([m for m, _ in made]))
     parts = [(m, aggregates.merge([rows.take(names == m) for names, rows in made])) for m in metrics.tolist()]
-    stored = aggregates.side_by_side([rows for _, rows in parts]) if parts else Aggregates.empty()
+    stored = aggregates.concatenate([rows for _, rows in parts]) if parts else Aggregates.empty()
     names = np.repeat(metrics, [len(rows) for _, rows in parts])
-    assert differences(names, stored, rejoin(made)) == []
+    assert differences(names, stored, recount_day(made)) == []
 
 
 ONE = [(0, n, float(v), 0) for n, v in enumerate([3, 5, 2, 8], 1)] + [(2, 1, 4.0, 0), (2, 2, 0.5, 0)]
 
 
-def whole() -> tuple[np.ndarray, Aggregates, Counted]:
+def whole() -> tuple[np.ndarray, Aggregates, RecountedRows]:
     """An hour as it is stored, and as it is counted."""
     pieces = [piece_of(ONE)]
-    return *by_kernels(pieces, Visibility()), recount(pieces)
+    return *by_kernels(pieces, Visibility()), recount_hour(pieces)
 
 
 @pytest.mark.parametrize("name", [name for name, _ in COLUMNS])
@@ -126,7 +126,7 @@ def test_rows_without_sketches_are_no_fault() -> None:
 def test_a_series_on_one_side_alone_is_named(side: str) -> None:
     metrics, stored, counted = whole()
     if side == "stored":
-        counted = recount([piece_of([row for row in ONE if row[0] == 0])])
+        counted = recount_hour([piece_of([row for row in ONE if row[0] == 0])])
     else:
         stored, metrics = stored.take(np.array([0])), metrics[:1]
     [found] = differences(metrics, stored, counted)
@@ -142,5 +142,5 @@ def test_a_day_whose_sketch_lost_a_shard_is_named() -> None:
     broken = dataclasses.replace(stored, sketch=dataclasses.replace(stored.sketch, counts=counts))
     of_metric = [(names[names == metric], rows.take(names == metric)) for names, rows in made]
     names = np.repeat(metric, len(stored))
-    assert differences(names, stored, rejoin(of_metric)) == []
-    assert [d.name for d in differences(names, broken, rejoin(of_metric))] == ["sketch"]
+    assert differences(names, stored, recount_day(of_metric)) == []
+    assert [d.name for d in differences(names, broken, recount_day(of_metric))] == ["sketch"]

@@ -186,7 +186,7 @@ def test_the_decision_to_start(waits: Backlog, last_spark_ms: int | None, start:
 def test_nothing_starts_for_a_while_after_trouble() -> None:
     waits = Backlog(999, 9_999_999, 1, 1)
     starts = [
-        decide_start(waits, now_ms=NOW, last_spark_ms=None, last_trouble_ms=NOW - ago) for ago in (899_999, 900_000)
+        decide_start(waits, now_ms=NOW, last_spark_ms=None, last_failure_ms=NOW - ago) for ago in (899_999, 900_000)
     ]
     assert starts == [RunStart.NOTHING, RunStart.SPARK]
 

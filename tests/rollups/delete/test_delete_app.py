@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rollups.crash_points import nowhere
-from rollups.delete.delete_app import Erased, erase, erase_organisation
+from rollups.crash_points import ignore_point
+from rollups.delete.delete_app import DeletedRows, delete_app
 from rollups.manifest import cells
 from spm.store import epochs, keys
 from spm.store.backends.base import Backend
@@ -28,8 +28,8 @@ def everything(store: Backend) -> dict[tuple[str, bytes], dict[bytes, bytes]]:
     return {(table, key): row for table in keys.TABLES for key, row in store.scan(table, b"", b"\xff" * 64)}
 
 
-def rows_of(app: int, organisation: int) -> Iterator[tuple[str, bytes]]:
-    """A row of an app in every table, at the ends of what a key can say."""
+def rows_of(app: int) -> Iterator[tuple[str, bytes]]:
+    """Rows of an app in every table, with the smallest and largest values that a key can hold."""
     low, high = 0, keys.U64
     for shard in (0, 7, 255):
         for hour in (0, keys.U32):
@@ -45,11 +45,11 @@ def rows_of(app: int, organisation: int) -> Iterator[tuple[str, bytes]]:
         yield "manifest", keys.manifest(app, n)
         yield "manifest", keys.manifest_month(app, n)
         yield "ledger", keys.ledger(app, n, high, keys.U32)
-        yield "marks", keys.mark(app, n)
+        yield "marks", keys.watermark(app, n)
         yield "retractions", keys.retraction(app, n)
         yield "dead", keys.dead(app, n, bytes(16))
-        yield "events", keys.event(organisation, n)
-    yield "config", epochs.name_of(app)
+
+    yield "config", epochs.row_key(app)
     yield "config", b"agenda/%d" % app
 
 
@@ -60,32 +60,17 @@ def put(store: Backend, rows: Iterator[tuple[str, bytes]]) -> None:
 
 @settings(max_examples=25, deadline=None)
 @given(st.sets(APPS, min_size=2, max_size=5))
-def test_an_erased_app_leaves_nothing_and_takes_nobody_else_along(apps: set[int]) -> None:
-    gone, *others = sorted(apps, key=hash)
+def test_a_deleted_app_leaves_nothing_and_takes_nobody_else_along(apps: set[int]) -> None:
+    deleted, *others = sorted(apps, key=hash)
     store, rest = MemoryBackend(), MemoryBackend()
-    put(store, rows_of(gone, gone))
+    put(store, rows_of(deleted))
     for app in others:
-        put(store, rows_of(app, app))
-        put(rest, rows_of(app, app))
-    put(rest, (place for place in rows_of(gone, gone) if place[0] == "events"))
-    erased = erase(store, gone)
+        put(store, rows_of(app))
+        put(rest, rows_of(app))
+    deletions = delete_app(store, deleted)
     assert everything(store) == everything(rest)
-    rows = {place for place in rows_of(gone, gone) if place[0] != "events"}
-    assert (erased.row_count, erased.byte_count) == (len(rows), 5 * len(rows))
-
-
-@settings(max_examples=25, deadline=None)
-@given(st.sets(APPS, min_size=2, max_size=4))
-def test_an_erased_organisation_loses_its_apps_and_events_alone(apps: set[int]) -> None:
-    gone, *others = sorted(apps, key=hash)
-    store, rest = MemoryBackend(), MemoryBackend()
-    put(store, rows_of(gone, gone))
-    for app in others:
-        put(store, rows_of(app, app))
-        put(rest, rows_of(app, app))
-    erased = erase_organisation(store, gone, [gone])
-    assert everything(store) == everything(rest)
-    assert erased.rows["events"] == 5
+    rows = set(rows_of(deleted))
+    assert (deletions.row_count, deletions.byte_count) == (len(rows), 5 * len(rows))
 
 
 def lived() -> World:
@@ -95,7 +80,7 @@ def lived() -> World:
     world.roll()
     world.send((0, 5, 3.0))
     retractions.add(world.store, APP, DRAFT)
-    epochs.open_epoch(world.store, APP, strategy="hash", shards=16, spread=4)
+    epochs.open_epoch(world.store, APP, function="hash", shards=16, spread=4)
     world.store.put([dead_letters.step(APP, START, bytes(16), DeadLetter(dead_letters.MESSAGE, "cause", b"body"))])
     return world
 
@@ -108,24 +93,24 @@ def left(world: World) -> set[str]:
 def test_an_app_that_lived_is_gone_with_all_that_happened_to_it() -> None:
     world = lived()
     assert left(world) > {"series", "pending", "manifest", "ledger", "retractions", "dead", "config", "days"}
-    erase(world.store, APP)
+    delete_app(world.store, APP)
     assert left(world) == set()
 
 
 def test_a_dry_run_tells_what_would_go_and_deletes_nothing() -> None:
     world = lived()
     before = everything(world.store)
-    would = erase(world.store, APP, dry_run=True)
+    would = delete_app(world.store, APP, dry_run=True)
     assert everything(world.store) == before
-    assert erase(world.store, APP) == would
+    assert delete_app(world.store, APP) == would
 
 
 @pytest.mark.parametrize("times", [1, 2, 5, 9])
 def test_an_erasure_killed_anywhere_is_finished_by_the_next(times: int) -> None:
     world = lived()
     with pytest.raises(Crash):
-        erase(world.store, APP, at=crash_at("erasing", times))
-    erase(world.store, APP)
+        delete_app(world.store, APP, at=crash_at("deleting app", times))
+    delete_app(world.store, APP)
     assert left(world) == set()
 
 
@@ -133,7 +118,7 @@ def test_no_run_starts_from_a_half_erased_app() -> None:
     """Pending cells go first: what is left can plan nothing, so that no flip brings a manifest back."""
     world = lived()
     with pytest.raises(Crash):
-        erase(world.store, APP, at=crash_at("erasing", 3))
+        delete_app(world.store, APP, at=crash_at("deleting app", 3))
     report = world.roll()
     assert (report.days, report.months) == ((), 0)
     assert "manifest" not in left(world)
@@ -144,38 +129,38 @@ def test_what_came_in_during_an_erasure_goes_with_the_next() -> None:
     once: list[str] = []
 
     def arrive(point: str) -> None:
-        nowhere(point)
+        ignore_point(point)
         if len(once) < 4:
             once.append(point)
             world.send((1, 9, 9.0))
 
-    erase(world.store, APP, at=arrive)
-    erase(world.store, APP)
+    delete_app(world.store, APP, at=arrive)
+    delete_app(world.store, APP)
     assert left(world) <= {"series"}  # of a writer that thinks them registered already
 
 
 def test_watchers_see_it_grow() -> None:
     world = lived()
-    seen: list[Erased] = []
-    total = erase(world.store, APP, watch=seen.append)
+    seen: list[DeletedRows] = []
+    total = delete_app(world.store, APP, watch=seen.append)
     assert [e.row_count for e in seen] == sorted(e.row_count for e in seen)
     assert 0 < seen[0].row_count < total.row_count
 
 
-def test_erasing_goes_by_portions_that_fit_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rows_are_deleted_by_portions_that_fit_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("spm.limits.PURGE_ROWS_PER_CALL", 3)
     monkeypatch.setattr("spm.limits.PURGE_BYTES_PER_CALL", 11)
     store = MemoryBackend()
-    put(store, rows_of(1, 1))
+    put(store, rows_of(1))
     portions: list[int] = []
-    erase(store, 1, watch=lambda so_far: portions.append(so_far.row_count))
+    delete_app(store, 1, watch=lambda so_far: portions.append(so_far.row_count))
     assert max(later - earlier for earlier, later in zip([0, *portions], portions, strict=False)) == 3
-    assert {table for table, _ in everything(store)} == {"events"}
+    assert everything(store) == {}
 
 
 def test_run_numbers_are_not_given_again_after_an_erasure() -> None:
     """A generation of the erased app must never be taken for one of another."""
     world = lived()
     before = cells.take_run(world.store)
-    erase(world.store, APP)
+    delete_app(world.store, APP)
     assert cells.take_run(world.store) > before

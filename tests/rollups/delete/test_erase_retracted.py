@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rollups import retraction
-from rollups.crash_points import Hook, nowhere
-from rollups.delete.erase_retracted import only, preview, shred
+from rollups.crash_points import Hook, ignore_point
+from rollups.delete.erase_retracted import erase_retracted, narrow_to_rows, preview
 from rollups.delete.purge import every_shard, purge
 from rollups.move.redistribute import close_epoch
 from rollups.run.local import LocalExecutor
@@ -23,7 +23,7 @@ from spm.store.backends.memory import MemoryBackend
 from spm.store.encoding.blocks import ChunkPage, TimelinesPage
 from spm.store.manifest import SEALED, Generation
 from spm.store.versions import generations, retractions
-from spm.store.versions.generations import HourShardData
+from spm.store.versions.generations import HourShard
 from spm.store.versions.merge import Piece, merge
 from tests.model.world import APP, DAY, NEXT_DAY, START, Crash, World, crash_at, meanwhile
 
@@ -44,12 +44,12 @@ def stored(world: World) -> list[tuple[int, int, float, int, str]]:
             found += _versions(Piece.of_row(row))
         for key, row in world.store.scan("inputs", *keys.app_range(shard, APP)):
             _, _, hour, number = keys.parse_inputs(key)
-            found += _generation(world, HourShardData(shard, APP, hour), number, generations.decode_inputs(row[b"v"]))
+            found += _generation(world, HourShard(shard, APP, hour), number, generations.decode_inputs(row[b"v"]))
     return sorted(set(found))
 
 
 def _generation(
-    world: World, unit: HourShardData, number: int, made: generations.Inputs
+    world: World, unit: HourShard, number: int, made: generations.Inputs
 ) -> list[tuple[int, int, float, int, str]]:
     """A generation's versions by its pages alone; packs have none."""
     if not made.timeline_pages:
@@ -91,11 +91,11 @@ def right(world: World) -> None:
     assert world.days() == world.model.days()
 
 
-def delete(world: World, number: int, at: Hook = nowhere) -> None:
+def delete(world: World, number: int, at: Hook = ignore_point) -> None:
     """Delete its samples, and tell the model."""
     world.model.purge(number)
-    done = shred(world.store, APP, number, now_ms=world.clock.now_ms(), at=at)
-    assert done.troubles == []
+    done = erase_retracted(world.store, APP, number, now_ms=world.clock.now_ms(), at=at)
+    assert done.errors == []
 
 
 # --- where the bad samples may be -------------------------------------------------------------------------------------
@@ -169,7 +169,7 @@ def of_a_dead_run() -> World:
 def moved() -> World:
     """In former states and blocks of the shards it was moved from, too, and pending there once more."""
     world = merged()
-    epochs.open_epoch(world.store, APP, strategy="byte", shards=16, spread=16)
+    epochs.open_epoch(world.store, APP, function="byte", shards=16, spread=16)
     assert world.migrate().days
     world.send((0, 11, BAD), (1, 11, BAD), source="bad")
     return world
@@ -188,7 +188,7 @@ def moved_for_good() -> World:
 def moved_and_back() -> World:
     """In pages of a move that was rolled back."""
     world = merged()
-    epochs.open_epoch(world.store, APP, strategy="byte", shards=16, spread=16)
+    epochs.open_epoch(world.store, APP, function="byte", shards=16, spread=16)
     roll_back(world.store, world.migrate().run, [APP])
     return world
 
@@ -234,13 +234,13 @@ def test_hours_in_force_stay_in_force_and_only_days_wait_for_a_run() -> None:
     world = merged()
     number = world.retract(source="bad")
     world.roll(now_ms=NEXT_DAY + 40 * HOUR_MS)
-    assert world.levels() == {DAYS}
+    assert world.resolutions() == {DAYS}
     packs = {b: pack.generation for b, pack in world.manifest().hours.items()}
     delete(world, number)
     assert {b: pack.generation for b, pack in world.manifest().hours.items()} == packs
-    assert RAW not in world.levels()
+    assert RAW not in world.resolutions()
     world.roll(now_ms=NEXT_DAY + 41 * HOUR_MS)
-    assert world.levels() == {DAYS}
+    assert world.resolutions() == {DAYS}
     right(world)
 
 
@@ -251,7 +251,7 @@ def test_a_purged_retraction_cannot_be_undone() -> None:
     world = merged()
     number = world.retract(source="bad")
     delete(world, number)
-    with pytest.raises(Refused, match="purged"):
+    with pytest.raises(Refused, match="erased"):
         retraction.undo(world.store, APP, number, world.clock.now_ms())
 
 
@@ -260,8 +260,8 @@ def test_nobody_undoes_a_retraction_whose_purge_was_killed() -> None:
     world = merged()
     number = world.retract(source="bad")
     with pytest.raises(Crash):
-        shred(world.store, APP, number, now_ms=world.clock.now_ms(), at=crash_at("purge rewritten"))
-    with pytest.raises(Refused, match="purged"):
+        erase_retracted(world.store, APP, number, now_ms=world.clock.now_ms(), at=crash_at("erasure published"))
+    with pytest.raises(Refused, match="erased"):
         retraction.undo(world.store, APP, number, world.clock.now_ms())
 
 
@@ -272,7 +272,7 @@ def test_only_a_retraction_in_force_is_purged(number: str) -> None:
     world.undo(made)
     before = stored(world)
     with pytest.raises(Refused):
-        shred(world.store, APP, made if number == "undone" else 99, now_ms=world.clock.now_ms())
+        erase_retracted(world.store, APP, made if number == "undone" else 99, now_ms=world.clock.now_ms())
     assert stored(world) == before
 
 
@@ -306,8 +306,8 @@ def test_sealed_hours_are_named_and_left() -> None:
     after = manifest.Manifest(5, 5, value.entries, value.hours, {hour: SEALED})
     assert world.store.check_and_put("manifest", key, b"v", manifest.encode(value), manifest.encode(after))
     before = {unit: entry for unit, entry in world.manifest().entries.items() if unit[1] == hour}
-    done = shred(world.store, APP, number, now_ms=world.clock.now_ms())
-    assert done.sealed == (hour,)
+    done = erase_retracted(world.store, APP, number, now_ms=world.clock.now_ms())
+    assert done.sealed_hours == (hour,)
     assert {unit: entry for unit, entry in world.manifest().entries.items() if unit[1] == hour} == before
 
 
@@ -318,7 +318,7 @@ def test_a_damaged_unit_is_told_and_can_be_tried_again() -> None:
     [row] = world.store.get("log", [place])
     assert row is not None
     world.store.put([("log", [(place, {b"v": b"damaged"})])])
-    assert shred(world.store, APP, number, now_ms=1).troubles != []
+    assert erase_retracted(world.store, APP, number, now_ms=1).errors != []
     world.store.put([("log", [(place, row)])])
     delete(world, number)
     right(world)
@@ -337,11 +337,13 @@ def test_a_preview_tells_what_the_purge_then_does(make: Callable[[], World]) -> 
     would = preview(world.store, APP, number)
     assert (stored(world), world.manifest()) == before
     assert would.versions == bad > 0
-    done = shred(world.store, APP, number, now_ms=world.clock.now_ms())
-    assert (done.versions, done.units, done.samples) == (would.versions, would.units, would.samples)
-    assert would.gone.size_bytes > 0
+    done = erase_retracted(world.store, APP, number, now_ms=world.clock.now_ms())
+    assert (done.versions, done.hour_shards, done.samples) == (would.versions, would.hour_shards, would.samples)
+    assert would.deletions.size_bytes > 0
     gone = [
-        done.gone.rows[table] >= would.gone.rows[table] > 0 for table in ("chunks", "log") if would.gone.rows[table]
+        done.deletions.rows[table] >= would.deletions.rows[table] > 0
+        for table in ("chunks", "log")
+        if would.deletions.rows[table]
     ]
     assert all(gone)
 
@@ -349,7 +351,7 @@ def test_a_preview_tells_what_the_purge_then_does(make: Callable[[], World]) -> 
 # --- crashes and others at work ---------------------------------------------------------------------------------------
 
 POINTS = [
-    "purge marked", "pages written", "inputs written", "purge rewritten", "ledger written", "unpended",
+    "erasure marked", "pages written", "inputs written", "erasure published", "ledger written", "unpended",
     "purge listed", "purge fenced", "purge deleting",
 ]  # fmt: skip
 
@@ -368,10 +370,10 @@ def test_a_purge_killed_anywhere_is_finished_by_the_next(point: str, times: int)
     number = world.retract(source="bad")
     world.model.purge(number)
     try:
-        shred(world.store, APP, number, now_ms=world.clock.now_ms(), at=crash_at(point, times))
+        erase_retracted(world.store, APP, number, now_ms=world.clock.now_ms(), at=crash_at(point, times))
     except Crash:
         right(world)
-        shred(world.store, APP, number, now_ms=world.clock.now_ms())
+        erase_retracted(world.store, APP, number, now_ms=world.clock.now_ms())
     right(world)
     world.roll(now_ms=NEXT_DAY + 40 * HOUR_MS)
     right(world)
@@ -396,7 +398,7 @@ def test_a_run_at_the_same_time_brings_nothing_back(point: str, minor: bool) -> 
     world = busy()
     number = world.retract(source="bad")
     delete(world, number, meanwhile(point, lambda: world.roll(minor=minor, now_ms=NEXT_DAY + 40 * HOUR_MS)))
-    shred(world.store, APP, number, now_ms=1)
+    erase_retracted(world.store, APP, number, now_ms=1)
     right(world)
     assert good(world) == stored(world)
 
@@ -419,10 +421,10 @@ def test_a_minor_run_under_way_does_not_add_what_was_just_taken_out() -> None:
 
     def half() -> None:
         with pytest.raises(Crash):
-            shred(world.store, APP, number, now_ms=world.clock.now_ms(), at=crash_at("purge rewritten"))
+            erase_retracted(world.store, APP, number, now_ms=world.clock.now_ms(), at=crash_at("erasure published"))
 
     report = world.roll(minor=True, at=meanwhile("compacted", half))
-    assert [day.flipped for day in report.days] == [False]
+    assert [day.published for day in report.days] == [False]
 
 
 def test_no_roll_back_returns_to_a_state_that_held_it() -> None:
@@ -470,19 +472,19 @@ def test_rows_of_a_piece_are_taken_with_their_messages_alone() -> None:
     world.send((0, 1, 1.0), (1, 2, 2.0), source="a")
     world.send((0, 3, 3.0), source="b")
     piece = merge([Piece.of_row(row) for _, row in scan(world, "log")])
-    left = only(piece, piece.values == 3.0)
+    left = narrow_to_rows(piece, piece.values == 3.0)
     assert (left.messages.sources, len(left.messages), left.counts.tolist(), left.values.tolist()) == (
         ("b",),
         1,
         [1],
         [3.0],
     )
-    assert len(only(piece, np.zeros(len(piece), np.bool_))) == 0
-    assert _versions(only(piece, np.ones(len(piece), np.bool_))) == _versions(piece)
+    assert len(narrow_to_rows(piece, np.zeros(len(piece), np.bool_))) == 0
+    assert _versions(narrow_to_rows(piece, np.ones(len(piece), np.bool_))) == _versions(piece)
 
 
 def test_the_mark_stands_in_the_retraction() -> None:
     world = merged()
     number = world.retract(source="bad")
     delete(world, number)
-    assert [bool(r.purged_ms) for r in retractions.read(world.store, APP)] == [True]
+    assert [bool(r.erased_ms) for r in retractions.read(world.store, APP)] == [True]

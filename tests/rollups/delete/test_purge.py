@@ -4,8 +4,8 @@ from collections.abc import Callable
 
 import pytest
 
-from rollups.crash_points import nowhere
-from rollups.decide.superseded import COVERED, EXPIRED, ORPHAN, SUPERSEDED, Listed, Word, verdict
+from rollups.crash_points import ignore_point
+from rollups.decide.superseded import COVERED, EXPIRED, ORPHAN, SUPERSEDED, ListedRows, References, deletion_reason
 from rollups.delete.purge import TABLES, purge
 from rollups.run.rollback import roll_back
 from spm.limits import HOUR_MS
@@ -27,12 +27,12 @@ def filled() -> World:
 
 def rows(world: World, table: str) -> int:
     """Rows of the app in a table."""
-    return sum(1 for b in world.distribution.all(APP) for _ in world.store.scan(table, *keys.app_range(b, APP)))
+    return sum(1 for b in world.distribution.all_shards(APP) for _ in world.store.scan(table, *keys.app_range(b, APP)))
 
 
 def clean(world: World, keep: int = 0) -> dict[str, int]:
     """Purge the whole app."""
-    return purge(world.store, APP, world.distribution.all(APP), keep=keep).rows
+    return purge(world.store, APP, world.distribution.all_shards(APP), keep=keep).rows
 
 
 def right(world: World) -> None:
@@ -93,12 +93,12 @@ def test_a_pending_cell_whose_block_was_purged_is_settled_by_the_next_run() -> N
     world = World()
     world.send((0, 1, 1.0))
     with pytest.raises(Crash):
-        world.roll(at=crash_at("flipped"))
+        world.roll(at=crash_at("published"))
     clean(world)
     assert rows(world, "log") == 0
     assert world.answer() == world.truth
     report = world.roll()
-    assert report.troubles == []
+    assert report.errors == []
     assert world.pending_rows() == 0
     right(world)
 
@@ -107,7 +107,7 @@ def test_a_pending_cell_whose_block_was_purged_is_settled_by_the_next_run() -> N
 def test_a_purge_killed_anywhere_changes_no_answer(point: str) -> None:
     world = filled()
     with pytest.raises(Crash):
-        purge(world.store, APP, world.distribution.all(APP), keep=0, at=crash_at(point))
+        purge(world.store, APP, world.distribution.all_shards(APP), keep=0, at=crash_at(point))
     right(world)
     clean(world)
     right(world)
@@ -129,7 +129,7 @@ def test_rows_of_a_crashed_run_go() -> None:
 
 def test_a_dry_run_counts_and_deletes_nothing() -> None:
     world = filled()
-    would = purge(world.store, APP, world.distribution.all(APP), keep=0, dry_run=True)
+    would = purge(world.store, APP, world.distribution.all_shards(APP), keep=0, dry_run=True)
     before = world.manifest()
     assert would.rows["chunks"] > 0
     assert world.manifest() == before
@@ -150,7 +150,7 @@ def test_a_purge_without_any_run_deletes_nothing() -> None:
 
 def reasons(world: World, *, keep: int = 0, dry_run: bool = False) -> set[str]:
     """Why anything goes."""
-    done = purge(world.store, APP, world.distribution.all(APP), keep=keep, dry_run=dry_run)
+    done = purge(world.store, APP, world.distribution.all_shards(APP), keep=keep, dry_run=dry_run)
     return {reason for _, reason in done.tallies}
 
 
@@ -219,7 +219,7 @@ def bytes_of(world: World) -> int:
     return sum(
         len(value)
         for table in TABLES
-        for b in world.distribution.all(APP)
+        for b in world.distribution.all_shards(APP)
         for _, row in world.store.scan(table, *keys.app_range(b, APP))
         for value in row.values()
     )
@@ -228,7 +228,7 @@ def bytes_of(world: World) -> int:
 @pytest.mark.parametrize("make", [filled, covered, died, half_written, rolled_back], ids=lambda make: make.__name__)
 def test_a_dry_run_tells_the_bytes_that_the_purge_then_frees(make: Callable[[], World]) -> None:
     world = make()
-    shards = world.distribution.all(APP)
+    shards = world.distribution.all_shards(APP)
     would = purge(world.store, APP, shards, keep=0, dry_run=True)
     before = bytes_of(world)
     assert purge(world.store, APP, shards, keep=0).tallies == would.tallies
@@ -245,19 +245,19 @@ def test_a_purge_that_deletes_nothing_moves_no_manifest() -> None:
 
 
 def test_a_run_whose_pages_a_purge_has_listed_never_comes_into_force() -> None:
-    """Without the fence of rule 20 this flip would name rows that are gone: the day has no manifest yet."""
+    """Without the fence of PROTOCOL 20 this flip would name rows that are gone: the day has no manifest yet."""
     world = World()
     world.send((0, 1, 1.0))
     done: list[str] = []
 
     def meanwhile(point: str) -> None:
-        nowhere(point)
+        ignore_point(point)
         if point == "compacted" and not done:
             done.append(point)
             clean(world)
 
     report = world.roll(at=meanwhile)
-    assert [day.flipped for day in report.days] == [False]
+    assert [day.published for day in report.days] == [False]
     assert world.answer() == world.truth
     world.roll()
     right(world)
@@ -266,7 +266,9 @@ def test_a_run_whose_pages_a_purge_has_listed_never_comes_into_force() -> None:
 def test_a_run_that_flips_while_a_purge_lists_keeps_its_rows() -> None:
     """What is named by the time the fence stands is not deleted, though it was nobody's when it was listed."""
     world = died()
-    purge(world.store, APP, world.distribution.all(APP), keep=0, at=meanwhile("purge listed", lambda: world.roll()))
+    purge(
+        world.store, APP, world.distribution.all_shards(APP), keep=0, at=meanwhile("purge listed", lambda: world.roll())
+    )
     right(world)
 
 
@@ -277,7 +279,7 @@ def test_a_generation_made_after_the_listing_is_left_alone() -> None:
         world.send((0, 9, 9.0))
         world.roll()
 
-    purge(world.store, APP, world.distribution.all(APP), keep=0, at=meanwhile("purge listed", later))
+    purge(world.store, APP, world.distribution.all_shards(APP), keep=0, at=meanwhile("purge listed", later))
     right(world)
     world.roll()
     right(world)
@@ -287,56 +289,62 @@ def test_a_purge_of_one_day_leaves_others_alone() -> None:
     world = filled()
     world.send((0, 30 * HOUR_MS, 5.0))
     world.roll(now_ms=START + 60 * HOUR_MS)
-    purge(world.store, APP, world.distribution.all(APP), keep=0, days=[DAY + 1])
+    purge(world.store, APP, world.distribution.all_shards(APP), keep=0, days=[DAY + 1])
     assert {keys.LogKey.parse(key).hour // 24 for key in blocks(world)} == {DAY}
 
 
 def blocks(world: World) -> list[bytes]:
     """The keys of all blocks."""
-    return [key for b in world.distribution.all(APP) for key, _ in world.store.scan("log", *keys.app_range(b, APP))]
+    return [
+        key for b in world.distribution.all_shards(APP) for key, _ in world.store.scan("log", *keys.app_range(b, APP))
+    ]
 
 
 def test_a_generation_with_damaged_inputs_is_counted_and_left() -> None:
     world = died()
     [place] = [
-        key for b in world.distribution.all(APP) for key, _ in world.store.scan("inputs", *keys.app_range(b, APP))
+        key
+        for b in world.distribution.all_shards(APP)
+        for key, _ in world.store.scan("inputs", *keys.app_range(b, APP))
     ][:1]
     world.store.put([("inputs", [(place, {b"v": b"damaged"})])])
-    done = purge(world.store, APP, world.distribution.all(APP), keep=0)
+    done = purge(world.store, APP, world.distribution.all_shards(APP), keep=0)
     assert done.damaged == 1
     assert place in [
-        key for b in world.distribution.all(APP) for key, _ in world.store.scan("inputs", *keys.app_range(b, APP))
+        key
+        for b in world.distribution.all_shards(APP)
+        for key, _ in world.store.scan("inputs", *keys.app_range(b, APP))
     ]
 
 
 HOUR = DAY * 24
-WORD = Word(
+WORD = References(
     named=frozenset({(1, HOUR, 10), (1, HOUR + 1, 20)}),
     parents=frozenset({(1, HOUR, 9)}),
     sealed=frozenset({HOUR + 1}),
-    held={(1, HOUR): frozenset({77})},
+    covered={(1, HOUR): frozenset({77})},
 )
 VERDICTS = {
-    "a page in force stays": (Listed("chunks", 1, HOUR, 10), None),
-    "its number in another shard is another generation": (Listed("chunks", 2, HOUR, 10), ORPHAN),
-    "a parent is superseded": (Listed("inputs", 1, HOUR, 9), SUPERSEDED),
-    "what nobody names is an orphan": (Listed("timelines", 1, HOUR, 8), ORPHAN),
-    "a block inside chunks is covered": (Listed("log", 1, HOUR, 77), COVERED),
-    "a block outside them stays": (Listed("log", 1, HOUR, 78), None),
-    "a block of a sealed hour has expired": (Listed("log", 1, HOUR + 1, 78), EXPIRED),
-    "a sealed hour's generation is deleted by who sealed it": (Listed("chunks", 1, HOUR + 1, 20), None),
-    "other pages of a sealed hour have expired": (Listed("chunks", 1, HOUR + 1, 21), EXPIRED),
+    "a page in force stays": (ListedRows("chunks", 1, HOUR, 10), None),
+    "its number in another shard is another generation": (ListedRows("chunks", 2, HOUR, 10), ORPHAN),
+    "a parent is superseded": (ListedRows("inputs", 1, HOUR, 9), SUPERSEDED),
+    "what nobody names is an orphan": (ListedRows("timelines", 1, HOUR, 8), ORPHAN),
+    "a block inside chunks is covered": (ListedRows("log", 1, HOUR, 77), COVERED),
+    "a block outside them stays": (ListedRows("log", 1, HOUR, 78), None),
+    "a block of a sealed hour has expired": (ListedRows("log", 1, HOUR + 1, 78), EXPIRED),
+    "a sealed hour's generation is deleted by who sealed it": (ListedRows("chunks", 1, HOUR + 1, 20), None),
+    "other pages of a sealed hour have expired": (ListedRows("chunks", 1, HOUR + 1, 21), EXPIRED),
 }
 
 
 @pytest.mark.parametrize("case", VERDICTS, ids=lambda case: str(case).replace(" ", "-"))
 def test_a_verdict_follows_from_the_manifests_word(case: str) -> None:
     listed, wanted = VERDICTS[case]
-    assert verdict(listed, WORD) == wanted
+    assert deletion_reason(listed, WORD) == wanted
 
 
 def test_watchers_see_every_day() -> None:
     world = filled()
     seen: list[tuple[int, int]] = []
-    purge(world.store, APP, world.distribution.all(APP), watch=lambda done, total: seen.append((done, total)))
+    purge(world.store, APP, world.distribution.all_shards(APP), watch=lambda done, total: seen.append((done, total)))
     assert [done for done, _ in seen] == list(range(1, seen[-1][1] + 1))

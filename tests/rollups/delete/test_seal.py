@@ -1,58 +1,37 @@
-"""Claims about retention: hours outlive samples and days outlive hours, exactly; what comes too late is counted."""
+"""Claims about sealing: hours outlive their samples exactly, and samples that come too late are counted."""
 
 from collections.abc import Callable
 
 import msgspec
 import pytest
 
-from rollups.crash_points import Hook, nowhere
-from rollups.decide.retention import Keep
+from rollups.decide.retention import RetentionPeriods
+from rollups.delete.expire import preview, seal_hours
 from rollups.delete.purge import every_shard, purge
-from rollups.delete.seal import Retained, retain, seal_hours, would_go
 from rollups.manifest import cells
 from rollups.run.local import LocalExecutor
 from rollups.run.rollback import roll_back
-from spm.limits import DAY_HOURS, HOUR_MS
+from spm.limits import HOUR_MS
 from spm.store import epochs, keys, manifest
 from spm.store.backends.memory import MemoryBackend
-from spm.store.encoding import blocks
 from spm.store.ledger import commit_records
 from spm.store.manifest import (
-    EXPIRED,
     OPEN,
     SEALED,
 )
-from tests.model.world import APP, DAY, NEXT_DAY, START, Crash, World, crash_at, meanwhile, whole_day
-
-DAY_MS = DAY_HOURS * HOUR_MS
-HOUR = DAY * DAY_HOURS
-HOURS = range(HOUR, HOUR + DAY_HOURS)
-LATER = START + 3 * DAY_MS  # when a retention of one day is over for the day
-RAW = ("chunks", "timelines", "log")
-
-
-def filled() -> World:
-    """Samples of two metrics in three hours, in both shards, merged and aggregated."""
-    world = World()
-    world.send((0, 1, 1.0), (1, 2, 2.0), (2, 3, 5.0), (0, HOUR_MS + 1, 4.0))
-    world.send((0, 2, 7.0), (2, 5 * HOUR_MS, 8.0), source="b")
-    world.roll()
-    return world
-
-
-def keeping(
-    world: World, *, raw: int | None = 1, hour: int | None = None, day: int | None = None, now_ms: int = LATER,
-    at: Hook = nowhere,
-) -> Retained:  # fmt: skip
-    """Retention of the app, by default of samples of a day."""
-    executor = LocalExecutor(world.store, at)
-    return retain(world.driver(at), executor, APP, Keep(raw, hour, day), now_ms=now_ms)
-
-
-def rows(world: World, *tables: str) -> int:
-    """Rows of the app in tables."""
-    ranges = [(t, keys.app_range(b, APP)) for t in tables for b in every_shard(world.store, APP)]
-    return sum(1 for table, (start, stop) in ranges for _ in world.store.scan(table, start, stop))
+from tests.model.world import APP, DAY, NEXT_DAY, START, Crash, World, crash_at, meanwhile
+from tests.rollups.delete.expiry import (
+    DAY_MS,
+    HOUR,
+    HOURS,
+    LATER,
+    RAW,
+    expire_app,
+    filled,
+    outcomes,
+    rows,
+    with_late_data,
+)
 
 
 def sealed(world: World) -> None:
@@ -97,13 +76,6 @@ def rolled_back() -> World:
     return world
 
 
-def with_late_data() -> World:
-    """Hours of two hours that are stale."""
-    world = filled()
-    world.send((0, 9, 9.0), (2, 1, 3.0), (2, 5 * HOUR_MS + 1, 4.0))
-    return world
-
-
 def retracted() -> World:
     """A retraction in force that the hours do not know of yet."""
     world = filled()
@@ -125,7 +97,7 @@ def killed() -> World:
     world = filled()
     world.send((0, 9, 9.0))
     with pytest.raises(Crash):
-        world.roll(at=crash_at("flipped"))
+        world.roll(at=crash_at("published"))
     return world
 
 
@@ -135,8 +107,8 @@ CASES = [filled, only_pending, minor_ones, rolled_back, with_late_data, retracte
 @pytest.mark.parametrize("make", CASES, ids=lambda make: make.__name__.replace("_", "-"))
 def test_a_sealed_day_answers_from_hours_what_its_samples_said(make: Callable[[], World]) -> None:
     world = make()
-    done = keeping(world)
-    assert (done.sealed, done.troubles) == (list(HOURS), [])
+    done = expire_app(world)
+    assert (done.sealed_hours, done.errors) == (list(HOURS), [])
     world.roll(now_ms=LATER)
     sealed(world)
 
@@ -146,24 +118,34 @@ def test_what_would_go_is_what_a_day_of_samples_weighs(make: Callable[[], World]
     world = make()
     world.roll(now_ms=LATER)
     purge(world.store, APP, keep=0)
-    would = would_go(world.store, APP, Keep(raw_days=1), now_ms=LATER)
-    assert keeping(world).gone.tallies == would["raw"].tallies != {}
+    would = preview(world.store, APP, RetentionPeriods(raw_days=1), now_ms=LATER)
+    assert expire_app(world).deletions.tallies == would["raw"].tallies != {}
     assert would["hours"].tallies == would["days"].tallies == {}
 
 
 def test_nothing_is_sealed_before_its_time() -> None:
     world = filled()
-    assert keeping(world, now_ms=START + 2 * DAY_MS - 1).sealed == []
-    assert keeping(world, raw=None, now_ms=START + 1000 * DAY_MS).sealed == []
+    assert expire_app(world, now_ms=START + 2 * DAY_MS - 1).sealed_hours == []
+    assert expire_app(world, raw=None, now_ms=START + 1000 * DAY_MS).sealed_hours == []
     assert world.answer() == world.truth
 
 
 # --- crashes ----------------------------------------------------------------------------------------------------------
 
 POINTS = [
-    "sealing", "blocks read", "pages written", "inputs written", "compacted", "hours written", "flip sent", "flipped",
-    "ledger written", "unpended", "sealed", "raw deleting",
-]  # fmt: skip
+    "sealing",
+    "blocks read",
+    "pages written",
+    "inputs written",
+    "compacted",
+    "hours written",
+    "publish sent",
+    "published",
+    "ledger written",
+    "unpended",
+    "sealed",
+    "raw deleting",
+]
 
 
 TWICE = [
@@ -175,11 +157,11 @@ TWICE = [
 def test_retention_killed_anywhere_is_finished_by_the_next(point: str, times: int) -> None:
     world = with_late_data()
     with pytest.raises(Crash):
-        keeping(world, at=crash_at(point, times))
+        expire_app(world, at=crash_at(point, times))
     assert world.hours() == world.recount()
     if world.manifest().seal(HOUR) < SEALED:
         assert world.answer() == world.truth or SEALED in world.manifest().seals.values()
-    keeping(world)
+    expire_app(world)
     world.roll(now_ms=LATER)
     sealed(world)
     assert outcomes(world, commit_records.EXPIRED_HOUR) == 0
@@ -188,23 +170,14 @@ def test_retention_killed_anywhere_is_finished_by_the_next(point: str, times: in
 # --- late data --------------------------------------------------------------------------------------------------------
 
 
-def outcomes(world: World, wanted: int) -> int:
-    """Samples with this outcome in the ledger."""
-    found = 0
-    for _, row in world.store.scan("ledger", *keys.ledger_range(APP)):
-        commit, outcome, _ = commit_records.decode_ledger_row(row[b"v"], blocks.LEDGER)
-        found += commit.sample_count if outcome == wanted else 0
-    return found
-
-
 def test_data_for_a_sealed_hour_is_counted_as_late_and_changes_nothing() -> None:
     world = filled()
-    keeping(world)
+    expire_app(world)
     sealed(world)
     before = world.hours()
     world.send((0, 3, 100.0), (5, 7 * HOUR_MS, 100.0))  # also for an hour nobody had written to
     assert world.hours() == before
-    assert keeping(world).late == 2
+    assert expire_app(world).late == 2
     assert (world.pending_rows(), outcomes(world, commit_records.EXPIRED_HOUR)) == (0, 2)
     assert world.hours() == before
     assert rows(world, *RAW) == 0
@@ -218,10 +191,10 @@ def test_what_a_writer_puts_once_more_after_the_seal_stays_accounted_for_as_stor
     ranges = [(t, keys.app_range(b, APP)) for t in ("log", "pending") for b in every_shard(world.store, APP)]
     puts = [(table, list(world.store.scan(table, *between))) for table, between in ranges]
     world.roll()
-    keeping(world)
+    expire_app(world)
     sealed(world)
     world.store.put([step for step in puts if step[1]])
-    late = keeping(world).late if by == "retention" else world.roll(now_ms=LATER).late
+    late = expire_app(world).late if by == "retention" else world.roll(now_ms=LATER).late
     assert (late, world.pending_rows()) == (0, 0)
     assert world.accounts() == world.model.accounts()
     sealed(world)
@@ -229,7 +202,7 @@ def test_what_a_writer_puts_once_more_after_the_seal_stays_accounted_for_as_stor
 
 def test_a_run_counts_late_data_too() -> None:
     world = filled()
-    keeping(world)
+    expire_app(world)
     world.send((0, 3, 100.0))
     assert world.roll(now_ms=LATER).late == 1
     assert outcomes(world, commit_records.EXPIRED_HOUR) == 1
@@ -239,10 +212,10 @@ def test_what_was_merged_by_the_seal_is_stored_though_its_settling_died() -> Non
     """Rows of `inputs` go last: they say which batches came in time."""
     world = with_late_data()
     with pytest.raises(Crash):
-        keeping(world, at=crash_at("flipped"))
+        expire_app(world, at=crash_at("published"))
     stored = outcomes(world, commit_records.STORED)
     assert world.pending_rows() > 0
-    assert keeping(world).late == 0
+    assert expire_app(world).late == 0
     assert (world.pending_rows(), outcomes(world, commit_records.EXPIRED_HOUR)) == (0, 0)
     assert outcomes(world, commit_records.STORED) > stored
 
@@ -253,8 +226,8 @@ def test_what_was_merged_by_the_seal_is_stored_though_its_settling_died() -> Non
 @pytest.mark.parametrize("point", POINTS)
 def test_a_sample_acked_while_its_hour_is_sealed_is_in_or_counted_as_late(point: str) -> None:
     world = with_late_data()
-    keeping(world, at=meanwhile(point, lambda: world.send((4, 4, 44.0))))
-    keeping(world)
+    expire_app(world, at=meanwhile(point, lambda: world.send((4, 4, 44.0))))
+    expire_app(world)
     world.roll(now_ms=LATER)
     inside = (4, HOUR) in world.hours()
     assert (inside, outcomes(world, commit_records.EXPIRED_HOUR)) in {(True, 0), (False, 1)}
@@ -268,8 +241,8 @@ def test_a_sample_acked_while_its_hour_is_sealed_is_in_or_counted_as_late(point:
 @pytest.mark.parametrize("minor", [True, False], ids=["minor", "full"])
 def test_a_run_at_the_same_time_neither_hinders_nor_spoils_a_seal(point: str, minor: bool) -> None:
     world = with_late_data()
-    keeping(world, at=meanwhile(point, lambda: world.roll(minor=minor, now_ms=LATER)))
-    keeping(world)
+    expire_app(world, at=meanwhile(point, lambda: world.roll(minor=minor, now_ms=LATER)))
+    expire_app(world)
     world.roll(now_ms=LATER)
     sealed(world)
 
@@ -277,7 +250,7 @@ def test_a_run_at_the_same_time_neither_hinders_nor_spoils_a_seal(point: str, mi
 @pytest.mark.parametrize("point", ["planned", "compacted", "hours written", "days written"])
 def test_a_run_under_way_drops_its_work_on_hours_that_were_sealed_meanwhile(point: str) -> None:
     world = with_late_data()
-    world.roll(now_ms=LATER, at=meanwhile(point, lambda: keeping(world)))
+    world.roll(now_ms=LATER, at=meanwhile(point, lambda: expire_app(world)))
     world.roll(now_ms=LATER)
     sealed(world)
     assert outcomes(world, commit_records.EXPIRED_HOUR) == 0
@@ -290,7 +263,7 @@ def test_hours_counted_before_an_undo_do_not_come_in_over_a_seal() -> None:
 
     def seal() -> None:
         world.undo(number)
-        keeping(world)
+        expire_app(world)
 
     world.roll(now_ms=LATER, at=meanwhile("hours written", seal))
     sealed(world)
@@ -299,7 +272,7 @@ def test_hours_counted_before_an_undo_do_not_come_in_over_a_seal() -> None:
 def test_a_roll_back_of_a_sealed_hour_finds_nothing_to_return_to() -> None:
     world = filled()
     run = max(entry.history[-1].run for entry in world.manifest().entries.values())
-    keeping(world)
+    expire_app(world)
     assert all(entry.history == () for entry in world.manifest().entries.values())
     with pytest.raises(Exception, match="in no history"):
         roll_back(world.store, run, [APP])
@@ -307,7 +280,7 @@ def test_a_roll_back_of_a_sealed_hour_finds_nothing_to_return_to() -> None:
 
 def test_a_retraction_after_the_seal_leaves_its_hours_as_they_are() -> None:
     world = filled()
-    keeping(world)
+    expire_app(world)
     sealed(world)
     before = world.hours()
     world.retract(source="b")
@@ -320,10 +293,10 @@ def test_a_retraction_after_the_seal_leaves_its_hours_as_they_are() -> None:
 
 def test_a_hour_in_two_places_waits_for_its_move_and_stays_open() -> None:
     world = filled()
-    epochs.open_epoch(world.store, APP, strategy="hash", shards=16, spread=1)
-    done = keeping(world)
-    assert [s for s in HOURS if f"hour {s} of app {APP} waits until its data has been moved" in done.troubles] == [HOUR]
-    assert done.sealed == []
+    epochs.open_epoch(world.store, APP, function="hash", shards=16, spread=1)
+    done = expire_app(world)
+    assert [s for s in HOURS if f"hour {s} of app {APP} waits until its data has been moved" in done.errors] == [HOUR]
+    assert done.sealed_hours == []
     assert {world.manifest().seal(hour) for hour in HOURS} == {OPEN}, "the others go where this one goes"
 
 
@@ -332,7 +305,7 @@ def left_behind() -> tuple[World, int]:
     world = World()
     world.send((0, 1, 1.0), (3, 2, 5.0))
     world.roll()
-    epochs.open_epoch(world.store, APP, strategy="hash", shards=8, spread=2)
+    epochs.open_epoch(world.store, APP, function="hash", shards=8, spread=2)
     roll_back(world.store, world.migrate().run, [APP])
     world.retract(series=3)
     value = world.manifest()
@@ -342,7 +315,7 @@ def left_behind() -> tuple[World, int]:
 
 def test_hours_that_a_rolled_back_move_left_behind_go_with_the_seal() -> None:
     world, shard = left_behind()
-    keeping(world)
+    expire_app(world)
     sealed(world)
     assert shard not in world.manifest().hours
     assert [round(world.quantiles(q)[0], 1) for q in (0.0, 1.0)] == [1.0, 1.0]
@@ -351,7 +324,7 @@ def test_hours_that_a_rolled_back_move_left_behind_go_with_the_seal() -> None:
 def test_hours_that_a_rolled_back_move_left_behind_are_passed_over_where_a_seal_has_kept_them() -> None:
     world, shard = left_behind()
     before = world.manifest()
-    keeping(world)
+    expire_app(world)
     sealed(world)
     now = world.manifest()
     kept = msgspec.structs.replace(now, hours={**now.hours, shard: before.hours[shard]})
@@ -367,10 +340,10 @@ def test_a_damaged_hour_is_opened_again_and_the_others_are_sealed() -> None:
         key for b in every_shard(world.store, APP) for key, _ in world.store.scan("log", *keys.log_range(b, APP, HOUR))
     )
     world.store.put([("log", [(place, {b"v": b"damaged"})])])
-    done = keeping(world)
-    assert done.troubles != []
+    done = expire_app(world)
+    assert done.errors != []
     assert world.manifest().seal(HOUR) == OPEN
-    assert set(done.sealed) == set(HOURS) - {HOUR}
+    assert set(done.sealed_hours) == set(HOURS) - {HOUR}
 
 
 def test_single_hours_can_be_sealed() -> None:
@@ -390,7 +363,7 @@ def test_a_day_that_is_merged_already_costs_two_flips() -> None:
     world.send((0, 1, 1.0), (2, 2, 2.0), (0, HOUR_MS + 1, 3.0), (1, 20 * HOUR_MS, 4.0))
     world.roll(now_ms=LATER)
     store.manifests = store.puts = 0
-    keeping(world)
+    expire_app(world)
     assert (store.manifests, store.puts) == (2, 0)
 
 
@@ -406,97 +379,3 @@ class Counting(MemoryBackend):
     def put(self, steps: object) -> None:
         self.puts += 1
         super().put(steps)  # type: ignore[arg-type]
-
-
-# --- hours and days ---------------------------------------------------------------------------------------------------
-
-
-def aged() -> World:
-    """A day whose samples are gone and whose days are in force."""
-    world = filled()
-    world.roll(now_ms=LATER)
-    keeping(world)
-    for hour in HOURS:
-        world.model.seal(hour)
-    return world
-
-
-def test_an_expired_day_answers_from_days_alone() -> None:
-    world = aged()
-    done = keeping(world, raw=1, hour=1)
-    assert done.expired == [DAY]
-    assert {world.manifest().seal(hour) for hour in HOURS} == {EXPIRED}
-    assert rows(world, "hours") == 0
-    assert world.days() == world.model.days()
-    assert world.hours() == {}
-
-
-def test_hours_stay_until_their_day_is_built_from_them() -> None:
-    world = with_late_data()
-    done = keeping(world, raw=1, hour=1)
-    assert done.expired == []
-    assert "no row of days stands for all" in done.troubles[-1]
-    world.roll(now_ms=LATER)
-    assert keeping(world, raw=1, hour=1).expired == [DAY]
-    assert {n: row for (n, _), row in world.days().items()} == whole_day(world)
-
-
-@pytest.mark.parametrize("point", ["expired", "hours deleting"])
-def test_an_expiry_killed_anywhere_is_finished_by_the_next(point: str) -> None:
-    world = aged()
-    with pytest.raises(Crash):
-        keeping(world, raw=1, hour=1, at=crash_at(point))
-    assert world.days() == world.model.days()
-    keeping(world, raw=1, hour=1)
-    assert rows(world, "hours") == 0
-    assert world.days() == world.model.days()
-
-
-def test_no_run_builds_an_expired_day_again() -> None:
-    world = aged()
-    keeping(world, raw=1, hour=1)
-    world.send((0, 3, 100.0))
-    world.driver().roll(LocalExecutor(world.store), [APP], now_ms=LATER + DAY_MS, sweep=True)
-    assert world.days() == world.model.days()
-    assert outcomes(world, commit_records.EXPIRED_HOUR) == 1
-
-
-def test_days_go_after_their_time_and_only_the_seals_are_left() -> None:
-    world = aged()
-    assert keeping(world, raw=1, hour=1, day=1).dropped == [DAY]
-    assert rows(world, *RAW, "inputs", "hours", "days") == 0
-    assert world.days() == {}
-    after = world.manifest()
-    assert (after.entries, after.hours, set(after.seals.values())) == ({}, {}, {EXPIRED})
-    world.send((0, 3, 100.0))
-    keeping(world, raw=1, hour=1, day=1)
-    assert outcomes(world, commit_records.EXPIRED_HOUR) == 1
-    assert world.answer() == {}
-
-
-@pytest.mark.parametrize("point", ["expired", "days dropped", "hours deleting"])
-@pytest.mark.parametrize("times", [1, 2])
-def test_dropping_days_killed_anywhere_is_finished_by_the_next(point: str, times: int) -> None:
-    world = aged()
-    try:
-        keeping(world, raw=1, hour=1, day=1, at=crash_at(point, times))
-    except Crash:
-        keeping(world, raw=1, hour=1, day=1)
-    purge(world.store, APP, keep=0)
-    assert rows(world, *RAW, "inputs", "hours", "days") == 0
-    assert world.days() == {}
-
-
-def test_a_month_keeps_the_days_whose_time_has_not_come() -> None:
-    world = aged()
-    world.send((0, 25 * HOUR_MS, 5.0))
-    world.roll(now_ms=LATER)
-    keeping(world, raw=1, hour=1, day=1, now_ms=START + 2 * DAY_MS)
-    wanted = {name: row for name, row in world.model.days().items() if name[1] == DAY + 1}
-    assert world.days() == wanted != {}
-
-
-def test_manifests_of_sealed_days_are_read_as_they_were_written() -> None:
-    world = aged()
-    before = world.manifest()
-    assert manifest.decode(manifest.encode(before)) == before

@@ -1,27 +1,27 @@
-"""Claims about moving an app to other shards while it is written, read and rolled up (rule 22)."""
+"""Claims about moving an app to other shards while it is written, read and rolled up (PROTOCOL 22)."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-from rollups.crash_points import Hook, nowhere
-from rollups.decide.plan import Order
-from rollups.move.redistribute import Closing, close_epoch, metrics_of, migrate, wanted_spread, widen
+from rollups.crash_points import Hook, ignore_point
+from rollups.decide.plan import PlanContext
+from rollups.move.redistribute import EpochClosing, close_epoch, metrics_of, migrate, widen, wider_spread
 from rollups.run import agenda
 from rollups.run.local import LocalExecutor
 from rollups.run.progress import RunReport
 from rollups.run.rollback import roll_back
 from spm.errors import Refused
-from spm.limits import HISTORY_MAX, HOUR_MS, SPREAD_UNIT_SAMPLES
+from spm.limits import HISTORY_MAX, HOUR_MS, SPREAD_HOUR_SHARD_SAMPLES
 from spm.store import epochs
 from spm.store.backends.base import Backend
 from spm.store.backends.lmdb import LmdbBackend
 from spm.store.backends.memory import MemoryBackend
-from spm.store.keys import BYTE, CLOSED, CLOSING, HASH, OPEN, Distribution, Epoch
+from spm.store.keys import BYTE, CLOSED, CLOSING, HASH, OPEN, PlacementEpoch, PlacementTable
 from tests.model.world import APP, DAY, NEXT_DAY, Crash, World, crash_at, days_in_force, whole_day
 
-NARROW = Distribution.single(spread=1)  # all metrics in shard 11
+NARROW = PlacementTable.single(spread=1)  # all metrics in shard 11
 WIDER: tuple[str, int, int] = (HASH, 16, 3)  # m0 and m1 in shard 13, m2 in 11
 BYTES: tuple[str, int, int] = (BYTE, 16, 1)  # m0 and m2 in shard 0, m1 in 4
 MOVE_POINTS = [
@@ -31,7 +31,7 @@ MOVE_POINTS = [
     "inputs written",
     "hours written",
     "compacted",
-    "flip sent",
+    "publish sent",
     "moved",
 ]
 CLOSE_POINTS = ["epoch closing", "epoch ending", "histories cut", "epoch closed"]
@@ -52,17 +52,17 @@ def filled(store: Backend | None = None, to: tuple[str, int, int] = WIDER) -> Wo
         world.send(*((series, hour * HOUR_MS + 1 + series, float(series + hour)) for series in range(4)))
     world.roll()
     strategy, shards, spread = to
-    epochs.open_epoch(world.store, APP, strategy=strategy, shards=shards, spread=spread)
+    epochs.open_epoch(world.store, APP, function=strategy, shards=shards, spread=spread)
     world.clock.advance(2_000)
     return world
 
 
-def move(world: World, at: Hook = nowhere) -> RunReport:
+def move(world: World, at: Hook = ignore_point) -> RunReport:
     """Move what lies elsewhere."""
     return migrate(world.driver(at), LocalExecutor(world.store, at), APP, now_ms=NEXT_DAY)
 
 
-def close(world: World, at: Hook = nowhere) -> Closing:
+def close(world: World, at: Hook = ignore_point) -> EpochClosing:
     """Close the first epoch."""
     return close_epoch(world.store, APP, 0, at)
 
@@ -80,7 +80,7 @@ def settled(world: World) -> None:
     world.roll()
     right(world)
     assert days_in_force(world) == whole_day(world)
-    assert world.levels() == {"day aggregates"}
+    assert world.resolutions() == {"day aggregates"}
 
 
 def holding(world: World) -> set[int]:
@@ -96,18 +96,18 @@ def test_data_moves_to_the_shards_of_the_newest_epoch_and_no_answer_changes(
     seen = []
 
     def look(point: str) -> None:
-        nowhere(point)
+        ignore_point(point)
         seen.append(point)
         right(world)
 
     report = move(world, look)
-    assert (report.troubles, report.left, len(report.days)) == ([], 0, 1)
+    assert (report.errors, report.remaining, len(report.days)) == ([], 0, 1)
     assert set(MOVE_POINTS) <= set(seen)
     assert holding(world) == shards
     right(world)
-    assert close(world, look) == Closing(True)
+    assert close(world, look) == EpochClosing(True)
     assert set(CLOSE_POINTS) <= set(seen)
-    assert epochs.read(world.store, APP).settled
+    assert epochs.read(world.store, APP).has_one_live_epoch
     settled(world)
 
 
@@ -121,7 +121,7 @@ def test_hours_come_with_the_move_and_need_no_recount(store: Backend) -> None:
     world = filled(store)
     move(world)
     close(world)
-    plans = world.driver().look(APP, Order(NEXT_DAY)).plans
+    plans = world.driver().plan_app(APP, PlanContext(NEXT_DAY)).plans
     assert plans == []
 
 
@@ -191,12 +191,12 @@ def test_whatever_happens_inside_a_move_answers_stay_right(point: str, act: str)
         "full run": lambda: (world.send((2, 11, 1.0)), world.roll()),
         "late data": lambda: world.send((1, HOUR_MS + 5, 1.0)),
         "move": lambda: move(world),
-        "roll back": lambda: roll_back(world.store, run, [APP]) if point not in ("flip sent", "moved") else None,
+        "roll back": lambda: roll_back(world.store, run, [APP]) if point not in ("publish sent", "moved") else None,
     }
     left = [point]
 
     def inside(reached: str) -> None:
-        nowhere(reached)
+        ignore_point(reached)
         if left and reached == point:
             left.clear()
             acts[act]()
@@ -212,14 +212,14 @@ def test_whatever_happens_inside_a_move_answers_stay_right(point: str, act: str)
     settled(world)
 
 
-@pytest.mark.parametrize("point", ["planned", "compacted", "flip sent", "flipped"])
+@pytest.mark.parametrize("point", ["planned", "compacted", "publish sent", "published"])
 def test_a_move_inside_a_run_changes_no_answer(point: str) -> None:
     world = filled()
     world.send((0, 3, 1.0), (1, HOUR_MS + 3, 1.0))
     left = [point]
 
     def inside(reached: str) -> None:
-        nowhere(reached)
+        ignore_point(reached)
         if left and reached == point:
             left.clear()
             move(world)
@@ -284,7 +284,7 @@ def test_an_epoch_with_anything_in_its_shards_is_not_closed() -> None:
     world = filled()
     found = close(world)
     assert not found.closed
-    assert "3 hour(s)" in found.found[0]
+    assert "3 hour(s)" in found.obstacles[0]
     assert epochs.read(world.store, APP).epochs[0].state == CLOSING
     move(world)
     assert close(world).closed
@@ -297,7 +297,7 @@ def test_pending_cells_of_a_closing_epoch_stand_in_its_way(monkeypatch: pytest.M
     world.send((0, 40, 1.0))
     monkeypatch.undo()
     found = close(world)
-    assert found == Closing(False, ("1 pending cell(s) of it wait for a run",))
+    assert found == EpochClosing(False, ("1 pending record(s) of it wait for a run",))
     right(world)
     world.roll()
     assert not close(world).closed
@@ -323,7 +323,7 @@ def test_what_a_stale_writer_leaves_in_a_closed_epoch_is_passed_over(monkeypatch
     held = {place: entry.state for place, entry in world.manifest().entries.items()}
     newest = epochs.read(world.store, APP).newest
     for (shard, _), metrics in metrics_of(world.store, APP, held).items():
-        assert (newest.of(APP, metrics) == shard).all()
+        assert (newest.place(APP, metrics) == shard).all()
     world.store_again(envelope)  # under the newest
     right(world)
     settled(world)
@@ -346,12 +346,12 @@ def test_a_run_under_way_does_not_flip_across_a_close() -> None:
     left = ["compacted"]
 
     def inside(reached: str) -> None:
-        nowhere(reached)
+        ignore_point(reached)
         if left and reached == left[0]:
             left.clear()
             assert close(world).closed  # the pending cell lies where the newest epoch puts it
 
-    assert [day.flipped for day in world.roll(at=inside).days] == [False]
+    assert [day.published for day in world.roll(at=inside).days] == [False]
     settled(world)
 
 
@@ -365,31 +365,33 @@ def test_the_newest_epoch_is_not_closed_and_an_unknown_one_is_refused() -> None:
 @pytest.mark.parametrize(
     ("epoch", "rate", "wanted"),
     [
-        pytest.param(Epoch(), SPREAD_UNIT_SAMPLES, None, id="fits into one shard"),
-        pytest.param(Epoch(), SPREAD_UNIT_SAMPLES + 1, 2, id="one over"),
-        pytest.param(Epoch(), 9 * SPREAD_UNIT_SAMPLES, 16, id="doubles until it fits"),
-        pytest.param(Epoch(), 999 * SPREAD_UNIT_SAMPLES, 16, id="never over more than there are"),
-        pytest.param(Epoch(spread=4), SPREAD_UNIT_SAMPLES, None, id="never shrinks"),
-        pytest.param(Epoch(spread=16), 999 * SPREAD_UNIT_SAMPLES, None, id="all of them already"),
-        pytest.param(Epoch(strategy=BYTE), 999 * SPREAD_UNIT_SAMPLES, None, id="by byte it lies everywhere"),
+        pytest.param(PlacementEpoch(), SPREAD_HOUR_SHARD_SAMPLES, None, id="fits into one shard"),
+        pytest.param(PlacementEpoch(), SPREAD_HOUR_SHARD_SAMPLES + 1, 2, id="one over"),
+        pytest.param(PlacementEpoch(), 9 * SPREAD_HOUR_SHARD_SAMPLES, 16, id="doubles until it fits"),
+        pytest.param(PlacementEpoch(), 999 * SPREAD_HOUR_SHARD_SAMPLES, 16, id="never over more than there are"),
+        pytest.param(PlacementEpoch(spread=4), SPREAD_HOUR_SHARD_SAMPLES, None, id="never shrinks"),
+        pytest.param(PlacementEpoch(spread=16), 999 * SPREAD_HOUR_SHARD_SAMPLES, None, id="all of them already"),
+        pytest.param(
+            PlacementEpoch(function=BYTE), 999 * SPREAD_HOUR_SHARD_SAMPLES, None, id="by byte it lies everywhere"
+        ),
     ],
 )
-def test_the_spread_follows_the_rate(epoch: Epoch, rate: int, wanted: int | None) -> None:
-    assert wanted_spread(epoch, rate) == wanted
+def test_the_spread_follows_the_rate(epoch: PlacementEpoch, rate: int, wanted: int | None) -> None:
+    assert wider_spread(epoch, rate) == wanted
 
 
 def test_an_app_that_is_being_moved_is_not_widened_again() -> None:
     store = MemoryBackend()
-    made = widen(store, APP, 3 * SPREAD_UNIT_SAMPLES)
+    made = widen(store, APP, 3 * SPREAD_HOUR_SHARD_SAMPLES)
     assert made is not None
     assert [(e.spread, e.state) for e in made.epochs] == [(1, OPEN), (4, OPEN)]
-    assert widen(store, APP, 9 * SPREAD_UNIT_SAMPLES) is None
+    assert widen(store, APP, 9 * SPREAD_HOUR_SHARD_SAMPLES) is None
 
 
 def test_a_closed_epoch_lets_the_next_run_look_at_every_day() -> None:
     world = filled()
     move(world)
-    assert not agenda.sweep_due(agenda.read(world.store, APP), NEXT_DAY)
+    assert not agenda.is_sweep_due(agenda.read(world.store, APP), NEXT_DAY)
     close(world)
-    assert agenda.sweep_due(agenda.read(world.store, APP), NEXT_DAY)
+    assert agenda.is_sweep_due(agenda.read(world.store, APP), NEXT_DAY)
     assert epochs.read(world.store, APP).epochs[0].state == CLOSED

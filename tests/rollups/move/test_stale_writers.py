@@ -1,4 +1,4 @@
-"""Claims about a writer that goes by an epoch which is being closed (rules 22, 24 and 26).
+"""Claims about a writer that goes by an epoch which is being closed (PROTOCOL 22, 24, 26).
 
 It has put its batch, and is about to look at the distribution again, or is dead: until the same lies where readers
 look, its message must not count as settled. The histories are exhaustive: the batch is put before each call that a
@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from ingest.accounting.watermark_keeper import keep
-from ingest.writer import Batch
-from rollups.crash_points import Hook, nowhere
+from ingest.accounting.watermark_keeper import advance_watermarks
+from ingest.writer import WriteBatch
+from rollups.crash_points import Hook, ignore_point
 from rollups.move.redistribute import close_epoch, migrate
 from rollups.run.driver import Driver
 from rollups.run.local import LocalExecutor
@@ -21,15 +21,15 @@ from spm.query.reader import AppStorage
 from spm.query.view.page_cache import PageCache
 from spm.store import epochs as store_epochs
 from spm.store.backends.memory import MemoryBackend
-from spm.store.keys import BYTE, HASH, Distribution
+from spm.store.keys import BYTE, HASH, PlacementTable
 from spm.store.ledger import watermarks
 from spm.store.ledger.outcomes import read_outcomes
-from spm.store.ledger.watermarks import Announcement, WatermarkVector, packed
+from spm.store.ledger.watermarks import Announcement, WatermarkVector, pack_place
 from spm.wire import Envelope
 from tests.model.world import APP, NEXT_DAY, START, World, parsed
 from tests.support.faults import Faulty
 
-NARROW = Distribution.single(spread=1)  # all metrics in shard 11
+NARROW = PlacementTable.single(spread=1)  # all metrics in shard 11
 NEW_DAY = 30 * HOUR_MS  # of which there is no manifest yet
 EPOCHS = {"a shard of both epochs": (HASH, 16, 3), "shards of their own": (BYTE, 16, 1)}
 TIMES = {"an hour that is rolled up": 9, "the first of its day": NEW_DAY}
@@ -54,14 +54,14 @@ class Story:
         self.stale = self.world.writer  # it has looked at the distribution, and will again after its next batch
         self.roll()
         strategy, shards, spread = self.epochs
-        store_epochs.open_epoch(self.store, APP, strategy=strategy, shards=shards, spread=spread)
+        store_epochs.open_epoch(self.store, APP, function=strategy, shards=shards, spread=spread)
         migrate(self.driver(), LocalExecutor(self.store), APP, now_ms=NEXT_DAY)
         self.world.clock.advance(1)
         samples = [(series, self.at + series, 1.0) for series in range(3)]
         self.message = self.said(
-            self.world.acceptor.accept(app=APP, source="slow", parsed=parsed(samples), message_id=bytes(16))
+            self.world.acceptor.stamp_message(app=APP, source="slow", parsed=parsed(samples), message_id=bytes(16))
         )
-        self.batch: Batch = self.stale.prepare([self.message])
+        self.batch: WriteBatch = self.stale.prepare([self.message])
 
     def said(self, message: Envelope) -> Envelope:
         """Announced, as it may be before anything else is known of it."""
@@ -71,11 +71,11 @@ class Story:
         watermarks.announce(self.store, APP, stamp.process, word)
         return message
 
-    def driver(self, at: Hook = nowhere) -> Driver:
+    def driver(self, at: Hook = ignore_point) -> Driver:
         """Of runs and moves."""
         return Driver(self.store, self.world.clock, at=at)
 
-    def roll(self, at: Hook = nowhere) -> None:
+    def roll(self, at: Hook = ignore_point) -> None:
         """A run that takes in everything."""
         self.driver(at).roll(LocalExecutor(self.store, at), [APP], now_ms=NEXT_DAY)
 
@@ -85,15 +85,15 @@ class Story:
 
     def look(self) -> None:
         """The keeper looks; then whatever E or the account holds is found by a reader."""
-        keep(self.store, APP, self.world.clock.now_ms())
+        advance_watermarks(self.store, APP, self.world.clock.now_ms())
         vector = WatermarkVector.of(watermarks.read(self.store, APP))
         stamp = self.message.stamp
         found = read_outcomes(self.store, APP, 0)
-        told = bool(found.whole[found.stamps == packed((stamp.ms, stamp.sequence))].any())
-        if told or stamp.ms <= vector.seen[stamp.process].mark >> 16:
+        told = bool(found.are_settled[found.stamps == pack_place((stamp.ms, stamp.sequence))].any())
+        if told or stamp.ms <= vector.views[stamp.process].watermark >> 16:
             self.world.clock.advance(2_000)  # older than a cached tail may be
             reader = AppStorage(
-                self.store, APP, distribution=self.world.spread(), clock=self.world.clock, cache=PageCache()
+                self.store, APP, placement=self.world.spread(), clock=self.world.clock, cache=PageCache()
             )
             wanted = {(series, START + self.at + series) for series in range(3)}
             assert wanted <= self.world.answer(reader).keys(), "it counts as settled, and nobody finds it"
@@ -117,7 +117,7 @@ class Story:
         """The writer goes on, or another one does its work: nothing is lost, and everything is settled."""
         self.stale.commit(self.batch)
         while not (closing := close_epoch(self.store, APP, 0)).closed:
-            assert closing.found
+            assert closing.obstacles
             self.roll()
             migrate(self.driver(), LocalExecutor(self.store), APP, now_ms=NEXT_DAY)
         self.roll()

@@ -1,4 +1,4 @@
-"""Claims about several writers at once while an app's shards change from 8 to 32 to 12 (rule 22).
+"""Claims about several writers at once while an app's shards change from 8 to 32 to 12 (PROTOCOL 22).
 
 Each writer has a view of the distribution of its own, some make a batch long before they put it. After every step of
 opening, moving and closing an epoch a reader that has just started and one that lives on are compared with the model.
@@ -15,22 +15,22 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from ingest.accept.stamper import Acceptor
-from ingest.writer import Batch, Writer
-from rollups.crash_points import Hook, nowhere
+from ingest.accept.stamper import Stamper
+from ingest.writer import WriteBatch, Writer
+from rollups.crash_points import Hook, ignore_point
 from rollups.move.redistribute import close_epoch
 from spm.limits import HOUR_MS
 from spm.store import epochs
 from spm.store.backends.base import Backend
 from spm.store.backends.lmdb import LmdbBackend
 from spm.store.backends.memory import MemoryBackend
-from spm.store.keys import HASH, Distribution
+from spm.store.keys import HASH, PlacementTable
 from spm.wire import Envelope
 from tests.model.world import APP, START, World, parsed, versions_of
 
 pytestmark = pytest.mark.slow
 Note = Callable[[str], None]
-EIGHT = Distribution.single(shards=8, spread=8)
+EIGHT = PlacementTable.single(shards=8, spread=8)
 NEXT = (32, 12)
 WRITERS = 3
 ROUNDS_MAX = 6  # of compacting, moving and closing, while writers go on
@@ -45,7 +45,7 @@ class Writers:
     def __init__(self, world: World) -> None:
         self.world, self.looks = world, 0
         self.all = [Writer(world.store, EIGHT) for _ in range(WRITERS)]
-        self.made: list[tuple[Writer, Batch, Envelope]] = []
+        self.made: list[tuple[Writer, WriteBatch, Envelope]] = []
 
     def act(self, data: st.DataObject) -> None:
         """One of them writes, makes a batch for later, or puts the oldest of those."""
@@ -56,7 +56,7 @@ class Writers:
             self.world.model.accept(versions_of(message))
         elif what == "make":
             self.world.clock.advance(1)
-            message = self.world.acceptor.accept(
+            message = self.world.acceptor.stamp_message(
                 app=APP, source="slow", parsed=parsed(data.draw(SAMPLES)), message_id=bytes(16)
             )
             writer = data.draw(st.sampled_from(self.all))
@@ -96,13 +96,13 @@ def test_writers_that_look_at_different_times_lose_and_double_nothing_while_shar
     world.roll()
 
     def between(point: str) -> None:
-        nowhere(point)
+        ignore_point(point)
         if data.draw(st.booleans()):
             writers.act(data)
             writers.look()
 
     for number, shards in enumerate(NEXT):
-        epochs.open_epoch(world.store, APP, strategy=HASH, shards=shards, spread=shards)
+        epochs.open_epoch(world.store, APP, function=HASH, shards=shards, spread=shards)
         between("planned")
         for _ in range(ROUNDS_MAX):
             world.migrate(between)
@@ -117,7 +117,7 @@ def test_writers_that_look_at_different_times_lose_and_double_nothing_while_shar
         world.model.accept(versions_of(message))
     writers.whole()
     settled(world)
-    assert world.spread().settled
+    assert world.spread().has_one_live_epoch
     assert world.spread().newest.shards == 12
     writers.whole()
 
@@ -139,14 +139,16 @@ class Sending:
 
     def work(self, number: int) -> None:
         """One thread."""
-        acceptor, writer = Acceptor(100 + number, self.world.clock), Writer(self.world.store, EIGHT)
+        acceptor, writer = Stamper(100 + number, self.world.clock), Writer(self.world.store, EIGHT)
         try:
             for ts in itertools.count(1):
                 self.leave.acquire()
                 if self.stop:
                     return
                 samples = [(number * 3 + s, s * HOUR_MS + ts, 1.0) for s in range(3)]
-                message = acceptor.accept(app=APP, source=f"s{number}", parsed=parsed(samples), message_id=bytes(16))
+                message = acceptor.stamp_message(
+                    app=APP, source=f"s{number}", parsed=parsed(samples), message_id=bytes(16)
+                )
                 self.sent.update((s, START + at) for s, at, _ in samples)
                 writer.write([message])
                 self.world.model.accept(versions_of(message))
@@ -156,7 +158,7 @@ class Sending:
 
     def look(self, point: str) -> None:
         """What was acked by now is in the answer, and nothing that was not sent."""
-        nowhere(point)
+        ignore_point(point)
         known = set(self.acked)
         answer = self.world.answer().keys()
         assert known <= answer <= set(self.sent)
@@ -178,7 +180,7 @@ class Sending:
         assert self.failed == []
 
 
-def settled(world: World, at: Hook = nowhere) -> None:
+def settled(world: World, at: Hook = ignore_point) -> None:
     """Compact, move and close until every former epoch is closed."""
     for _ in range(ROUNDS_MAX):
         world.roll(at=at)
@@ -196,10 +198,10 @@ def test_threads_that_write_all_the_while_lose_and_double_nothing(kind: str, tmp
     threads = Sending(world)
     with threads.going_on():
         for shards in NEXT:
-            epochs.open_epoch(world.store, APP, strategy=HASH, shards=shards, spread=shards)
+            epochs.open_epoch(world.store, APP, function=HASH, shards=shards, spread=shards)
             settled(world, threads.look)
     settled(world)
-    assert world.spread().settled
+    assert world.spread().has_one_live_epoch
     assert world.answer() == world.truth
     assert world.truth.keys() == threads.acked == threads.sent
     assert world.hours() == world.model.hours()

@@ -37,7 +37,7 @@ def exact(world: World) -> None:
     """All of it is right, and nothing but rows of days is needed to answer days."""
     right(world)
     assert days_in_force(world) == whole_day(world)
-    assert world.levels() == {"day aggregates"}
+    assert world.resolutions() == {"day aggregates"}
 
 
 def due(world: World) -> int:

@@ -135,7 +135,7 @@ def test_what_a_run_with_an_earlier_clock_leaves_is_found_by_the_next() -> None:
     world.roll(now_ms=world.clock.now_ms() + 2 * HOUR_MS)
     world.roll(now_ms=world.clock.now_ms() + LATER)
     assert days_in_force(world) == whole_day(world)
-    assert world.levels() == {"day aggregates"}
+    assert world.resolutions() == {"day aggregates"}
 
 
 def test_an_agenda_with_too_many_days_asks_for_a_look_at_all(monkeypatch: pytest.MonkeyPatch) -> None:

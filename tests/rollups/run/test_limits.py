@@ -88,7 +88,7 @@ def test_a_roll_back_that_always_loses_says_so() -> None:
     world.send((0, 1, 1.0))
     run = world.roll().run
     store.moving = True
-    with pytest.raises(StoreUnavailable, match="kept moving"):
+    with pytest.raises(StoreUnavailable, match="kept changing"):
         roll_back(store, run, [APP])
     store.moving = False
     right(world)

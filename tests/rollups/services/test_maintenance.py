@@ -6,10 +6,10 @@ import pytest
 from django.core.management import call_command
 from django.test import override_settings
 
-from rollups.models import Kind, Run, RunDay, State
+from rollups.models import Run, RunDay, RunKind, RunState
 from rollups.services import maintenance as services_maintenance
 from rollups.services import runs as services_runs
-from rollups.services.maintenance import Going
+from rollups.services.maintenance import ExpiryPreview
 from rollups.services.runs import Site
 from spm import limits
 from spm.accounts.models import App, Organisation
@@ -48,35 +48,35 @@ def site(world: World, tmp_path: Path) -> Site:
 
 
 def test_a_shorter_retention_says_first_what_would_go(site: Site, app: App) -> None:
-    found = services_maintenance.would_expire(site, APP, Retention(1, None, None))
-    assert [each.tier for each in found] == ["Samples"]
+    found = services_maintenance.preview_expiry(site, APP, Retention(1, None, None))
+    assert [each.resolution for each in found] == ["Samples"]
     assert found[0].rows > 0
     assert found[0].size_bytes > 0
-    assert services_maintenance.would_expire(site, APP, Retention(30, None, None)) == []
+    assert services_maintenance.preview_expiry(site, APP, Retention(30, None, None)) == []
 
 
 def test_an_app_without_an_end_keeps_all_and_leaves_no_run(site: Site, app: App) -> None:
-    assert services_maintenance.retain(site, apps=[APP]) == {}
+    assert services_maintenance.expire(site, apps=[APP]) == {}
     assert not Run.objects.exists()
 
 
 def test_retention_leaves_a_run_with_the_days_it_sealed(site: Site, app: App, world: World) -> None:
     App.objects.update(raw_days=2)
     hours = world.hours()
-    [found] = services_maintenance.retain(site, apps=[APP]).values()
-    assert found.troubles == []
+    [found] = services_maintenance.expire(site, apps=[APP]).values()
+    assert found.errors == []
     assert [world.manifest().seal(START // HOUR_MS + n) for n in range(3)] == [SEALED] * 3
     assert world.hours() == hours
     run, day = Run.objects.get(), RunDay.objects.get()
-    assert (run.kind, run.state, run.units) == (Kind.SEAL, State.DONE, len(found.sealed))
-    assert (day.app_id, str(day.day), day.flipped) == (APP, "2023-08-31", False)
-    assert services_maintenance.would_expire(site, APP, Retention(2, None, None)) == []
+    assert (run.kind, run.state, run.units) == (RunKind.SEAL, RunState.DONE, len(found.sealed_hours))
+    assert (day.app_id, str(day.day), day.published) == (APP, "2023-08-31", False)
+    assert services_maintenance.preview_expiry(site, APP, Retention(2, None, None)) == []
 
 
 def test_beat_tidies_when_the_last_time_is_a_day_old(site: Site, app: App, world: World) -> None:
     started: list[int] = []
     assert services_maintenance.consider(site, launch=lambda: started.append(1))
-    assert services_maintenance.tidy(site, apps=[APP])
+    assert services_maintenance.maintain(site, apps=[APP])
     assert not services_maintenance.consider(site, launch=lambda: started.append(2))
     world.clock.advance(DAY_MS)
     assert services_maintenance.consider(site, launch=lambda: started.append(3))
@@ -84,13 +84,13 @@ def test_beat_tidies_when_the_last_time_is_a_day_old(site: Site, app: App, world
 
 
 def test_beat_erases_a_deleted_app_without_waiting_for_tomorrow(site: Site, app: App, world: World) -> None:
-    services_maintenance.tidy(site, apps=[APP])
+    services_maintenance.maintain(site, apps=[APP])
     delete_app(None, app)
     App.objects.update(going=site.now())
     assert not services_maintenance.consider(site, launch=_never)
     world.clock.advance(limits.ERASE_AFTER_MS)
     assert services_maintenance.consider(site, launch=lambda: None)
-    services_maintenance.tidy(site, apps=[])
+    services_maintenance.maintain(site, apps=[])
     assert not App.objects.exists()
 
 
@@ -109,17 +109,17 @@ def test_the_commands_say_what_they_do(app: App, tmp_path: Path, capsys: pytest.
         call_command("retention", "--dry-run")
         assert "shop: samples, " in capsys.readouterr().out
         call_command("retention")
-        assert "shop: samples of 24 hours" in capsys.readouterr().out
+        assert "shop: deleted samples of 24 hours" in capsys.readouterr().out
         call_command("retention")
         assert "nothing is older" in capsys.readouterr().out
         call_command("redistribute", str(APP), "--spread", "6", "--local")
-        assert "units moved" in capsys.readouterr().out
-        call_command("tidy")
+        assert "hour shards moved" in capsys.readouterr().out
+        call_command("maintain")
         assert "done" in capsys.readouterr().out
-        call_command("erase", "--dry-run")
+        call_command("delete_app", "--dry-run")
         assert "no deleted app is due" in capsys.readouterr().out
-    assert Going("Samples", 1, 2).rows == 1
-    assert services_runs.every_app() == [APP]
+    assert ExpiryPreview("Samples", 1, 2).rows == 1
+    assert services_runs.all_apps() == [APP]
 
 
 def test_a_check_that_finds_something_says_so_and_fails(
@@ -129,7 +129,11 @@ def test_a_check_that_finds_something_says_so_and_fails(
     world = World(open_backend(url))
     world.send((0, 1, 1.0))
     world.roll()
-    [row] = [key for b in world.distribution.all(APP) for key, _ in world.store.scan("chunks", *keys.app_range(b, APP))]
+    [row] = [
+        key
+        for b in world.distribution.all_shards(APP)
+        for key, _ in world.store.scan("chunks", *keys.app_range(b, APP))
+    ]
     world.store.delete("chunks", [(row, None)])
     with override_settings(SPM_STORE_URL=url, SPM_DATA=tmp_path), pytest.raises(SystemExit) as ended:
         call_command("fsck")
@@ -162,6 +166,6 @@ def test_a_check_and_a_purge_on_spark_say_what_they_say_without(
         plain = said("purge", "--keep", "0", "--dry-run")
         assert "rows of chunks" in plain
         assert said("purge", "--keep", "0", "--dry-run", "--spark") == plain
-        assert said("purge", "--keep", "0", "--spark") == plain.replace("would go", "went")
+        assert said("purge", "--keep", "0", "--spark") == plain.replace("would be", "were")
         assert said("purge", "--keep", "0") == "nothing to purge\n"
     assert world.hours() == world.recount()

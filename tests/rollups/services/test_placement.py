@@ -264,9 +264,9 @@ def test_the_command_opens_moves_and_closes(url: str, tmp_path: Path, capsys: py
     with override_settings(SPM_STORE_URL=url, SPM_DATA=tmp_path):
         words = ["redistribute", str(APP), "--local"]
         call_command(*words, "--spread", "4", "--shards", "8")
-        assert "all epochs before are closed" in capsys.readouterr().out
+        assert "all former epochs are closed" in capsys.readouterr().out
         call_command(*words)
-        assert "0 units moved; all epochs" in capsys.readouterr().out
+        assert "0 hour shards moved; all former epochs" in capsys.readouterr().out
         with pytest.raises(CommandError, match="unknown placement function"):
             call_command(*words, "--strategy", "odd")
     assert [e.state for e in epochs.read(open_backend(url), APP).epochs] == [CLOSED, OPEN]

@@ -10,11 +10,11 @@ from django.core.management.base import CommandError
 from django.test import Client, override_settings
 
 from rollups import retraction
-from rollups.crash_points import nowhere
-from rollups.decide.plan import Start
-from rollups.models import Cause, Correction, Kind, RetractionRecord, Run, State
+from rollups.crash_points import ignore_point
+from rollups.decide.plan import RunStart
+from rollups.models import Correction, CorrectionCause, RetractionRecord, Run, RunKind, RunState
 from rollups.retraction import Draft
-from rollups.run.lock import alone
+from rollups.run.lock import run_lock
 from rollups.run.rollback import roll_back
 from rollups.services import (
     maintenance as services_maintenance,
@@ -61,46 +61,46 @@ def site(world: World, tmp_path: Path) -> Site:
 
 def full(site: Site) -> Run:
     """A full run, recorded."""
-    run = services_runs.roll(site, apps=[APP], kind=Kind.FULL, executor="local", now_ms=NEXT_DAY)
+    run = services_runs.roll(site, apps=[APP], kind=RunKind.FULL, executor="local", now_ms=NEXT_DAY)
     assert run is not None
     return run
 
 
 def test_a_run_leaves_a_row_and_one_per_day(site: Site) -> None:
     run = full(site)
-    assert (run.state, run.units, run.samples, run.executor) == (State.DONE, 3, 3, "local")
+    assert (run.state, run.units, run.samples, run.executor) == (RunState.DONE, 3, 3, "local")
     [day] = run.days.all()
-    assert (str(day.day), day.flipped, day.units, day.app_id) == ("2023-08-31", True, 3, APP)
+    assert (str(day.day), day.published, day.units, day.app_id) == ("2023-08-31", True, 3, APP)
 
 
 def test_a_new_store_under_an_old_database_counts_from_one_again(site: Site) -> None:
-    Run.objects.create(number=1, kind=Kind.FULL, executor="spark", started=site.now())
+    Run.objects.create(number=1, kind=RunKind.FULL, executor="spark", started=site.now())
     assert full(site).number == 1
 
 
 def test_a_run_without_work_leaves_no_row(site: Site) -> None:
     full(site)
-    assert services_runs.roll(site, apps=[APP], kind=Kind.FULL, executor="local", now_ms=NEXT_DAY) is None
+    assert services_runs.roll(site, apps=[APP], kind=RunKind.FULL, executor="local", now_ms=NEXT_DAY) is None
     assert Run.objects.count() == 1
 
 
 def test_a_second_run_is_refused_while_one_works(site: Site) -> None:
-    with alone(site.folder, site.clock) as free:
+    with run_lock(site.folder, site.clock) as free:
         assert free
-        with pytest.raises(Refused, match="at work"):
+        with pytest.raises(Refused, match="in progress"):
             full(site)
 
 
 def test_a_run_may_wait_for_the_one_at_work(site: Site, world: World) -> None:
-    with alone(site.folder, site.clock), pytest.raises(Refused, match="at work"):
-        services_runs.roll(site, apps=[APP], kind=Kind.FULL, executor="local", now_ms=NEXT_DAY, wait_s=5)
+    with run_lock(site.folder, site.clock), pytest.raises(Refused, match="in progress"):
+        services_runs.roll(site, apps=[APP], kind=RunKind.FULL, executor="local", now_ms=NEXT_DAY, wait_s=5)
     assert world.clock.monotonic() >= 1_005
 
 
 def test_a_run_whose_process_is_gone_is_called_lost(site: Site) -> None:
-    Run.objects.create(number=99, kind=Kind.FULL, executor="spark", started=site.now())
+    Run.objects.create(number=99, kind=RunKind.FULL, executor="spark", started=site.now())
     full(site)
-    assert Run.objects.get(number=99).state == State.LOST
+    assert Run.objects.get(number=99).state == RunState.LOST
 
 
 def test_a_run_that_fails_says_why(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -111,24 +111,24 @@ def test_a_run_that_fails_says_why(site: Site, monkeypatch: pytest.MonkeyPatch) 
     with pytest.raises(RuntimeError):
         full(site)
     [row] = Run.objects.all()
-    assert (row.state, row.message) == (State.FAILED, "RuntimeError: no disk")
+    assert (row.state, row.message) == (RunState.FAILED, "RuntimeError: no disk")
 
 
 def test_superseded_rows_go_once_a_day(site: Site, world: World) -> None:
     full(site)
-    assert services_maintenance.tidy(site, apps=[APP])
-    assert not services_maintenance.tidy(site, apps=[APP])
+    assert services_maintenance.maintain(site, apps=[APP])
+    assert not services_maintenance.maintain(site, apps=[APP])
     world.clock.advance(24 * HOUR_MS)
-    assert services_maintenance.tidy(site, apps=[APP])
+    assert services_maintenance.maintain(site, apps=[APP])
     assert world.answer() == world.truth
 
 
 def test_a_roll_back_marks_the_run_and_notes_who_did(site: Site, world: World) -> None:
     run = full(site)
     person = User.objects.create_user("ada")
-    services_runs.take_back(site, run.number, person)
+    services_runs.roll_back(site, run.number, person)
     run.refresh_from_db()
-    assert run.state == State.ROLLED_BACK
+    assert run.state == RunState.ROLLED_BACK
     assert [day.rolled_back for day in run.days.all()] == [True]
     [entry] = AuditEntry.objects.all()
     assert (entry.action, entry.subject, entry.actor_name) == ("roll back", f"run {run.number}", "ada")
@@ -137,27 +137,27 @@ def test_a_roll_back_marks_the_run_and_notes_who_did(site: Site, world: World) -
 
 def test_beat_starts_nothing_for_little(site: Site, world: World) -> None:
     world.clock.jump(START - world.clock.now_ms())
-    assert services_runs.consider(site, launch=_never) == Start.NOTHING
+    assert services_runs.consider(site, launch=_never) == RunStart.NOTHING
 
 
 def test_beat_does_a_minor_run_itself(site: Site, world: World) -> None:
     world.clock.jump(START + 11 * 60_000 + HOUR_MS - world.clock.now_ms())
     world.send((0, 61 * 60_000, 1.0))
-    services_runs.roll(site, apps=[APP], kind=Kind.FULL, executor="local")
+    services_runs.roll(site, apps=[APP], kind=RunKind.FULL, executor="local")
     world.send((0, 62 * 60_000, 1.0))
     world.clock.advance(10 * 60_000)
-    assert services_runs.consider(site, launch=_never) == Start.MINOR
+    assert services_runs.consider(site, launch=_never) == RunStart.MINOR
     assert world.pending_rows() == 0
-    assert Run.objects.latest("number").kind == Kind.MINOR
+    assert Run.objects.latest("number").kind == RunKind.MINOR
 
 
 def test_beat_starts_a_full_run_when_an_hour_has_closed_and_not_at_once_again(site: Site, world: World) -> None:
     world.clock.jump(START + HOUR_MS + 5 * 60_000 - world.clock.now_ms())
     started: list[int] = []
-    assert services_runs.consider(site, launch=lambda: started.append(1)) == Start.SPARK
-    assert services_runs.consider(site, launch=_never) != Start.SPARK
+    assert services_runs.consider(site, launch=lambda: started.append(1)) == RunStart.SPARK
+    assert services_runs.consider(site, launch=_never) != RunStart.SPARK
     world.clock.advance(10 * 60_000)
-    assert services_runs.consider(site, launch=lambda: started.append(2)) == Start.SPARK
+    assert services_runs.consider(site, launch=lambda: started.append(2)) == RunStart.SPARK
     assert started == [1, 2]
 
 
@@ -166,20 +166,20 @@ def test_beat_rests_after_a_run_with_trouble(site: Site, world: World) -> None:
     world.store.delete("log", [(victim, None)])
     world.clock.jump(NEXT_DAY - world.clock.now_ms())
     assert "missing" in full(site).message
-    assert services_runs.consider(site, launch=_never) == Start.NOTHING
+    assert services_runs.consider(site, launch=_never) == RunStart.NOTHING
 
 
 def test_beat_leaves_a_rolled_back_run_alone(site: Site, world: World) -> None:
     run = full(site)
     world.clock.jump(NEXT_DAY - world.clock.now_ms())
     roll_back(world.store, run.number, [APP])
-    assert services_runs.consider(site, launch=_never) == Start.NOTHING
+    assert services_runs.consider(site, launch=_never) == RunStart.NOTHING
 
 
 def test_beat_waits_while_a_run_works(site: Site, world: World) -> None:
     world.clock.jump(NEXT_DAY - world.clock.now_ms())
-    with alone(site.folder, site.clock):
-        assert services_runs.consider(site, launch=_never) == Start.NOTHING
+    with run_lock(site.folder, site.clock):
+        assert services_runs.consider(site, launch=_never) == RunStart.NOTHING
 
 
 def _never() -> None:
@@ -193,12 +193,12 @@ def test_the_commands_roll_take_back_and_purge(tmp_path: Path, capsys: pytest.Ca
     world.send((0, 1, 1.0))
     with override_settings(SPM_STORE_URL=url, SPM_DATA=tmp_path):
         call_command("roll", "--local", "--now", str(NEXT_DAY))
-        assert "1 units of 1 days, 1 samples" in capsys.readouterr().out
+        assert "1 hour shards of 1 days, 1 samples" in capsys.readouterr().out
         call_command("roll", "--local", "--now", str(NEXT_DAY))
         assert "nothing to do" in capsys.readouterr().out
         number = Run.objects.get().number
         call_command("rollback", str(number))
-        assert "was rolled back in 1 units" in capsys.readouterr().out
+        assert "was rolled back in 1 hour shards" in capsys.readouterr().out
         with pytest.raises(CommandError, match="no history"):
             call_command("rollback", str(number))
         call_command("purge", "--dry-run")
@@ -211,15 +211,15 @@ def test_the_admin_lists_runs_and_takes_one_back(world: World, tmp_path: Path, c
     on_disk.send((0, 1, 1.0))
     client.force_login(User.objects.create_superuser("root"))
     with override_settings(SPM_STORE_URL=url, SPM_DATA=tmp_path):
-        run = services_runs.roll(services_runs.site(), apps=[APP], kind=Kind.FULL, executor="local", now_ms=NEXT_DAY)
+        run = services_runs.roll(services_runs.site(), apps=[APP], kind=RunKind.FULL, executor="local", now_ms=NEXT_DAY)
         assert run is not None
         assert b"1 of 1" in client.get("/admin/rollups/run/").content
         assert client.get(f"/admin/rollups/run/{run.pk}/change/").status_code == 200
         form = {"action": "roll_back", "_selected_action": [str(run.pk)]}
         answer = client.post("/admin/rollups/run/", form, follow=True)
-    assert b"was rolled back in 1 units" in answer.content
+    assert b"was rolled back in 1 hour shards" in answer.content
     run.refresh_from_db()
-    assert run.state == State.ROLLED_BACK
+    assert run.state == RunState.ROLLED_BACK
 
 
 def test_a_person_without_the_right_cannot_take_a_run_back(site: Site, client: Client) -> None:
@@ -227,11 +227,13 @@ def test_a_person_without_the_right_cannot_take_a_run_back(site: Site, client: C
     client.force_login(User.objects.create_user("eve", is_staff=True))
     client.post("/admin/rollups/run/", {"action": "roll_back", "_selected_action": [str(run.pk)]})
     run.refresh_from_db()
-    assert run.state == State.DONE
+    assert run.state == RunState.DONE
 
 
 def test_a_run_does_without_spark_where_the_store_is_this_process(site: Site) -> None:
-    with open_executor("spark", site.store, url=site.url, master="local[1]", folder=site.folder, at=nowhere) as opened:
+    with open_executor(
+        "spark", site.store, url=site.url, master="local[1]", folder=site.folder, at=ignore_point
+    ) as opened:
         assert opened.name == "local"
 
 
@@ -263,7 +265,7 @@ def test_hours_that_late_data_changed_are_listed(site: Site, world: World) -> No
     world.send((0, 2, 5.0), (1, 3, 6.0), source="late")
     full(site)
     [found] = Correction.objects.all()
-    assert (found.app_id, found.cause, found.samples, found.sources) == (APP, Cause.LATE, 2, ["late"])
+    assert (found.app_id, found.cause, found.samples, found.sources) == (APP, CorrectionCause.LATE, 2, ["late"])
     assert int(found.hour.timestamp() * 1000) == START
 
 
@@ -279,13 +281,13 @@ def test_of_many_corrections_the_newest_stay(site: Site, world: World, monkeypat
 
 def test_beat_starts_a_full_run_for_a_retraction(site: Site, world: World) -> None:
     world.clock.jump(NEXT_DAY - world.clock.now_ms())
-    services_runs.roll(site, apps=[APP], kind=Kind.FULL, executor="local")
-    assert services_runs.consider(site, launch=_never) == Start.NOTHING
+    services_runs.roll(site, apps=[APP], kind=RunKind.FULL, executor="local")
+    assert services_runs.consider(site, launch=_never) == RunStart.NOTHING
     app, by = App.objects.get(), Actor("ada", "here")
     services_retractions.retract(site, app, Draft(source="host", reason="x"), by)
     world.clock.advance(30 * 60_000)
     started: list[int] = []
-    assert services_runs.consider(site, launch=lambda: started.append(1)) == Start.SPARK
+    assert services_runs.consider(site, launch=lambda: started.append(1)) == RunStart.SPARK
     assert started == [1]
 
 
@@ -296,7 +298,7 @@ def test_a_retraction_is_recorded_with_its_numbers_and_who_ended_it(site: Site, 
     )
     assert (found.samples, alerts) == (3, 2)
     services_retractions.undo(site, app, done.retraction.number, Actor("ada", "10.0.0.2"))
-    [listed] = services_retractions.listed(site, app)
+    [listed] = services_retractions.list_retractions(site, app)
     assert listed.record is not None
     assert (listed.state, listed.record.alerts, listed.record.undone_by) == ("undone", 2, "ada")
     notes = {entry.action: (entry.actor_name, entry.detail["from"]) for entry in AuditEntry.objects.all()}
@@ -315,8 +317,8 @@ def test_a_retraction_is_recorded_with_its_numbers_and_who_ended_it(site: Site, 
     ids=["none", "a name", "quotes", "a pattern", "a name that is none"],
 )
 def test_conditions_are_shown_as_a_selector_that_means_the_same(matchers: tuple[Matcher, ...], text: str) -> None:
-    made = retraction.drafted(Draft(source="a", matchers=matchers, reason="x"), 5)
-    assert services_retractions.worded(made) == text
+    made = retraction.validate_draft(Draft(source="a", matchers=matchers, reason="x"), 5)
+    assert services_retractions.selector_text(made) == text
     assert not text or parse_selector(text) == matchers
 
 
@@ -325,13 +327,13 @@ def test_a_deleted_app_goes_with_its_bytes_when_its_last_messages_are_in(site: S
     app = App.objects.get()
     delete_app(None, app)
     App.objects.update(going=site.now())
-    assert services_runs.every_app() == []
-    assert services_maintenance.erase_gone(site) == {}
+    assert services_runs.all_apps() == []
+    assert services_maintenance.delete_apps(site) == {}
     world.clock.advance(limits.ERASE_AFTER_MS)
-    [erased] = services_maintenance.erase_gone(site, dry_run=True).values()
+    [erased] = services_maintenance.delete_apps(site, dry_run=True).values()
     assert erased.row_count > 0
     assert App.objects.exists()
-    assert services_maintenance.erase_gone(site)[app].row_count == erased.row_count
+    assert services_maintenance.delete_apps(site)[app].row_count == erased.row_count
     assert not App.objects.exists()
     assert world.answer() == {}
     assert AuditEntry.objects.get(action="app erased").detail["rows"] == erased.row_count
@@ -341,7 +343,7 @@ def test_an_organisation_goes_with_its_last_app(site: Site, world: World) -> Non
     delete_organisation(None, Organisation.objects.get())
     App.objects.update(going=site.now())
     world.clock.advance(limits.ERASE_AFTER_MS)
-    services_maintenance.erase_gone(site)
+    services_maintenance.delete_apps(site)
     assert not Organisation.objects.exists()
 
 

@@ -9,19 +9,19 @@ from pyspark.sql import DataFrame, SparkSession
 
 from rollups.check import comparison
 from rollups.check.findings import Report
-from rollups.crash_points import nowhere
-from rollups.decide.plan import Kind
-from rollups.decide.superseded import COVERED, ORPHAN, SUPERSEDED, Listed, Word, doomed
-from rollups.decide.work import PackTask, UnitTask
+from rollups.crash_points import ignore_point
+from rollups.decide.plan import MergeKind
+from rollups.decide.superseded import COVERED, ORPHAN, SUPERSEDED, ListedRows, References, find_superseded
+from rollups.decide.work import HourShardTask, PackTask
 from rollups.delete.listing import Listing
 from rollups.delete.purge import purge
 from rollups.spark import frames
-from rollups.spark.job import differing
-from rollups.spark.purge_listing import going
+from rollups.spark.job import find_differences
+from rollups.spark.purge_listing import list_superseded
 from spm.limits import HOUR_MS
 from spm.store.backends import open_backend
 from spm.store.encoding import blocks
-from spm.store.keys import Distribution
+from spm.store.keys import PlacementTable
 from spm.store.rollup import rows as rollup_rows
 from tests.bench.rolled import hourly
 from tests.model.world import APP, DAY, FIRST, Crash, World, crash_at
@@ -41,10 +41,10 @@ def rolled(path: Path) -> tuple[World, str]:
     return world, url
 
 
-def units_of(world: World) -> list[UnitTask]:
+def units_of(world: World) -> list[HourShardTask]:
     """The units in force of the first day, to be counted."""
     return [
-        UnitTask(APP, shard, hour, Kind.RECOUNT, entry.state.generations, entry.state.replay, (), 0, True)
+        HourShardTask(APP, shard, hour, MergeKind.RECOUNT, entry.state.generations, entry.state.replay, (), 0, True)
         for (shard, hour), entry in world.manifest().entries.items()
     ]
 
@@ -52,7 +52,7 @@ def units_of(world: World) -> list[UnitTask]:
 def packs_of(world: World) -> list[PackTask]:
     """The packs of hours in force of the first day."""
     found = world.manifest().hours.items()
-    return [frames.standing_pack(APP, shard, DAY, pack.generation, sorted(pack.hours)) for shard, pack in found]
+    return [frames.pack_in_force(APP, shard, DAY, pack.generation, sorted(pack.hours)) for shard, pack in found]
 
 
 def table(session: SparkSession, columns: str, rows: Sequence[tuple[object, ...]]) -> DataFrame:
@@ -84,26 +84,28 @@ def test_a_recount_names_the_series_and_what_differs(session: SparkSession) -> N
 def test_a_purge_list_says_what_the_plain_verdict_says(session: SparkSession) -> None:
     numbers = range(1, 6)
     listing = [
-        Listed(name, shard, hour, number)
+        ListedRows(name, shard, hour, number)
         for name in ("log", "chunks", "timelines", "inputs", "hours")
         for shard in (0, 1)
         for hour in (48, 49)
         for number in numbers
     ]
-    word = Word(
+    word = References(
         named=frozenset({(0, 48, 1), (1, 49, 2), (0, 49, 3)}),
         parents=frozenset({(0, 48, 2), (1, 49, 3), (0, 49, 3)}),
         sealed=frozenset({49}),
-        held={(0, 48): frozenset({4, 5}), (1, 49): frozenset({1})},
+        covered={(0, 48): frozenset({4, 5}), (1, 49): frozenset({1})},
     )
     words = [("named", *place) for place in word.named] + [("parent", *place) for place in word.parents]
     words += [("sealed", 0, hour, 0) for hour in word.sealed]
-    words += [("held", *unit, number) for unit, batches in word.held.items() for number in batches]
-    found = frames.purge_list(table(session, frames.LISTED, list(listing)), table(session, frames.WORDS, words))
-    assert schema_of(found) == frames.DOOMED
-    rows = [(Listed(r.table, r.shard, r.hour, r.number, r.rows, r.size_bytes), r.reason) for r in found.collect()]
+    words += [("covered", *place, number) for place, batches in word.covered.items() for number in batches]
+    found = frames.superseded_rows(
+        table(session, frames.LISTED, list(listing)), table(session, frames.REFERENCES, words)
+    )
+    assert schema_of(found) == frames.SUPERSEDED
+    rows = [(ListedRows(r.table, r.shard, r.hour, r.number, r.rows, r.size_bytes), r.reason) for r in found.collect()]
     assert len(rows) == len(dict(rows))
-    assert dict(rows) == doomed(listing, word)
+    assert dict(rows) == find_superseded(listing, word)
 
 
 def in_ruins(path: Path) -> tuple[World, str]:
@@ -127,12 +129,12 @@ def test_a_purge_listed_on_spark_deletes_what_a_plain_purge_would(
 ) -> None:
     world, url = in_ruins(tmp_path)
     plain = purge(world.store, APP, keep=keep, dry_run=True)
-    found = going(session, world.store, url, APP, keep)
-    listed = purge(world.store, APP, keep=keep, dry_run=True, found=found)
+    found = list_superseded(session, world.store, url, APP, keep)
+    listed = purge(world.store, APP, keep=keep, dry_run=True, listings=found)
     assert listed.tallies == plain.tallies
     assert {ORPHAN, SUPERSEDED, COVERED} <= {reason for _, reason in plain.tallies}
-    assert purge(world.store, APP, keep=keep, found=found).tallies == plain.tallies
-    assert going(session, world.store, url, APP, keep) == {}
+    assert purge(world.store, APP, keep=keep, listings=found).tallies == plain.tallies
+    assert list_superseded(session, world.store, url, APP, keep) == {}
     assert purge(world.store, APP, keep=keep, dry_run=True).tallies == {}
     assert (world.answer(), world.hours()) == (world.truth, world.recount())
 
@@ -144,24 +146,24 @@ def test_what_a_run_names_after_the_list_was_made_on_spark_stays(session: SparkS
 
     def listed_meanwhile(point: str) -> None:
         if point == "compacted":
-            found.update(going(session, world.store, url, APP, 0))
-        nowhere(point)
+            found.update(list_superseded(session, world.store, url, APP, 0))
+        ignore_point(point)
 
     world.roll(at=listed_meanwhile)
-    assert any(listing.made for listing in found.values())
-    purge(world.store, APP, keep=0, found=found)
+    assert any(listing.generations for listing in found.values())
+    purge(world.store, APP, keep=0, listings=found)
     assert (world.answer(), world.hours()) == (world.truth, world.recount())
 
 
 def test_the_frames_of_a_purge_have_their_columns(session: SparkSession, tmp_path: Path) -> None:
     _, url = rolled(tmp_path)
-    assert schema_of(frames.listed(session, url, APP, ["log"], [0])) == frames.LISTED
-    assert schema_of(frames.words(session, url, APP, [DAY], [0], 0)) == frames.WORDS
+    assert schema_of(frames.listed_rows(session, url, APP, ["log"], [0])) == frames.LISTED
+    assert schema_of(frames.references(session, url, APP, [DAY], [0], 0)) == frames.REFERENCES
     assert schema_of(frames.keys_of(session, url, APP, {("log", 0): [(0, FIRST, 1)]})) == frames.KEYS
 
 
 def test_every_task_of_a_frame_has_its_columns(session: SparkSession) -> None:
-    assert schema_of(frames.one_each(session, [b"1", b"2"])) == frames.TASKS
+    assert schema_of(frames.one_partition_each(session, [b"1", b"2"])) == frames.TASKS
 
 
 def test_the_plain_job_counts_as_the_kernels_do(session: SparkSession, tmp_path: Path) -> None:
@@ -183,29 +185,29 @@ def test_a_comparison_names_the_hour_whose_aggregate_was_changed(session: SparkS
     world.retract(source="host", data_from=0, data_to=HOUR_MS)
     world.roll()
     report = Report()
-    question = comparison.asked(world.store, APP, None, report)
-    assert (len(question.units), report.stale, report.findings) == (len(world.manifest().entries), 0, [])
-    assert differing(session, url, question) == []
+    question = comparison.plan_recount(world.store, APP, None, report)
+    assert (len(question.tasks), report.stale, report.findings) == (len(world.manifest().entries), 0, [])
+    assert find_differences(session, url, question) == []
     [key, row] = next(iter(world.store.scan("hours", b"", b"\xff" * 40)))
     maxima = blocks.decode_columns(blocks.HOURS, row[rollup_rows.CELLS["max"]])[0]["values"].copy()
     maxima[0] += 1.0
     changed = blocks.encode_columns(blocks.HOURS, {"values": maxima})
     world.store.put([("hours", [(key, {**row, rollup_rows.CELLS["max"]: changed})])])
-    found = differing(session, url, question)
-    comparison.told(APP, question, found, report)
+    found = find_differences(session, url, question)
+    comparison.report_differences(APP, question, found, report)
     assert [d.what for d in found] == ["max"]
-    assert (report.hours, report.status, report.findings[0].table) == (len(question.units), 1, "hours")
+    assert (report.hours, report.status, report.findings[0].table) == (len(question.tasks), 1, "hours")
 
 
 def test_only_the_hours_that_are_named_and_that_readers_use_are_compared(tmp_path: Path) -> None:
     world, _ = rolled(tmp_path)
-    assert {u.hour for u in comparison.asked(world.store, APP, [FIRST + 1], Report()).units} == {FIRST + 1}
+    assert {u.hour for u in comparison.plan_recount(world.store, APP, [FIRST + 1], Report()).tasks} == {FIRST + 1}
     world.send((0, 2, 99.0))
     world.roll(minor=True)
     report = Report()
-    question = comparison.asked(world.store, APP, None, report)
+    question = comparison.plan_recount(world.store, APP, None, report)
     assert report.stale == 1
-    assert len(question.units) == len(world.manifest().entries) - 1
+    assert len(question.tasks) == len(world.manifest().entries) - 1
 
 
 BOUNDS = {"bounded": (1, 3), "unbounded": (0, 24), "from a start": (2, 24), "up to an end": (0, 2), "nothing": (9, 24)}
@@ -218,7 +220,7 @@ def test_rows_over_many_shards_are_those_over_one_in_order(
     found: list[dict[str, list[tuple[object, ...]]]] = []
     for spread in (1, 16):
         url = f"lmdb://{tmp_path}/{spread}"
-        world = World(open_backend(url), distribution=Distribution.single(spread=spread))
+        world = World(open_backend(url), distribution=PlacementTable.single(spread=spread))
         for i in range(8):
             world.send(*((s, i * HOUR_MS // 2 + 1 + s, float(i + s)) for s in range(9)))
         world.roll()

@@ -9,22 +9,22 @@ from pyspark import TaskContext
 from pyspark.sql import DataFrame, SparkSession
 
 from rollups.crash_points import Hook, from_environment
-from rollups.decide.plan import Kind
-from rollups.decide.work import UnitTask
+from rollups.decide.plan import MergeKind
+from rollups.decide.work import HourShardTask
 from rollups.move.redistribute import close_epoch, migrate
 from rollups.run.local import TasksFailed
 from rollups.run.rollback import roll_back
-from rollups.spark.frames import TASKS, one_each
+from rollups.spark.frames import TASKS, one_partition_each
 from rollups.spark.job import (
     COMPACTED,
     PACKED,
     SparkExecutor,
-    balanced,
+    balance_tasks,
     build_months,
     compact_groups,
     points_of_worker,
 )
-from rollups.spark.session import spark, wrapped
+from rollups.spark.session import spark, write_wrapper
 from spm.limits import HOUR_MS
 from spm.store import epochs, placement
 from spm.store.backends import open_backend
@@ -63,7 +63,7 @@ def test_spark_and_this_process_put_equal_data_into_force(session: SparkSession,
     theirs, url = world_at(tmp_path / "spark")
     mine.roll()
     report = theirs.driver().roll(SparkExecutor(session, url), [APP], now_ms=NEXT_DAY)
-    assert report.troubles == []
+    assert report.errors == []
     assert report.samples == len(theirs.truth)
     assert theirs.answer() == mine.answer() == theirs.truth
     assert theirs.hours() == mine.hours() == theirs.recount()
@@ -87,14 +87,14 @@ def test_retractions_moves_and_upgrades_run_on_spark(session: SparkSession, tmp_
     executor = SparkExecutor(session, url)
     world.driver().roll(executor, [APP], now_ms=NEXT_DAY)
     number = world.retract(series=1)
-    assert [day.flipped for day in world.driver().roll(executor, [APP], now_ms=NEXT_DAY).days] == [True] * 2
+    assert [day.published for day in world.driver().roll(executor, [APP], now_ms=NEXT_DAY).days] == [True] * 2
     assert world.hours() == world.recount()
-    epochs.open_epoch(world.store, APP, strategy=BYTE, shards=16, spread=1)
+    epochs.open_epoch(world.store, APP, function=BYTE, shards=16, spread=1)
     report = migrate(world.driver(), executor, APP, now_ms=NEXT_DAY)
-    assert (report.troubles, report.left) == ([], 0)
+    assert (report.errors, report.remaining) == ([], 0)
     world.undo(number)
     assert close_epoch(world.store, APP, 0).closed
-    assert world.driver().roll(executor, [APP], upgrade=True, now_ms=NEXT_DAY).left == 0
+    assert world.driver().roll(executor, [APP], upgrade=True, now_ms=NEXT_DAY).remaining == 0
     assert world.answer() == world.truth
     assert world.hours() == world.recount()
     assert days_in_force(world) == whole_day(world)
@@ -113,7 +113,7 @@ def test_a_worker_killed_in_a_task_is_replaced_and_the_run_goes_on(
         return from_environment({"SPM_CRASH_AT": point} if first else {})
 
     report = world.driver().roll(SparkExecutor(session, url, once), [APP], now_ms=NEXT_DAY)
-    assert report.troubles == []
+    assert report.errors == []
     assert world.answer() == world.truth
     assert world.hours() == world.recount()
     assert days_in_force(world) == whole_day(world)
@@ -123,11 +123,11 @@ def test_a_worker_killed_in_a_task_is_replaced_and_the_run_goes_on(
 def test_an_operators_strategy_is_known_to_sparks_workers(session: SparkSession, tmp_path: Path) -> None:
     world, url = world_at(tmp_path / "store")
     world.roll()
-    epochs.open_epoch(world.store, APP, strategy="two bytes", shards=64, spread=64)
+    epochs.open_epoch(world.store, APP, function="two bytes", shards=64, spread=64)
     report = migrate(world.driver(), SparkExecutor(session, url), APP, now_ms=NEXT_DAY)
-    assert (report.troubles, report.left) == ([], 0)
+    assert (report.errors, report.remaining) == ([], 0)
     assert close_epoch(world.store, APP, 0).closed
-    assert world.spread().settled
+    assert world.spread().has_one_live_epoch
     assert world.answer() == world.truth
     assert world.hours() == world.recount()
 
@@ -149,7 +149,7 @@ def test_a_task_that_kills_every_worker_fails_the_run_and_changes_nothing(
 
 
 def test_the_stages_give_the_columns_they_promise(session: SparkSession, tmp_path: Path) -> None:
-    frame = one_each(session, [b"\x90"])
+    frame = one_partition_each(session, [b"\x90"])
     assert schema_of(frame) == TASKS
     url = f"lmdb://{tmp_path}"
     made = frame.mapInArrow(compact_groups(url, 1, lambda _: None, points_of_worker), COMPACTED)
@@ -162,22 +162,23 @@ def test_the_stages_give_the_columns_they_promise(session: SparkSession, tmp_pat
 def test_every_task_has_a_partition_of_its_own(session: SparkSession) -> None:
     for count in (0, 1, 5):
         tasks = [bytes([n]) for n in range(count)]
-        found = one_each(session, tasks).rdd.glom().collect()
+        found = one_partition_each(session, tasks).rdd.glom().collect()
         assert sorted(len(part) for part in found) == [1] * count or found == [[]]
         assert sorted(bytes(row.task) for part in found for row in part) == tasks
 
 
 def test_groups_are_balanced_by_samples() -> None:
     tasks = [
-        UnitTask(APP, 0, hour, Kind.FULL, (), (), (), samples, True) for hour, samples in enumerate([9, 1, 1, 1, 8])
+        HourShardTask(APP, 0, hour, MergeKind.FULL, (), (), (), samples, True)
+        for hour, samples in enumerate([9, 1, 1, 1, 8])
     ]
-    groups = balanced(tasks, 2)
+    groups = balance_tasks(tasks, 2)
     assert sorted(sum(t.samples for t in g) for g in groups) == [10, 10]
-    assert balanced(tasks[:1], 8) == [tasks[:1]]
-    assert balanced([], 8) == []
+    assert balance_tasks(tasks[:1], 8) == [tasks[:1]]
+    assert balance_tasks([], 8) == []
 
 
 def test_the_wrapper_drops_the_argument_that_a_small_runtime_refuses(tmp_path: Path) -> None:
-    home = wrapped(Path("/bin/echo"), tmp_path)
+    home = write_wrapper(Path("/bin/echo"), tmp_path)
     told = os.popen(f"{home}/bin/java -Xmx1g --add-modules=jdk.incubator.vector -cp 'a b' Main").read()
     assert told == "-Xmx1g -cp a b Main\n"

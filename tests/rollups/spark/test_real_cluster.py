@@ -13,7 +13,7 @@ import pytest
 from pyspark import TaskContext
 from pyspark.sql import SparkSession
 
-from rollups.crash_points import Hook, from_environment, nowhere
+from rollups.crash_points import Hook, from_environment, ignore_point
 from rollups.spark.cluster import ClusterUnfit
 from rollups.spark.executors import open_executor
 from rollups.spark.job import SparkExecutor
@@ -69,7 +69,7 @@ def test_the_cluster_puts_equal_data_into_force_as_this_process(
     theirs, mine = world_at(url), world_at(f"lmdb://{tmp_path}")
     report = theirs.driver().roll(SparkExecutor(session, url), [APP], now_ms=NEXT_DAY)
     mine.roll()
-    assert report.troubles == []
+    assert report.errors == []
     assert report.executor == "spark"
     assert theirs.hours() == mine.hours()
     assert days_in_force(theirs) == days_in_force(mine)
@@ -88,7 +88,7 @@ def test_a_slow_task_gets_a_rival_and_the_answers_stay_right(
         sleepy = context is not None and context.partitionId() == 0 and context.attemptNumber() == 0
 
         def at(point: str) -> None:
-            nowhere(point)
+            ignore_point(point)
             if sleepy and point == "pages written":
                 time.sleep(SLEEP_S)
 
@@ -97,7 +97,7 @@ def test_a_slow_task_gets_a_rival_and_the_answers_stay_right(
     began = time.monotonic()
     report = world.driver().roll(SparkExecutor(session, url, slow), [APP], now_ms=NEXT_DAY)
     assert time.monotonic() - began < SLEEP_S, "nobody overtook the slow task"
-    assert report.troubles == []
+    assert report.errors == []
     exact(world)
 
 
@@ -111,7 +111,7 @@ def test_a_worker_killed_on_the_cluster_is_replaced(session: SparkSession, hbase
         return from_environment({"SPM_CRASH_AT": "inputs written"} if first else {})
 
     report = world.driver().roll(SparkExecutor(session, url, once), [APP], now_ms=NEXT_DAY)
-    assert report.troubles == []
+    assert report.errors == []
     exact(world)
 
 
@@ -133,6 +133,8 @@ def test_workers_run_our_sources_from_the_archive_and_nothing_else(session: Spar
 
 def test_a_store_on_this_machines_disk_is_refused(spark_cluster: SparkCluster, tmp_path: Path) -> None:
     url = f"lmdb://{tmp_path}/store"
-    opened = open_executor("spark", open_backend(url), url=url, master=spark_cluster.url, folder=tmp_path, at=nowhere)
+    opened = open_executor(
+        "spark", open_backend(url), url=url, master=spark_cluster.url, folder=tmp_path, at=ignore_point
+    )
     with pytest.raises(ClusterUnfit, match="LMDB is a file of this machine"), opened:
         pass
