@@ -45,14 +45,14 @@ def split_bodies(
     for at_ms, points in batches:
         for point in points:
             line = _line(point, labels, at_ms)
-            room = len(line.encode()) + 1
-            if not line or room > limits.LINE_BYTES_MAX:
+            line_bytes = len(line.encode()) + 1
+            if not line or line_bytes > limits.LINE_BYTES_MAX:
                 continue
-            if size + room > limits.AGENT_BODY_BYTES_MAX:
+            if size + line_bytes > limits.AGENT_BODY_BYTES_MAX:
                 yield "\n".join(lines).encode(), samples
                 lines, size, samples = [], 0, 0
             lines.append(line)
-            size += room
+            size += line_bytes
             samples += count_samples([point])
     if lines:
         yield "\n".join(lines).encode(), samples

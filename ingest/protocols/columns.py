@@ -28,32 +28,32 @@ def parse(body: bytes, *, now_ms: int, over_quota: bool = False) -> Parsed:
     Nothing is cached here, so ``over_quota`` has no effect.
     """
     try:
-        sent = Envelope.from_bytes(body)
+        envelope = Envelope.from_bytes(body)
     except CorruptBlock as error:
         raise BadMessage(error.what, got=error.got, wanted=error.wanted) from error
     for what, got, most in (
-        ("samples", len(sent), MESSAGE_SAMPLES_MAX),
+        ("samples", len(envelope), MESSAGE_SAMPLES_MAX),
         (
             "bytes of series names and labels",
-            int((sent.series.ends - sent.series.starts).sum()),
+            int((envelope.series.ends - envelope.series.starts).sum()),
             MESSAGE_SERIES_BYTES_MAX,
         ),
     ):
         if got > most:
             raise LimitExceeded(f"the message has too many {what}", got=got, wanted=f"at most {most}")
-    forms = [_check_form(sent.series.canonical(i)) for i in range(len(sent.series))]
-    early, far_ahead = sent.ts < 1, sent.ts > now_ms + FUTURE_MS
+    forms = [_check_form(envelope.series.canonical(i)) for i in range(len(envelope.series))]
+    early, far_ahead = envelope.ts < 1, envelope.ts > now_ms + FUTURE_MS
     good = ~(early | far_ahead)
     rejections = tuple(
-        Rejection(int(wrong.argmax()) + 1, f"{int(wrong.sum())} of {len(sent)} samples: {reason}", "")
+        Rejection(int(wrong.argmax()) + 1, f"{int(wrong.sum())} of {len(envelope)} samples: {reason}", "")
         for wrong, reason in ((early, TIME_BEFORE_1970), (far_ahead, TIME_TOO_FAR_AHEAD))
         if wrong.any()
     )
     return Parsed(
         series=SeriesTable.from_canonical(forms),
-        series_index=sent.series_index[good],
-        ts=sent.ts[good],
-        values=sent.values[good],
+        series_index=envelope.series_index[good],
+        ts=envelope.ts[good],
+        values=envelope.values[good],
         rejections=rejections,
         rejected=int((~good).sum()),
         places=lambda rows: (np.flatnonzero(good)[rows] + 1).tolist(),

@@ -68,7 +68,7 @@ def test_the_agent_delivers_every_sample_once_through_a_broker_that_is_killed(
     served, host, metric = brokered.served, "through-broker", "agentcount"
     agent = run("agent", *prepared(brokered, tmp_path, host=host, metric=metric))
 
-    def said() -> int:
+    def line_count() -> int:
         """Returns how many samples it has collected so far."""
         return (tmp_path / "said").read_text().count("\n") if (tmp_path / "said").exists() else 0
 
@@ -78,13 +78,13 @@ def test_the_agent_delivers_every_sample_once_through_a_broker_that_is_killed(
         assert len(columns) <= 1
         return [column[ms] for column in columns for ms in sorted(column)]
 
-    assert wait_until(lambda: len(stored()) >= 3, WITHIN_S), agent.said()
+    assert wait_until(lambda: len(stored()) >= 3, WITHIN_S), agent.output()
     brokered.broker.kill()
-    before = said()
-    assert wait_until(lambda: said() >= before + AWAY, WITHIN_S), agent.said()
+    before = line_count()
+    assert wait_until(lambda: line_count() >= before + AWAY, WITHIN_S), agent.output()
     brokered.broker.start()
-    waiting = said()
-    assert wait_until(lambda: len(stored()) >= waiting, WITHIN_S), agent.said()
+    waiting = line_count()
+    assert wait_until(lambda: len(stored()) >= waiting, WITHIN_S), agent.output()
     result = stored()
     assert result == [float(n + 1) for n in range(len(result))]
 

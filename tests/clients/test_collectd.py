@@ -29,7 +29,7 @@ def test_collectd_delivers_every_sample_over_http(served: Served, run: Callable[
 
     wait_until(all_there, 180)
     stored = wait_for(served, known.name, SAMPLES, 0)
-    assert assert_same(stored, known.samples(by_plugin)) == SAMPLES, sender.running.said()
+    assert assert_same(stored, known.samples(by_plugin)) == SAMPLES, sender.running.output()
 
 
 def test_collectd_delivers_every_sample_through_the_broker(
@@ -39,4 +39,4 @@ def test_collectd_delivers_every_sample_through_the_broker(
     sender = Collectd.start(run, tmp_path, collectd.amqp(brokered.port, brokered.user, brokered.served.token))
     sender.put(known)
     stored = wait_for(brokered.served, known.name, SAMPLES)
-    assert assert_same(stored, known.samples(by_plugin)) == SAMPLES, sender.running.said()
+    assert assert_same(stored, known.samples(by_plugin)) == SAMPLES, sender.running.output()

@@ -56,7 +56,7 @@ class Busy:
 
     def __init__(self, answers: Sequence[int]) -> None:
         self.got: list[tuple[str, bytes]] = []
-        busy, left = self, list(answers)
+        busy, statuses = self, list(answers)
 
         class Handler(http.server.BaseHTTPRequestHandler):
             """One POST."""
@@ -65,7 +65,7 @@ class Busy:
                 body = self.rfile.read(int(self.headers["Content-Length"]))
                 packed = self.headers.get("Content-Encoding") == "gzip"
                 busy.got.append((self.headers["X-Message-Id"], gzip.decompress(body) if packed else body))
-                status = left.pop(0)
+                status = statuses.pop(0)
                 if status == BROKEN:
                     self.close_connection = True
                     return

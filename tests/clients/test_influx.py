@@ -35,7 +35,7 @@ def test_telegraf_delivers_every_sample_by_each_of_its_outputs(
     running = run("telegraf", telegraf.binary(), "--config", tmp_path / "telegraf.conf")
     for output, each in known.items():
         stored = wait_for(served, each.name, SAMPLES)
-        assert assert_same(stored, each.samples()) == SAMPLES, (output, running.said())
+        assert assert_same(stored, each.samples()) == SAMPLES, (output, running.output())
 
 
 @pytest.mark.parametrize("options", ["synchronous", "batching"])

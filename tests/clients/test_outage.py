@@ -186,9 +186,9 @@ class Senders:
         for pages in self._pages:
             pages.close()
 
-    def said(self) -> str:
+    def output(self) -> str:
         """The end of what each program printed."""
-        return "\n".join(f"{one.name}: {one.said()}" for one in self.programs)
+        return "\n".join(f"{one.name}: {one.output()}" for one in self.programs)
 
     def _start(self, name: str, *command: str | Path) -> Running:
         self.programs.append(self._run(name, *command))
@@ -210,7 +210,7 @@ class Senders:
         config.write_text(SCRAPE.format(job=known.name, target=pages.address) + remote)
         filled = [word.format(config=config, folder=self._folder / f"{tool}-data") for word in words]
         running = self._start(tool, program(tool, package), *filled)
-        assert pages.all_fetched(self.patience_s), running.said()
+        assert pages.all_fetched(self.patience_s), running.output()
         return known.name, known.samples(scraped)
 
 
@@ -237,15 +237,15 @@ def through(broken: tuple[str, Served, Outage], run: Callable[..., Running], fol
         acts = (senders.telegraf, senders.prometheus, senders.vmagent, senders.influxdb_client, senders.curl)
         with ThreadPoolExecutor(len(acts) + 1) as pool, breaking(outage, outage_s):
             exported: Future[tuple[Noting, str]] = pool.submit(senders.opentelemetry)
-            sent = [pool.submit(act) for act in acts]
-        for one in sent:
-            metric, wanted = one.result()
-            count = sum(map(len, wanted.values()))
+            metrics = [pool.submit(act) for act in acts]
+        for one in metrics:
+            metric, expected = one.result()
+            count = sum(map(len, expected.values()))
             stored = wait_for(served, metric, count, senders.patience_s)
-            assert stored == wanted, f"{metric}: {sum(map(len, stored.values()))} of {count}; {senders.said()}"
-            assert assert_same(stored, wanted) == count
+            assert stored == expected, f"{metric}: {sum(map(len, stored.values()))} of {count}; {senders.output()}"
+            assert assert_same(stored, expected) == count
         _assert_exported(served, *exported.result(), senders.patience_s)
-        _assert_counted_once(served, [one.result() for one in sent])
+        _assert_counted_once(served, [one.result() for one in metrics])
 
 
 def _assert_exported(served: Served, exporter: Noting, metric: str, patience_s: float) -> None:
@@ -257,12 +257,12 @@ def _assert_exported(served: Served, exporter: Noting, metric: str, patience_s: 
     assert all(given[k].get(t) == v for k, c in stored.items() for t, v in c.items())
 
 
-def _assert_counted_once(served: Served, sent: list[tuple[str, Samples]]) -> None:
+def _assert_counted_once(served: Served, metrics: list[tuple[str, Samples]]) -> None:
     """Compacted, with what was sent again; the hours hold as many samples as there were."""
     environment = {**os.environ, "SPM_DATA": str(served.data), "DJANGO_SETTINGS_MODULE": "spm.settings"}
     subprocess.run([ROOT / "bin/manage", "roll", "--local"], env=environment, check=True, capture_output=True)
     connection = served.connection()
-    for metric, samples in sent:
+    for metric, samples in metrics:
         expression = f'sum(count_over_time({{__name__=~"{metric}_.+"}}[2d]))'
         result = served.ask(connection, "query", query=expression, time=time.time() + 3_600)["result"]
         assert isinstance(result, list)

@@ -71,8 +71,8 @@ def test_prometheus_delivers_every_sample_it_scrapes(
         f"--storage.tsdb.path={tmp_path / 'data'}",
         f"--web.listen-address=127.0.0.1:{port}",
     )
-    assert target.all_fetched(180), running.said()
-    assert assert_same(wait_for(served, known.name, SAMPLES), known.samples(scraped)) == SAMPLES, running.said()
+    assert target.all_fetched(180), running.output()
+    assert assert_same(wait_for(served, known.name, SAMPLES), known.samples(scraped)) == SAMPLES, running.output()
     own = f'{{job="{known.name}",__name__!~"{known.name}_.*"}}[2h]'
     theirs = _query(port, own)
     last_ms = _newest(theirs)
@@ -82,7 +82,7 @@ def test_prometheus_delivers_every_sample_it_scrapes(
         newest = [max(column) for column in read(served, own).values()]
         return len(newest) >= len(theirs) and min(newest) > last_ms
 
-    assert wait_until(all_later, 180), running.said()
+    assert wait_until(all_later, 180), running.output()
     ours = read(served, own)
     assert assert_same({k: {t: v for t, v in c.items() if t <= last_ms} for k, c in ours.items()}, theirs) > 0
 
@@ -103,8 +103,8 @@ def test_vmagent_delivers_every_sample_it_scrapes(
         f"-httpListenAddr=127.0.0.1:{free_port()}",
         "-promscrape.noStaleMarkers",  # after a visit that failed they come under the times of the page before
     )
-    assert target.all_fetched(180), running.said()
-    assert assert_same(wait_for(served, known.name, SAMPLES), known.samples(scraped)) == SAMPLES, running.said()
+    assert target.all_fetched(180), running.output()
+    assert assert_same(wait_for(served, known.name, SAMPLES), known.samples(scraped)) == SAMPLES, running.output()
 
 
 @pytest.mark.timeout(1200)  # the first run builds Telegraf
@@ -115,7 +115,7 @@ def test_telegraf_delivers_every_sample_by_remote_write(
     (tmp_path / "lines").write_text(known.lines())
     (tmp_path / "telegraf.conf").write_text(telegraf.config(tmp_path / "lines", [telegraf.remote_write(served)]))
     running = run("telegraf", telegraf.binary(), "--config", tmp_path / "telegraf.conf")
-    assert assert_same(wait_for(served, known.name, SAMPLES), known.samples()) == SAMPLES, running.said()
+    assert assert_same(wait_for(served, known.name, SAMPLES), known.samples()) == SAMPLES, running.output()
 
 
 def test_prometheus_client_pushes_every_sample(served: Served) -> None:
@@ -136,8 +136,8 @@ def test_prometheus_client_pushes_every_sample(served: Served) -> None:
     stored = wait_for(served, "pushed", SAMPLES)
     after_ms = time.time() * 1000
     assert all(before_ms - 1 <= ms <= after_ms for column in stored.values() for ms in column)
-    wanted = known.samples(lambda *names: {**by_field(*names), "job": "night", "zone": "a/b"})
-    assert assert_same(_timeless(stored), _timeless(wanted)) == SAMPLES
+    expected = known.samples(lambda *names: {**by_field(*names), "job": "night", "zone": "a/b"})
+    assert assert_same(_timeless(stored), _timeless(expected)) == SAMPLES
 
 
 def _timeless(samples: Samples) -> Samples:

@@ -81,8 +81,8 @@ def desk(served: Served) -> Desk:
     ("place", "metric"), [("curl", "room_temperature"), ("curl-2", "room_humidity"), ("text", "backup_bytes")]
 )
 def test_lines_for_a_shell_send_their_samples(desk: Desk, tmp_path: Path, place: str, metric: str) -> None:
-    words = ["sh", "-ec", desk.command(place)]
-    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=120)
+    arguments = ["sh", "-ec", desk.command(place)]
+    done = subprocess.run(arguments, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=120)
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("HTTP/1.1 2"), done.stdout
     assert wait_until(lambda: len(desk.there(metric)) == 1, WITHIN_S), done.stdout
@@ -93,11 +93,11 @@ def test_lines_for_the_agent_watch_this_host(desk: Desk, run: RunProgram) -> Non
     host = "by-the-snippet"
     exports = f"export SPM_AGENT_HOST={host} SPM_AGENT_SPOOL=$PWD/spool SPM_AGENT_PERIOD_S=1 SPM_AGENT_DISCOVER=no\n"
     running = run("agent", "sh", "-c", exports + desk.command("agent"))
-    assert wait_until(lambda: len(desk.there(f'load_load1{{host="{host}"}}')) == 1, WITHIN_S), running.said()
-    assert "✓ token" in running.said()  # by the doctor, who is asked first
+    assert wait_until(lambda: len(desk.there(f'load_load1{{host="{host}"}}')) == 1, WITHIN_S), running.output()
+    assert "✓ token" in running.output()  # by the doctor, who is asked first
     assert desk.says("agent")
-    words = ["sh", "-ec", desk.command("agent-2")]  # in the same folder, as the page has it
-    done = subprocess.run(words, cwd=running.folder, capture_output=True, text=True, check=True, timeout=60)
+    arguments = ["sh", "-ec", desk.command("agent-2")]  # in the same folder, as the page has it
+    done = subprocess.run(arguments, cwd=running.folder, capture_output=True, text=True, check=True, timeout=60)
     assert f"ExecStart={sys.executable} {running.folder / 'agent.pyz'}" in done.stdout
     assert f'url = "http://127.0.0.1:{desk.app.port}"' in done.stdout
 
@@ -110,7 +110,7 @@ def test_an_output_for_telegraf_delivers_what_its_inputs_read(desk: Desk, run: R
     (tmp_path / "telegraf.conf").write_text(telegraf.config(tmp_path / "lines", [desk.texts["telegraf"]]))
     running = run("telegraf", telegraf.binary(), "--config", tmp_path / "telegraf.conf")
     desk.assert_arrived(known)
-    assert " E! " not in running.said()
+    assert " E! " not in running.output()
     assert desk.says("telegraf")
 
 
@@ -145,8 +145,8 @@ def test_a_command_for_vmagent_forwards_its_scrapes(desk: Desk, run: RunProgram,
 
 def test_an_environment_for_opentelemetry_is_enough_for_its_sdk(desk: Desk, tmp_path: Path) -> None:
     (tmp_path / "measured.py").write_text(MEASURED)
-    words = ["sh", "-ec", f"{desk.command('otlp')}\nexec {sys.executable} measured.py"]
-    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=120)
+    arguments = ["sh", "-ec", f"{desk.command('otlp')}\nexec {sys.executable} measured.py"]
+    done = subprocess.run(arguments, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=120)
     assert (done.returncode, done.stderr) == (0, "")
     assert wait_until(lambda: len(desk.there('queue_length{queue="mail"}')) == 1, WITHIN_S)
     assert [set(one.values()) for one in desk.there("queue_length").values()] == [{7.0}]
@@ -164,7 +164,7 @@ def test_a_configuration_for_the_collector_forwards_its_metrics(desk: Desk, run:
         f"--set=receivers.otlp.protocols.http.endpoint=127.0.0.1:{port}",
         "--set=service.telemetry.metrics.level=none",
     )
-    assert wait_until(lambda: "Everything is ready" in running.said(), WITHIN_S), running.said()
+    assert wait_until(lambda: "Everything is ready" in running.output(), WITHIN_S), running.output()
     known, step = Known.make("copied_collector", hosts=3, fields=4, steps=5), [0]
     exporter = Noting(replace(desk.app, port=port, token=""))  # to the collector, which alone has the token
     meters = provider(exporter)
@@ -174,9 +174,9 @@ def test_a_configuration_for_the_collector_forwards_its_metrics(desk: Desk, run:
         assert meters.force_flush(60_000)
     stored = wait_for(desk.app, known.name, len(known))
     by_sdk = {without_resource(labels): column for labels, column in stored.items()}
-    assert assert_same(by_sdk, exporter.points()) == len(known), running.said()
+    assert assert_same(by_sdk, exporter.points()) == len(known), running.output()
     meters.shutdown()
-    assert "\terror\t" not in running.said()
+    assert "\terror\t" not in running.output()
     assert desk.says("otlp")
 
 
@@ -198,11 +198,11 @@ def test_a_line_of_a_crontab_reports_how_its_job_ended(desk: Desk) -> None:
     schedule, command = desk.texts["ping"].split("  ", 1)
     assert len(schedule.split()) == 5
     subprocess.run(["sh", "-c", command], capture_output=True, check=True, timeout=120)
-    wanted = {"heartbeat_start": 1.0, "heartbeat_success": 0.0, "heartbeat_exit_code": 127.0}  # there is no such job
+    expected = {"heartbeat_start": 1.0, "heartbeat_success": 0.0, "heartbeat_exit_code": 127.0}  # there is no such job
     assert wait_until(lambda: len(desk.there('{monitor="nightly"}')) == 4, WITHIN_S)
     stored = {dict(of)["__name__"]: set(column.values()) for of, column in desk.there('{monitor="nightly"}').items()}
     assert stored.pop("heartbeat_duration_seconds")
-    assert stored == {name: {value} for name, value in wanted.items()}
+    assert stored == {name: {value} for name, value in expected.items()}
     assert desk.says("ping")
 
 
@@ -225,5 +225,5 @@ def test_a_sidecar_forwards_its_metrics(
             to.sendto(line, ("127.0.0.1", port))
         return len(desk.there(f'{selector}{{kind="night"}}')) == 1
 
-    assert wait_until(heard, WITHIN_S), running.said()
+    assert wait_until(heard, WITHIN_S), running.output()
     assert desk.says("statsd")

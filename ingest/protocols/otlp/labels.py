@@ -41,17 +41,17 @@ class ResourceLabels:
 
 def resource_labels(resource: bytes) -> ResourceLabels:
     """Returns the labels from a resource's attributes."""
-    sent = read_attributes(resource, 1)
+    attributes = read_attributes(resource, 1)
     names = {}
-    if sent.get("service.name"):
-        space = sent.get("service.namespace")
-        names["job"] = f"{space}/{sent['service.name']}" if space else sent["service.name"]
-    instance = next((sent[name] for name in _INSTANCES if sent.get(name)), "")
+    if attributes.get("service.name"):
+        space = attributes.get("service.namespace")
+        names["job"] = f"{space}/{attributes['service.name']}" if space else attributes["service.name"]
+    instance = next((attributes[name] for name in _INSTANCES if attributes.get(name)), "")
     if instance:
         names["instance"] = instance
     if not names:
-        return ResourceLabels(attribute_labels(sent), None)
-    own = attribute_labels({name: value for name, value in sent.items() if name not in _IDENTIFYING})
+        return ResourceLabels(attribute_labels(attributes), None)
+    own = attribute_labels({name: value for name, value in attributes.items() if name not in _IDENTIFYING})
     return ResourceLabels(names, {**own, **names} if own else None)
 
 
@@ -65,13 +65,13 @@ def scope_labels(raw: bytes, schema: bytes) -> dict[str, str]:
     return {**attribute_labels(own), **{f"otel_scope_{name}": _text(value) for name, value in named.items() if value}}
 
 
-def attribute_labels(sent: Attributes) -> dict[str, str]:
+def attribute_labels(attributes: Attributes) -> dict[str, str]:
     """Returns attributes as labels, without those that have no value or no usable name."""
     labels: dict[str, str] = {}
-    for name in sorted(sent):
+    for name in sorted(attributes):
         label = label_name(name)
-        if label and label != "__name__" and sent[name]:
-            labels[label] = f"{labels[label]};{sent[name]}" if label in labels else sent[name]
+        if label and label != "__name__" and attributes[name]:
+            labels[label] = f"{labels[label]};{attributes[name]}" if label in labels else attributes[name]
     return labels
 
 

@@ -56,9 +56,9 @@ def _comments(body: bytes) -> Iterator[tuple[str, str, str]]:
         at = following + 1
 
 
-def _type(word: str) -> str:
+def _type(text: str) -> str:
     """Returns the type as Prometheus names it; ``untyped`` is its older name for unknown."""
-    return word if word in TYPES else "unknown" if word else ""
+    return text if text in TYPES else "unknown" if text else ""
 
 
 def _help(text: str) -> str:

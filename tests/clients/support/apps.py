@@ -25,8 +25,8 @@ def new_apps(served: Served, quotas: Sequence[int | None] = (None,)) -> list[Ser
     """The product as seen with the tokens of new apps of its first organisation, one for each quota of series."""
     environment = {**os.environ, "SPM_DATA": str(served.data), "DJANGO_SETTINGS_MODULE": "spm.settings"}
     code = _SCRIPT.format(app=served.app, quotas=list(quotas))
-    words = [str(ROOT / "bin/manage"), "shell", "--no-imports", "-c", code]
-    done = subprocess.run(words, env=environment, capture_output=True, text=True, check=False)
+    command = [str(ROOT / "bin/manage"), "shell", "--no-imports", "-c", code]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-2000:]
     result = json.loads(done.stdout.splitlines()[-1])
     return [

@@ -92,7 +92,7 @@ class Collectd:
         (folder / "collectd.conf").write_text(_HEAD.format(folder=folder, socket=listens) + output)
         executable = program("collectd", PACKAGE)
         server = cls(run("collectd", executable, "-f", "-C", folder / "collectd.conf"), listens)
-        assert wait_until(listens.exists, 30), server.running.said()
+        assert wait_until(listens.exists, 30), server.running.output()
         return server
 
     def put(self, known: Known) -> None:

@@ -23,10 +23,10 @@ _UNREACHED = ("dial tcp", "i/o timeout", "no such host", "connection refused", "
 
 def build(folder: Path, target: Path, package: str, *, tags: Sequence[str] = (), at_least: str = "1.21") -> None:
     """A program from a package or file, seen from ``folder``; without any Go the test ends here."""
-    words = ["build", "-trimpath", "-ldflags", "-s -w", "-tags", ",".join(tags), "-o", str(target), package]
+    command = ["build", "-trimpath", "-ldflags", "-s -w", "-tags", ",".join(tags), "-o", str(target), package]
     flags = "-mod=readonly -buildvcs=false" if (folder / "go.mod").exists() else "-buildvcs=false"
     done = subprocess.run(
-        [_go(at_least), *words],
+        [_go(at_least), *command],
         cwd=folder,
         capture_output=True,
         text=True,
@@ -54,13 +54,13 @@ def _go(at_least: str) -> str:
     here = shutil.which("go")
     if here is None:
         missing_service("Go is not installed (Debian: apt-get install golang-go)")
-    said = subprocess.run([here, "env", "GOVERSION"], capture_output=True, text=True, check=True, cwd="/").stdout
-    return here if _version(said) >= _version(at_least) else _newer(here, at_least)
+    version = subprocess.run([here, "env", "GOVERSION"], capture_output=True, text=True, check=True, cwd="/").stdout
+    return here if _version(version) >= _version(at_least) else _newer(here, at_least)
 
 
 def _newer(go: str, version: str) -> str:
-    words = ["mod", "download", "-json", f"golang.org/toolchain@v0.0.1-go{version}.linux-amd64"]
-    done = subprocess.run([go, *words], capture_output=True, text=True, check=False, timeout=_BUILD_S, cwd="/")
+    command = ["mod", "download", "-json", f"golang.org/toolchain@v0.0.1-go{version}.linux-amd64"]
+    done = subprocess.run([go, *command], capture_output=True, text=True, check=False, timeout=_BUILD_S, cwd="/")
     _reached(done.stdout + done.stderr)
     if done.returncode:
         pytest.skip(f"no newer Go could be had: {done.stdout[-500:]}{done.stderr[-500:]}")
@@ -70,10 +70,10 @@ def _newer(go: str, version: str) -> str:
     return str(program)
 
 
-def _reached(said: str) -> None:
+def _reached(version: str) -> None:
     """Without the module proxy nothing can be built, also where everything else must be there: apt does not have it."""
-    for line in said.splitlines():
-        if any(word in line for word in _UNREACHED):
+    for line in version.splitlines():
+        if any(part in line for part in _UNREACHED):
             pytest.skip(f"Go's module proxy does not answer: {line[-300:]}")
 
 

@@ -56,8 +56,8 @@ class Known:
 
         ``digits``: only such as 15 digits can say; ``plain``: whole numbers and hundredths alone.
         """
-        taken = [other for other in _given if f"{other}_".startswith(f"{name}_") or name.startswith(f"{other}_")]
-        assert taken == [], f"{name}: another test reads these samples as its own: {taken}"
+        overlapping = [other for other in _given if f"{other}_".startswith(f"{name}_") or name.startswith(f"{other}_")]
+        assert overlapping == [], f"{name}: another test reads these samples as its own: {overlapping}"
         _given.add(name)
         random = np.random.default_rng(sum(map(ord, name)))
         kinds = (

@@ -37,11 +37,11 @@ class Noting(OTLPMetricExporter):
         self.taken: list[MetricsData] = []
 
     def export(
-        self, metrics_data: MetricsData, timeout_millis: float | None = 10_000, **words: object
+        self, metrics_data: MetricsData, timeout_millis: float | None = 10_000, **options: object
     ) -> MetricExportResult:
         """Export as the SDK does."""
         self.given.append(metrics_data)
-        result = super().export(metrics_data, timeout_millis, **words)
+        result = super().export(metrics_data, timeout_millis, **options)
         if result is MetricExportResult.SUCCESS:
             self.taken.append(metrics_data)
         return result

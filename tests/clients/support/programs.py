@@ -66,7 +66,7 @@ class Running:
         """Whether it ended by itself within this time."""
         return self.process.wait(seconds)
 
-    def said(self) -> str:
+    def output(self) -> str:
         """The end of what it printed."""
         return self.process.log.read_text(errors="replace")[-3000:]
 

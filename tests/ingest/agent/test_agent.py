@@ -154,8 +154,8 @@ def test_the_agent_reports_what_an_outage_cost(open_spool: Callable[..., Spool],
     bench.collect()
     bench.push_all()
     got = [split(bytes.fromhex(name)) for name in dict.fromkeys(server.ids)]
-    seen = [number for _, number in filter(None, got)]
-    missing = max(seen) - min(seen) + 1 - len(seen)
+    sequences = [number for _, number in filter(None, got)]
+    missing = max(sequences) - min(sequences) + 1 - len(sequences)
     counters = dict(re.findall(r"(dropped_\w+_total)=(\d+)i", server.requests[-1].text))
     assert missing == int(counters["dropped_messages_total"]) > 0
     assert int(counters["dropped_samples_total"]) > missing, "each look holds more than one value"

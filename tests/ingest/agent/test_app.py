@@ -35,7 +35,7 @@ class Site:
     """Answers heartbeats from a list, and records the requests."""
 
     def __init__(self) -> None:
-        self.said: list[tuple[str, dict[str, Any]]] = []
+        self.requests: list[tuple[str, dict[str, Any]]] = []
         self.answers: list[tuple[int, Mapping[str, Any]]] = []
         self.about: tuple[int, Mapping[str, Any]] = (200, {"server_ms": NOW, "version": "0.1.0", "app": "Shop"})
         self.url = ""
@@ -51,7 +51,7 @@ def site() -> Iterator[Site]:
             if self.path.startswith("/write"):
                 self._answer(204, {})
                 return
-            own.said.append((self.path, json.loads(body)))
+            own.requests.append((self.path, json.loads(body)))
             self._answer(*(own.answers.pop(0) if own.answers else (200, {"etag": "", "server_ms": NOW})))
 
         def do_GET(self) -> None:
@@ -106,11 +106,16 @@ def test_the_first_heartbeat_registers_and_reports_the_state(make_app: Callable[
     own.agent.collect()
     own._heartbeat.send()  # type: ignore[union-attr]
     own._heartbeat.send()  # type: ignore[union-attr]
-    (first, said), (second, _) = site.said
+    (first, report), (second, _) = site.requests
     assert (first, second) == ("/api/v1/agents", "/api/v1/agents/heartbeat")
-    assert (said["name"], said["period_ms"], said["tags"], said["spooled"]) == ("web-1", 10_000, {"role": "web"}, 1)
-    assert (said["now_ms"], said["sequence"], len(said["spool"])) == (NOW, 1, 12)
-    assert said["collectors"] == {"itself": "ok"}
+    assert (report["name"], report["period_ms"], report["tags"], report["spooled"]) == (
+        "web-1",
+        10_000,
+        {"role": "web"},
+        1,
+    )
+    assert (report["now_ms"], report["sequence"], len(report["spool"])) == (NOW, 1, 12)
+    assert report["collectors"] == {"itself": "ok"}
 
 
 def test_pushed_settings_are_applied_stored_and_confirmed(make_app: Callable[..., AgentApp], site: Site) -> None:
@@ -125,8 +130,8 @@ def test_pushed_settings_are_applied_stored_and_confirmed(make_app: Callable[...
     )
     assert "cpu" not in own.collectors.names()
     own._heartbeat.send()  # type: ignore[union-attr]
-    said = site.said[-1][1]
-    assert (said["etag"], said["period_ms"], set(said["refused"])) == ("e1", 30_000, {"url", "tags"})
+    report = site.requests[-1][1]
+    assert (report["etag"], report["period_ms"], set(report["refused"])) == ("e1", 30_000, {"url", "tags"})
     again = make_app(SPM_AGENT_TAGS="role=web", SPM_AGENT_OFF="")
     assert (again.config.period_ms, "cpu" in again.collectors.names()) == (30_000, False)
 
@@ -149,7 +154,7 @@ def test_a_server_that_accepts_no_heartbeat_costs_nothing(
         own._heartbeat.send()  # type: ignore[union-attr]
     own.agent.collect()
     assert own.agent.push() == 0.0
-    assert len(site.said) == (1 if status in (404, 405) else 10)
+    assert len(site.requests) == (1 if status in (404, 405) else 10)
 
 
 def test_an_agent_deleted_at_the_server_registers_again(make_app: Callable[..., AgentApp], site: Site) -> None:
@@ -157,7 +162,7 @@ def test_an_agent_deleted_at_the_server_registers_again(make_app: Callable[..., 
     site.answers = [(201, {}), (404, {}), (201, {})]
     for _ in range(3):
         own._heartbeat.send()  # type: ignore[union-attr]
-    assert [path for path, _ in site.said] == ["/api/v1/agents", "/api/v1/agents/heartbeat", "/api/v1/agents"]
+    assert [path for path, _ in site.requests] == ["/api/v1/agents", "/api/v1/agents/heartbeat", "/api/v1/agents"]
 
 
 def test_the_labels_of_a_service_are_on_its_points(make_app: Callable[..., AgentApp], tmp_path: Path) -> None:
@@ -255,7 +260,7 @@ def test_the_doctor_names_what_is_wrong(make_app: Callable[..., AgentApp], site:
 
 
 @pytest.mark.parametrize(
-    ("url", "what", "said"),
+    ("url", "what", "message"),
     [
         ("http://no-such-host.invalid", "name", "cannot be resolved"),
         ("http://127.0.0.1:1", "connection", "refused"),
@@ -263,10 +268,10 @@ def test_the_doctor_names_what_is_wrong(make_app: Callable[..., AgentApp], site:
     ],
 )
 def test_the_doctor_says_which_step_to_the_server_fails(
-    make_app: Callable[..., AgentApp], url: str, what: str, said: str
+    make_app: Callable[..., AgentApp], url: str, what: str, message: str
 ) -> None:
     result = checks(make_app(SPM_AGENT_URL=url))
-    assert said in result[what][1]
+    assert message in result[what][1]
     assert "geheim" not in str(result)
 
 
@@ -286,9 +291,11 @@ def test_the_doctor_warns_of_secrets_that_all_users_can_read(make_app: Callable[
     assert checks(make_app(SPM_AGENT_CONFIG=str(path)))["settings"][0] == "ok"
 
 
-@pytest.mark.parametrize(("words", "code"), [(["version"], 0), (["nonsense"], 2), (["install"], 2), (["run", "-h"], 0)])
-def test_commands_end_with_their_status(words: list[str], code: int, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(words) == code
+@pytest.mark.parametrize(
+    ("arguments", "code"), [(["version"], 0), (["nonsense"], 2), (["install"], 2), (["run", "-h"], 0)]
+)
+def test_commands_end_with_their_status(arguments: list[str], code: int, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(arguments) == code
     assert "".join(capsys.readouterr())
 
 
@@ -296,14 +303,14 @@ def test_commands_end_with_their_status(words: list[str], code: int, capsys: pyt
 
 
 @contextmanager
-def proxy_server(seen: list[bytes]) -> Iterator[int]:
+def proxy_server(requests: list[bytes]) -> Iterator[int]:
     """A proxy that supports CONNECT, and answers all other requests itself."""
 
     def serve(link: socket.socket) -> None:
         head = b""
         while b"\r\n\r\n" not in head:
             head += link.recv(65_536)
-        seen.append(head)
+        requests.append(head)
         if not head.startswith(b"CONNECT "):
             link.sendall(b"HTTP/1.1 204 No Content\r\n\r\n")
             return
@@ -342,12 +349,12 @@ MESSAGE = Message(1, b"\xab" * 16, b"zipped")
 
 
 def test_a_plain_server_is_reached_through_a_proxy_with_its_password() -> None:
-    seen: list[bytes] = []
-    with proxy_server(seen) as port:
+    requests: list[bytes] = []
+    with proxy_server(requests) as port:
         push = open_push("http://spm.example/x", token="t", source="h", proxy=f"http://u:p%40@127.0.0.1:{port}")
         assert push.send(MESSAGE).verdict is Verdict.ACCEPTED
-    assert seen[0].startswith(b"POST http://spm.example/x/write?precision=ms HTTP/1.1")
-    assert b"Proxy-Authorization: Basic dTpwQA==" in seen[0]
+    assert requests[0].startswith(b"POST http://spm.example/x/write?precision=ms HTTP/1.1")
+    assert b"Proxy-Authorization: Basic dTpwQA==" in requests[0]
 
 
 @pytest.fixture(scope="module")
@@ -386,13 +393,13 @@ def test_tls_works_with_an_own_authority_and_a_client_certificate(tls_site: tupl
 def test_tls_goes_through_a_proxy_that_sees_only_the_name(tls_site: tuple[str, authority.Signed]) -> None:
     url, signed = tls_site
     tls = Tls(str(signed.ca), str(signed.certificate), str(signed.key))
-    seen: list[bytes] = []
-    with proxy_server(seen) as port:
+    requests: list[bytes] = []
+    with proxy_server(requests) as port:
         push = open_push(url, token="geheim", source="h", tls=tls, proxy=f"http://127.0.0.1:{port}")
         assert push.send(MESSAGE).verdict is Verdict.ACCEPTED
         push.close()
-    assert seen[0].startswith(f"CONNECT {url.removeprefix('https://')} ".encode())
-    assert b"geheim" not in b"".join(seen)
+    assert requests[0].startswith(f"CONNECT {url.removeprefix('https://')} ".encode())
+    assert b"geheim" not in b"".join(requests)
 
 
 def test_a_server_with_an_untrusted_certificate_gets_nothing(tls_site: tuple[str, authority.Signed]) -> None:
@@ -404,9 +411,9 @@ def test_a_server_with_an_untrusted_certificate_gets_nothing(tls_site: tuple[str
 def test_the_doctor_explains_an_invalid_certificate(
     tls_site: tuple[str, authority.Signed], make_app: Callable[..., AgentApp]
 ) -> None:
-    state, says = checks(make_app(SPM_AGENT_URL=tls_site[0]))["TLS"]
+    state, message = checks(make_app(SPM_AGENT_URL=tls_site[0]))["TLS"]
     assert state == "wrong"
-    assert "Set ca_file" in says
+    assert "Set ca_file" in message
 
 
 @pytest.mark.parametrize("name", ["ca_file", "cert_file"])

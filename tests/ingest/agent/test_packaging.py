@@ -30,12 +30,12 @@ class Installed:
     before: int
     after: int
 
-    def say(self, *words: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    def say(self, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
         """Run the agent's command elsewhere than in the sources."""
         clean = {"PATH": os.environ["PATH"], "HOME": str(self.folder), **environment}
         program = self.folder / "bin" / "spm-agent"
         return subprocess.run(
-            [program, *words], cwd="/", env=clean, capture_output=True, text=True, check=False, timeout=300
+            [program, *arguments], cwd="/", env=clean, capture_output=True, text=True, check=False, timeout=300
         )
 
 
@@ -57,7 +57,7 @@ def size_of(folder: Path) -> int:
 
 
 def test_the_agent_from_a_wheel_needs_psutil_alone(installed: Installed) -> None:
-    words: list[str | Path] = [
+    arguments: list[str | Path] = [
         installed.folder / "bin" / "python",
         "-m",
         "pip",
@@ -65,7 +65,7 @@ def test_the_agent_from_a_wheel_needs_psutil_alone(installed: Installed) -> None
         "list",
         "--format=freeze",
     ]
-    listed = subprocess.run(words, capture_output=True, text=True, check=True).stdout.split()
+    listed = subprocess.run(arguments, capture_output=True, text=True, check=True).stdout.split()
     assert {line.partition("==")[0] for line in listed} - {"pip", "setuptools", "wheel"} == {"psutil", "spm"}
     print(
         f"the wheel has {installed.wheel / 1e6:.1f} MB, installed {(installed.after - installed.before) / 1e6:.1f} MB"

@@ -78,9 +78,9 @@ def test_the_agent_ends_cleanly_after_a_signal(start: Start, server: FakeServer,
     process = start()
     wait_for(lambda: bool(server.requests))
     process.send_signal(name)
-    _, said = process.communicate(timeout=60)
+    _, stderr = process.communicate(timeout=60)
     assert process.returncode == 0
-    assert "Traceback" not in said
+    assert "Traceback" not in stderr
 
 
 def test_a_killed_agent_loses_nothing_it_had_spooled(start: Start, server: FakeServer) -> None:
@@ -116,7 +116,7 @@ def test_collecting_continues_while_the_server_hangs(start: Start, server: FakeS
 
 def test_wrong_settings_are_one_clear_error(start: Start) -> None:
     process = start(SPM_AGENT_TOKEN="")
-    _, said = process.communicate(timeout=60)
+    _, stderr = process.communicate(timeout=60)
     assert process.returncode == 2
-    assert said.startswith("spm-agent: no token; wanted SPM_AGENT_TOKEN or --token-file.")
-    assert said.count("\n") == 1
+    assert stderr.startswith("spm-agent: no token; wanted SPM_AGENT_TOKEN or --token-file.")
+    assert stderr.count("\n") == 1

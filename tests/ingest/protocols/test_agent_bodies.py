@@ -87,23 +87,23 @@ def test_no_body_breaks_the_reader_of_collectd(body: bytes | str) -> None:
 
 
 def test_columns_keep_every_sample_and_bit() -> None:
-    sent = message(samples=4, values=[1.5, float("nan"), -0.0, float("inf")])
-    parsed = protocols_columns.parse(sent.to_bytes(), now_ms=NOW_MS)
-    assert parsed.values.tobytes() == sent.values.tobytes()
-    assert (parsed.ts.tolist(), parsed.series_index.tolist()) == (sent.ts.tolist(), sent.series_index.tolist())
+    envelope = message(samples=4, values=[1.5, float("nan"), -0.0, float("inf")])
+    parsed = protocols_columns.parse(envelope.to_bytes(), now_ms=NOW_MS)
+    assert parsed.values.tobytes() == envelope.values.tobytes()
+    assert (parsed.ts.tolist(), parsed.series_index.tolist()) == (envelope.ts.tolist(), envelope.series_index.tolist())
 
 
 def test_ids_a_stranger_claims_are_not_believed() -> None:
-    sent = message(samples=2)
-    lied = replace(sent, series=replace(sent.series, ids=sent.series.ids[::-1].copy()))
+    envelope = message(samples=2)
+    lied = replace(envelope, series=replace(envelope.series, ids=envelope.series.ids[::-1].copy()))
     parsed = protocols_columns.parse(lied.to_bytes(), now_ms=NOW_MS)
-    assert parsed.series.ids.tolist() == [series_id(sent.series.canonical(i)) for i in range(2)]
+    assert parsed.series.ids.tolist() == [series_id(envelope.series.canonical(i)) for i in range(2)]
 
 
 def test_samples_of_bad_times_are_rejected_one_by_one() -> None:
-    sent = message(samples=3)
+    envelope = message(samples=3)
     parsed = protocols_columns.parse(
-        replace(sent, ts=np.array([-5, NOW_MS, NOW_MS + FUTURE_MS + 1])).to_bytes(), now_ms=NOW_MS
+        replace(envelope, ts=np.array([-5, NOW_MS, NOW_MS + FUTURE_MS + 1])).to_bytes(), now_ms=NOW_MS
     )
     assert (parsed.ts.tolist(), parsed.rejected, len(parsed.rejections)) == ([NOW_MS], 2, 2)
 
@@ -114,9 +114,9 @@ def test_samples_of_bad_times_are_rejected_one_by_one() -> None:
     ids=["an empty value", "no metric", "unsorted names", "cut off", "no text", "nothing"],
 )
 def test_columns_with_a_series_that_is_not_valid_are_rejected(form: bytes) -> None:
-    sent = replace(message(samples=1), series=SeriesTable.from_canonical([form]))
+    envelope = replace(message(samples=1), series=SeriesTable.from_canonical([form]))
     with pytest.raises(BadMessage):
-        protocols_columns.parse(sent.to_bytes(), now_ms=NOW_MS)
+        protocols_columns.parse(envelope.to_bytes(), now_ms=NOW_MS)
 
 
 def test_a_damaged_envelope_is_rejected() -> None:

@@ -52,10 +52,10 @@ def corpus(parser: str) -> list[bytes]:
         Metric("q", "summary", [summary]),
     ]
     named = {"resource": {"service.name": "shop", "os": "linux"}, "scope": {"name": "lib"}}
-    chosen = [metrics, metrics[:1], metrics[2:3], metrics[3:4]]
+    selections = [metrics, metrics[:1], metrics[2:3], metrics[3:4]]
     if parser == "json":
-        return [json.dumps(bodies.request_json(*some, **named)).encode() for some in chosen]
-    return [bodies.request(*some, **named) for some in chosen]
+        return [json.dumps(bodies.request_json(*some, **named)).encode() for some in selections]
+    return [bodies.request(*some, **named) for some in selections]
 
 
 def mutated(body: bytes, chance: random.Random) -> bytes:

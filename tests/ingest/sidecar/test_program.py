@@ -77,7 +77,7 @@ def free_port() -> int:
 
 @pytest.fixture
 def sidecar(server: Server, tmp_path: Path) -> Iterator[Callable[[str], tuple[subprocess.Popen[bytes], int]]]:
-    begun: list[subprocess.Popen[bytes]] = []
+    processes: list[subprocess.Popen[bytes]] = []
 
     def start(protocol: str) -> tuple[subprocess.Popen[bytes], int]:
         port = free_port()
@@ -96,7 +96,7 @@ def sidecar(server: Server, tmp_path: Path) -> Iterator[Callable[[str], tuple[su
             "env=test",
         ]
         environment = {**os.environ, "SPM_AGENT_TOKEN": "spm_x"}
-        begun.append(
+        processes.append(
             subprocess.Popen([sys.executable, "-m", "ingest.sidecar", protocol, *flags], cwd=ROOT, env=environment)
         )
 
@@ -105,10 +105,10 @@ def sidecar(server: Server, tmp_path: Path) -> Iterator[Callable[[str], tuple[su
                 return one.connect_ex(("127.0.0.1", port)) == 0
 
         until(listens)
-        return begun[-1], port
+        return processes[-1], port
 
     yield start
-    for one in begun:
+    for one in processes:
         if one.poll() is None:
             one.kill()
         one.wait()

@@ -118,8 +118,8 @@ def _read_disks(path: Path) -> Mapping[str, float]:
     names = {"rbytes": "read_bytes", "wbytes": "write_bytes", "rios": "reads", "wios": "writes"}
     sums: dict[str, float] = {}
     for line in _read_text(path).splitlines():
-        for word in line.split()[1:]:
-            key, _, value = word.partition("=")
+        for pair in line.split()[1:]:
+            key, _, value = pair.partition("=")
             if key in names and value.isdigit():
                 sums[names[key]] = sums.get(names[key], 0) + int(value)
     return sums

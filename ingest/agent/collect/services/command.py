@@ -113,9 +113,9 @@ class _PipeReader:
     def _read(self) -> None:
         with self._pipe, suppress(OSError, ValueError):
             while chunk := self._pipe.read1(65_536):  # type: ignore[attr-defined]  # a buffered reader
-                room = self._most - len(self._content)
-                self._content += chunk[:room]
-                self.cut |= len(chunk) > room
+                space = self._most - len(self._content)
+                self._content += chunk[:space]
+                self.cut |= len(chunk) > space
 
 
 def _kill(process: "subprocess.Popen[bytes]") -> None:

@@ -77,7 +77,7 @@ def points(beans: Sequence[Any]) -> Sequence[Point]:
 
 def _point(bean: Mapping[str, Any]) -> Point | None:
     domain, _, keys = str(bean.get("name", "")).partition(":")
-    if any(mark in keys for mark in _TOO_MANY):
+    if any(part in keys for part in _TOO_MANY):
         return None
     properties = dict(pair.split("=", 1) for pair in keys.split(",") if "=" in pair)
     place = _jvm_place(properties) if domain == "java.lang" else _other_place(domain, properties)

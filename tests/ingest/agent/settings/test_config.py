@@ -31,7 +31,7 @@ def test_the_token_may_come_from_a_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("environment", "said"),
+    ("environment", "message"),
     [
         ({"SPM_AGENT_TOKEN": ""}, "no token"),
         ({"SPM_AGENT_TOKEN": "a\nb"}, "not a token"),
@@ -45,6 +45,6 @@ def test_the_token_may_come_from_a_file(tmp_path: Path) -> None:
         ({"SPM_AGENT_HOST": "h" * 256}, "host"),
     ],
 )
-def test_wrong_settings_are_reported(environment: dict[str, str], said: str) -> None:
-    with pytest.raises(Refused, match=said):
+def test_wrong_settings_are_reported(environment: dict[str, str], message: str) -> None:
+    with pytest.raises(Refused, match=message):
         read([], {**TOKEN, **environment})

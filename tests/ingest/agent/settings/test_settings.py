@@ -67,7 +67,7 @@ every_s = 3600
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ('ulr = "x"', "unknown setting; got ulr.*Did you mean url"),
         ("period_s = 0.5", "period_s is out of range"),
@@ -87,9 +87,9 @@ every_s = 3600
         ("redis = 3", "no table"),
     ],
 )
-def test_wrong_settings_of_the_file_are_reported(tmp_path: Path, text: str, said: str) -> None:
+def test_wrong_settings_of_the_file_are_reported(tmp_path: Path, text: str, message: str) -> None:
     path = file(tmp_path, text)
-    with pytest.raises(Refused, match=f"(?s){said}"):
+    with pytest.raises(Refused, match=f"(?s){message}"):
         read(["--config", path], TOKEN)
 
 

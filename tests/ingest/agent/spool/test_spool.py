@@ -41,20 +41,20 @@ def numbers(messages: list[Message]) -> list[int]:
 
 
 def drain(spool: Spool) -> list[Message]:
-    taken = []
+    messages = []
     while (message := spool.head()) is not None:
-        taken.append(message)
+        messages.append(message)
         spool.acknowledge(message.sequence)
-    return taken
+    return messages
 
 
 def test_messages_come_out_in_order_with_their_ids_and_bodies(open_spool: Opener) -> None:
     spool = open_spool()
     fill(spool, 50)
-    taken = drain(spool)
-    assert numbers(taken) == list(range(1, 51))
-    assert {message.samples for message in taken} == {2}
-    assert taken[7].body == b"\x07" * 100
+    messages = drain(spool)
+    assert numbers(messages) == list(range(1, 51))
+    assert {message.samples for message in messages} == {2}
+    assert messages[7].body == b"\x07" * 100
     assert spool.depth() == 0
 
 
@@ -110,12 +110,12 @@ def test_drops_leave_a_gap_of_exactly_their_number_also_after_a_restart(
 ) -> None:
     spool = open_spool(bytes_max=100_000)
     fill(spool, 20, size=1_000)
-    seen = [spool.head()]
+    heads = [spool.head()]
     spool.acknowledge(1)
     fill(spool, 200, size=1_000)
     again = open_spool(bytes_max=100_000)
     fill(again, 200, size=1_000, samples=3)
-    got = numbers([*filter(None, seen), *drain(again)])
+    got = numbers([*filter(None, heads), *drain(again)])
     missing = set(range(got[0], got[-1])) - set(got)
     messages, samples = again.dropped
     assert len(missing) == messages > 0
@@ -295,8 +295,8 @@ def test_after_a_crash_at_any_byte_the_spool_is_a_complete_prefix(
     ]
     assert new.message_id not in {message.message_id for message in before}
     assert new.body == b"after the crash"
-    room = sum(32 + size for size in sizes)
-    if cut >= room:
+    space = sum(32 + size for size in sizes)
+    if cut >= space:
         assert len(old) == len(sizes) - first
 
 
@@ -312,8 +312,8 @@ def test_a_flipped_bit_is_never_delivered(tmp_path_factory: pytest.TempPathFacto
     damaged[place % len(damaged)] ^= flip
     file.write_bytes(bytes(damaged))
     again = Spool(folder, bytes_max=1_000_000)
-    taken = drain(again)
+    messages = drain(again)
     again.close()
-    assert numbers(taken) == list(range(1, len(taken) + 1))
-    assert all(message.body == bytes([number]) * 100 for number, message in enumerate(taken))
+    assert numbers(messages) == list(range(1, len(messages) + 1))
+    assert all(message.body == bytes([number]) * 100 for number, message in enumerate(messages))
     assert again.damaged == 1

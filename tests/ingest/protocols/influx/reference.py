@@ -221,10 +221,14 @@ def _decimal(raw: bytes) -> tuple[bytes, bytes, bytes] | None:
         if sign in mantissa:
             mantissa, exponent = mantissa.split(bytes([sign]), 1)
             break
-    whole, point, fraction = mantissa.partition(b".")
-    if not _all_digits(_unsigned(exponent)) or not _all_digits(whole + fraction) or (point and not whole + fraction):
+    integer_part, point, fraction = mantissa.partition(b".")
+    if (
+        not _all_digits(_unsigned(exponent))
+        or not _all_digits(integer_part + fraction)
+        or (point and not integer_part + fraction)
+    ):
         return None
-    return whole, fraction, exponent
+    return integer_part, fraction, exponent
 
 
 def _plain_fault(raw: bytes) -> str:
@@ -291,9 +295,9 @@ def _float64(raw: bytes) -> float | str:
     if _unsigned(raw).lower() in (b"nan", b"inf", b"infinity"):
         return exact.NOT_FINITE
     if raw.endswith((b"i", b"u")):
-        whole = int(raw[:-1])
+        integer = int(raw[:-1])
         low, high = (-(2**63), 2**63) if raw.endswith(b"i") else (0, 2**64)
-        return float(whole) if low <= whole < high else exact.TOO_LARGE
+        return float(integer) if low <= integer < high else exact.TOO_LARGE
     parts = _decimal(raw)
     assert parts is not None
     whole_text, fraction, exponent = parts

@@ -292,8 +292,8 @@ def test_threads_that_share_the_cache_see_complete_series() -> None:
     wrong: list[str] = []
 
     def work(seed: int) -> None:
-        for turn in range(60):
-            hosts = [(seed * 7 + turn * 13 + i) % 400 for i in range(20)]
+        for round_number in range(60):
+            hosts = [(seed * 7 + round_number * 13 + i) % 400 for i in range(20)]
             body = "".join(f"m,host=h{h} a={h},b={h} 5000000\n" for h in hosts).encode()
             parsed = parse(body, now_ms=NOW_MS, cache=cache)
             forms = [parse_canonical(parsed.series.canonical(i)) for i in parsed.series_index]

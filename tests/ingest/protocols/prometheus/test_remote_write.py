@@ -134,8 +134,8 @@ def test_a_label_without_value_is_none() -> None:
 
 
 def test_a_label_that_is_no_text_rejects_its_series() -> None:
-    odd = part(1, part(1, part(1, b"__name__") + part(2, b"\xff\xfe")) + part(2, sample(NOW, 1.0)))
-    assert reasons(remote_write.parse(odd, now_ms=NOW)) == [naming.NOT_UTF8]
+    bad = part(1, part(1, part(1, b"__name__") + part(2, b"\xff\xfe")) + part(2, sample(NOW, 1.0)))
+    assert reasons(remote_write.parse(bad, now_ms=NOW)) == [naming.NOT_UTF8]
 
 
 @pytest.mark.parametrize(

@@ -60,10 +60,10 @@ def test_no_time_between_two_collections_is_no_point() -> None:
 
 
 def test_a_device_is_reported_once_at_its_shortest_path() -> None:
-    chosen = disks.choose_mounts(
+    paths = disks.choose_mounts(
         [("/dev/a", "/usr/lib"), ("/dev/a", "/usr"), ("/dev/b", "/"), ("/dev/c", "/no/such/folder")]
     )
-    assert chosen == {"/dev/a": "/usr", "/dev/b": "/"}
+    assert paths == {"/dev/a": "/usr", "/dev/b": "/"}
 
 
 def test_the_root_is_reported_if_there_is_no_partition() -> None:

@@ -53,7 +53,7 @@ def program(name: str) -> str:
 def redis(tmp_path: Path) -> Iterator[int]:
     """The port of a Redis whose password is "geheim"."""
     [port], process = free_ports(1), Process("redis", tmp_path)
-    words = [
+    command = [
         "--port",
         str(port),
         "--bind",
@@ -65,7 +65,7 @@ def redis(tmp_path: Path) -> Iterator[int]:
         "--dir",
         str(tmp_path),
     ]
-    process.start([program("redis-server"), *words], os.environ)
+    process.start([program("redis-server"), *command], os.environ)
     wait_ready(lambda: answers(port), [process], READY_S)
     yield port
     process.stop()

@@ -83,9 +83,9 @@ def redis_of(*answers: bytes, heard: list[bytes] | None = None) -> Any:
     """Runs a server that sends these bytes, whatever the request."""
 
     def serve(link: socket.socket) -> None:
-        said = link.recv(65_536)
+        message = link.recv(65_536)
         if heard is not None:
-            heard.append(said)
+            heard.append(message)
         link.sendall(b"".join(answers))
 
     return listening(serve)
@@ -113,7 +113,7 @@ def test_redis_gets_the_password_first() -> None:
 
 
 @pytest.mark.parametrize(
-    ("answers", "password", "said"),
+    ("answers", "password", "message"),
     [
         ((b"-NOAUTH Authentication required.\r\n",), "", "NOAUTH"),
         ((b"-WRONGPASS invalid\r\n", b"-NOAUTH\r\n"), "secret", "does not accept the password"),
@@ -125,8 +125,8 @@ def test_redis_gets_the_password_first() -> None:
         ((b"",), "", "nothing"),
     ],
 )
-def test_a_server_that_is_no_redis_is_reported(answers: tuple[bytes, ...], password: str, said: str) -> None:
-    with redis_of(*answers) as port, pytest.raises(Unreachable, match=said) as caught:
+def test_a_server_that_is_no_redis_is_reported(answers: tuple[bytes, ...], password: str, message: str) -> None:
+    with redis_of(*answers) as port, pytest.raises(Unreachable, match=message) as caught:
         collect("redis", address=f"127.0.0.1:{port}", password=password)
     assert "secret" not in str(caught.value)
 
@@ -244,9 +244,9 @@ def test_garbage_from_a_service_is_an_error_and_no_crash(kind: str, body: bytes)
     assert not points
 
 
-@pytest.mark.parametrize(("status", "said"), [(401, "HTTP 401"), (302, "HTTP 302"), (500, "HTTP 500")])
-def test_a_rejection_by_a_service_is_reported_without_its_password(status: int, said: str) -> None:
-    with http({"/x": status}) as (url, _), pytest.raises(Unreachable, match=said) as caught:
+@pytest.mark.parametrize(("status", "message"), [(401, "HTTP 401"), (302, "HTTP 302"), (500, "HTTP 500")])
+def test_a_rejection_by_a_service_is_reported_without_its_password(status: int, message: str) -> None:
+    with http({"/x": status}) as (url, _), pytest.raises(Unreachable, match=message) as caught:
         collect("nginx", url=f"{url}/x", user="u", password="geheim")
     assert "geheim" not in str(caught.value)
 
@@ -286,7 +286,7 @@ def test_the_lines_of_a_command_are_read_and_bad_ones_counted() -> None:
 
 
 @pytest.mark.parametrize(
-    ("code", "said"),
+    ("code", "message"),
     [
         ("import sys; sys.exit('no disk')", "exit code 1: no disk"),
         ("print('what')", "no line protocol"),
@@ -294,8 +294,8 @@ def test_the_lines_of_a_command_are_read_and_bad_ones_counted() -> None:
         ("import time; time.sleep(60)", "longer than 0.5 s"),
     ],
 )
-def test_a_command_that_fails_is_reported(code: str, said: str) -> None:
-    with pytest.raises(Unreachable, match=said):
+def test_a_command_that_fails_is_reported(code: str, message: str) -> None:
+    with pytest.raises(Unreachable, match=message):
         collect("command", name="c", run=python(code), timeout_s=0.5 if "60" in code else 10.0)
 
 
@@ -440,7 +440,7 @@ def test_programs_have_a_bound() -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "options", "said"),
+    ("kind", "options", "message"),
     [
         ("redis", {"adress": "x"}, "Did you mean address?"),
         ("redis", {"address": 5}, "a text"),
@@ -456,6 +456,6 @@ def test_programs_have_a_bound() -> None:
         ("redis", [1], "no table"),
     ],
 )
-def test_a_wrong_option_of_a_service_is_reported_at_the_start(kind: str, options: Any, said: str) -> None:
-    with pytest.raises(Refused, match=said):
+def test_a_wrong_option_of_a_service_is_reported_at_the_start(kind: str, options: Any, message: str) -> None:
+    with pytest.raises(Refused, match=message):
         KINDS[kind].read(options)

@@ -43,8 +43,8 @@ def secret(transactional_db: None) -> str:  # the door gives its connection back
     return tokens.issue(app, name="agent", scopes=("ingest",))[1]
 
 
-def delivery(token: str, body: bytes = BODY, source: str = "web-1", **said: object) -> Delivery:
-    headers = {TOKEN_HEADER: token, SOURCE_HEADER: source, **said}
+def delivery(token: str, body: bytes = BODY, source: str = "web-1", **extra: object) -> Delivery:
+    headers = {TOKEN_HEADER: token, SOURCE_HEADER: source, **extra}
     return Delivery(1, 1, "q", body, "ab" * 16, 0, LINES_TYPE, "gzip", headers)
 
 
@@ -79,7 +79,7 @@ def test_accepted_lines_show_their_source(secret: str) -> None:
 
 @pytest.mark.django_db(transaction=True)
 @pytest.mark.parametrize(
-    ("said", "way", "period_ms"),
+    ("extra", "protocol", "period_ms"),
     [
         ({PERIOD_HEADER: "30", SENDER_HEADER: "spm-agent/1.0"}, "agent", 30_000),
         ({}, "influx", None),
@@ -88,12 +88,12 @@ def test_accepted_lines_show_their_source(secret: str) -> None:
     ids=["our agent", "somebody else", "nonsense"],
 )
 def test_accepted_lines_show_their_protocol_and_period(
-    secret: str, said: dict[str, Any], way: str, period_ms: int | None
+    secret: str, extra: dict[str, Any], protocol: str, period_ms: int | None
 ) -> None:
     forget_written()
     sources.forget_written()
-    door().accept(delivery(secret, **said))
-    assert (Arrival.objects.get().way, Source.objects.get().period_ms) == (way, period_ms)
+    door().accept(delivery(secret, **extra))
+    assert (Arrival.objects.get().way, Source.objects.get().period_ms) == (protocol, period_ms)
 
 
 @pytest.mark.django_db(transaction=True)
