@@ -48,5 +48,5 @@ CELERY_BEAT_SCHEDULE = {
     "consider a run": _every(30, "rollups.tasks.consider_run"),
     "tell of sources": _every(60, "ingest.tasks.tell_sources"),
     "send the site metrics": _every(30, "frontend.tasks.send_site_metrics"),
-    "consider tidying": _every(600, "rollups.tasks.consider_maintenance"),
+    "consider maintenance": _every(600, "rollups.tasks.consider_maintenance"),
 }

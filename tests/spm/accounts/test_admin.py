@@ -79,5 +79,5 @@ def test_a_password_set_here_is_noted(operator: Client, alpha: House, settings: 
     assert AuditEntry.objects.filter(action="password changed", actor_name="operator").count() == 1
 
 
-def test_everything_of_accounts_stands_in_the_admin() -> None:
+def test_the_admin_has_every_model_of_accounts() -> None:
     assert set(MODELS) <= set(admin.site._registry)

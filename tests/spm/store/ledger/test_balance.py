@@ -23,7 +23,7 @@ HISTORIES = int(os.environ.get("SPM_HISTORIES", "12"))
 @pytest.mark.seed("A11", compares="the account with the truth at every moment of random histories")
 @given(st.integers(0, 2**32 - 1))
 @settings(max_examples=HISTORIES, deadline=None)
-def test_the_account_is_the_truth_at_every_moment_of_a_random_history(seed: int) -> None:
+def test_the_balance_is_the_truth_at_every_moment_of_a_random_history(seed: int) -> None:
     world = World(random.Random(seed))
     accepted = 0
     for _ in range(60):

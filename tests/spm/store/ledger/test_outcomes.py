@@ -216,7 +216,7 @@ def test_what_a_run_moves_while_it_is_read_is_seen_once(moment: int) -> None:
     assert read_outcomes(backend, APP, 0).stored.tolist() == [1]
 
 
-def test_what_is_accounted_as_late_and_put_once_more_by_a_slow_writer_stays_late() -> None:
+def test_what_the_ledger_calls_late_stays_late_when_a_slow_writer_puts_it_again() -> None:
     backend = there()
     [row] = [(key, dict(cells)) for key, cells in backend.scan("pending", b"", b"\xff" * 30)]
     accounted(backend, outcome=EXPIRED_HOUR)
@@ -252,7 +252,7 @@ def test_what_lies_where_readers_no_longer_look_is_not_settled() -> None:
     assert len(read_outcomes(backend, APP, 0)) == 0
 
 
-def test_only_the_minutes_that_are_asked_for_are_read_of_accounts() -> None:
+def test_only_the_requested_minutes_of_the_ledger_are_read() -> None:
     backend = there()
     accounted(backend)
     minute = envelope([(1, START + 5, 1.0)]).stamp.ms // 60_000

@@ -121,7 +121,7 @@ def test_announcements_that_are_held_go_when_the_next_one_is_made() -> None:
 # --- marks ------------------------------------------------------------------------------------------------------------
 
 
-def test_of_two_keepers_with_the_same_view_one_moves_the_mark() -> None:
+def test_of_two_keepers_with_equal_views_one_moves_the_watermark() -> None:
     store = MemoryBackend()
     announce(store, APP, PROCESS, word(5, 1))
     seen = row(store)
@@ -159,7 +159,7 @@ def test_a_mark_whose_pages_are_gone_is_damage_and_not_nothing() -> None:
 
 
 @pytest.mark.parametrize(("column", "left"), [(b"a", ((), (5, 0))), (b"m", ((6,), (0, 0)))], ids=["words", "mark"])
-def test_a_flipped_bit_in_a_mark_is_told_and_takes_nothing_else_with_it(
+def test_a_flipped_bit_in_a_watermark_is_reported_and_damages_nothing_else(
     column: bytes, left: tuple[tuple[int, ...], tuple[int, int]]
 ) -> None:
     store = MemoryBackend()
@@ -265,7 +265,7 @@ def later(found: dict[int, ProcessWatermarks], more: dict[int, ProcessWatermarks
 
 @settings(max_examples=200)
 @given(processes, processes, st.lists(st.tuples(st.integers(1, 5), places), min_size=1, max_size=12))
-def test_e_says_the_same_of_every_stamp_however_far_marks_have_come(
+def test_what_e_says_of_a_stamp_never_changes_while_watermarks_move(
     first: dict[int, tuple[tuple[int, int], U64, list[U64]]],
     second: dict[int, tuple[tuple[int, int], U64, list[U64]]],
     asked: list[tuple[int, tuple[int, int]]],
@@ -312,7 +312,7 @@ def test_a_record_tells_what_is_kept_from_what_is_dead() -> None:
     )
 
 
-def test_a_lens_shows_only_what_is_known() -> None:
+def test_a_visibility_with_an_e_shows_only_known_stamps() -> None:
     vector = WatermarkVector.of({1: held(1, (5, 0), stamps((4, 0)), [stamps((7, 0))])})
     found = piece(
         [(1, ts, 0, (ms, process, 0, "h")) for ts, (ms, process) in enumerate([(3, 1), (4, 1), (6, 1), (7, 1), (3, 2)])]
@@ -322,6 +322,6 @@ def test_a_lens_shows_only_what_is_known() -> None:
     assert found.ts[kept].tolist() == [0, 3]
 
 
-def test_a_lens_of_which_everything_is_known_costs_nothing() -> None:
+def test_a_visibility_whose_e_knows_every_stamp_costs_nothing() -> None:
     vector = WatermarkVector.of({1: held(1, (5, 0), NONE, [])})
     assert Visibility(vector=vector).visible_rows(piece([(1, 1, 0, (3, 1, 0, "h"))])) is None

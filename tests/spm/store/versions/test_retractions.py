@@ -90,7 +90,7 @@ def hides(retraction: Retraction, version: Version) -> bool:
 
 
 @given(VERSIONS, RETRACTIONS, st.none() | st.integers(0, 7))
-def test_a_lens_shows_the_newest_version_that_is_known_and_not_retracted(
+def test_a_visibility_shows_the_newest_version_that_is_known_and_not_retracted(
     versions: list[Version], found: list[Retraction], asof: int | None
 ) -> None:
     held = piece(versions)
@@ -104,7 +104,7 @@ def test_a_lens_shows_the_newest_version_that_is_known_and_not_retracted(
     assert shown == want
 
 
-def test_a_lens_that_hides_nothing_says_so_without_a_mask() -> None:
+def test_a_visibility_that_hides_nothing_returns_no_mask() -> None:
     held = piece([(1, 1, 1, "a")])
     assert Visibility().visible_rows(held) is None
     assert Visibility((made(source="other"), made(write_from_ms=2)), asof_ms=1).visible_rows(held) is None
