@@ -259,7 +259,7 @@ def test_whoever_accounts_for_a_stamp_again_writes_the_same_row(weak: None) -> N
     Writer(backend, PlacementTable()).write(many[1:])
     Writer(backend, PlacementTable()).write(many[::-1])
     assert {table: list(backend.scan(table, b"", b"\xff" * 64)) for table in rows} == rows
-    assert [len(found) for found in rows.values()] == [6, 4]
+    assert [len(table) for table in rows.values()] == [6, 4]
 
 
 def test_account_rows_say_how_many_samples_the_message_had() -> None:

@@ -10,12 +10,12 @@ from spm.wire import Envelope
 
 
 def silent_announcer(clock: Clock, backend: Backend | None = None) -> StampAnnouncer:
-    """Stamps as process 1 of a new store, and stays silent."""
+    """Return an announcer for process 1 of a new store, without a thread."""
     return StampAnnouncer(backend or MemoryBackend(), clock, every_s=None)
 
 
 class Recorder(Transport):
-    """Keeps what was sent, or fails as told: before the stamp (``full``) or after it (``error``)."""
+    """Records what was sent, or fails: before the stamp (``full``) or after it (``error``)."""
 
     def __init__(self) -> None:
         self.published: list[Envelope] = []

@@ -30,7 +30,7 @@ pytestmark = pytest.mark.django_db
 
 
 class Bench:
-    """A front door over a recorder, and what the store hears of it."""
+    """An acceptor over a recording transport, and its announcements in the store."""
 
     def __init__(self, app: int) -> None:
         self.store, self.clock, self.transport = MemoryBackend(), FakeClock(), Recorder()

@@ -39,7 +39,7 @@ def push(door: StampAnnouncer, app: int = APP, samples: int = 1, rejected: int =
 
 
 def words(store: MemoryBackend, app: int = APP) -> dict[int, Announcement]:
-    """The newest word of each process about an app."""
+    """Return the newest announcement of each process for an app."""
     announcements = {process: row.newest for process, row in watermarks.read(store, app).items()}
     return {process: word for process, word in announcements.items() if word is not None}
 
@@ -102,7 +102,7 @@ def test_every_word_is_true_whatever_happened_before_it(story: list[str]) -> Non
 
 
 def _recount(store: MemoryBackend, given_out: list[Envelope]) -> int:
-    """Every word agrees with the stamps that were given; the messages of which the newest words speak."""
+    """Check every announcement against the stamps; return the messages that the newest ones count."""
     spoken_of = 0
     for app in (7, 8):
         for process, row in watermarks.read(store, app).items():
@@ -164,7 +164,7 @@ def test_a_round_tells_of_so_many_apps_and_forgets_none(monkeypatch: pytest.Monk
     heard = []
     for _ in range(3):
         door.announce()
-        push(door, 1)  # the busiest does not keep the others from being heard
+        push(door, 1)  # the busiest app does not keep others from being announced
         heard.append(sum(bool(words(store, app)) for app in range(1, 9)))
     assert heard == [3, 6, 8]
 

@@ -1,4 +1,4 @@
-"""What senders say about metrics is kept, once, and told to Prometheus' readers."""
+"""Descriptions of metrics by their senders are stored once, and shown to Prometheus' readers."""
 
 from collections.abc import Callable, Iterator
 from typing import Any

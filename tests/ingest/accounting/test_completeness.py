@@ -1,4 +1,4 @@
-"""What should have come and what did, by periods and numbers; and what an app is told about its sources."""
+"""What should have come and what did, by periods and numbers; and the series about its sources that an app gets."""
 
 from collections.abc import Iterator
 from typing import Any

@@ -158,7 +158,7 @@ def test_a_letter_that_holds_no_message_of_the_app_is_shown_without_samples(make
     assert shown.cause
 
 
-# --- the doors --------------------------------------------------------------------------------------------------------
+# --- the admin and the command ----------------------------------------------------------------------------------------
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""Claims about ingest/accounting/watermark_keeper.py and ingest/accounting/rounds.py: where marks stand after a look,
+"""Claims about ingest/accounting/watermark_keeper.py and ingest/accounting/rounds.py: watermarks after a round,
 and how much a look may read.
 """
 
@@ -80,7 +80,7 @@ class Door:
         return sum(self.advance_watermarks(SILENT_MS + look * limits.KEEP_EVERY_S * 1000).adopted for look in range(24))
 
     def compact(self) -> None:
-        """A minor run: commit records become account rows."""
+        """A minor run: commit records become ledger rows."""
         Driver(self.store, self.clock).roll(LocalExecutor(self.store), [APP], minor=True)
 
     @property
@@ -127,7 +127,7 @@ def test_a_mark_waits_for_the_one_that_is_missing_and_goes_as_far_as_words_allow
 
 
 def test_marks_move_although_something_is_always_on_its_way() -> None:
-    """Each look finds the newest messages unsettled; without older words no mark would ever move under load."""
+    """In each round the newest messages are unsettled; only older announcements let watermarks move under load."""
     door, lags = Door(), []
     late: list[Envelope] = []
     for _ in range(60):
@@ -220,7 +220,7 @@ def test_a_process_that_was_taken_for_gone_goes_on_and_nothing_is_counted_twice(
 
 
 def test_an_hour_without_announcements_and_a_dead_message_in_it_are_counted_by_one_word() -> None:
-    """The store was away for announcements; the accounts of what died lie far before the word."""
+    """The store was away for announcements; the ledger rows of dead stamps lie far before the announcement."""
     door = Door()
     door.stored()
     door.process.announce()
@@ -281,7 +281,7 @@ def test_a_damaged_row_of_marks_is_told_and_others_marks_move_on(column: bytes) 
     door.process.announce()
     assert door.advance_watermarks() == KeepResult(moved=1, waiting=1, damaged=1)
     assert door.advance_watermarks(SILENT_MS).damaged == 1
-    assert door.store.get("marks", [keys.watermark(APP, damaged)]) == before  # nobody builds on what cannot be read
+    assert door.store.get("marks", [keys.watermark(APP, damaged)]) == before  # no keeper overwrites damaged rows
 
 
 def test_erasing_an_app_takes_its_marks_and_leaves_the_others() -> None:
@@ -311,13 +311,13 @@ class Counting(MemoryBackend):
 
 
 def aged(now: int, minutes: int, *, ended: bool = False, waits: bool = True) -> ProcessWatermarks:
-    """A process whose last word was so long ago."""
+    """A process whose last announcement was so long ago."""
     ms = now - minutes * 60_000
     return ProcessWatermarks(1, (Announcement(ms, 0, 1, 1, 0, 0, 0, ms, ended),), Watermark(1, ms - 1 if waits else ms))
 
 
 def read_minutes(of: Callable[[int], dict[int, ProcessWatermarks]], looked: int = 1_000) -> float:
-    """Minutes of accounts that one look reads on average; where there is no end, back from now."""
+    """Return the minutes of ledger rows that one round reads on average; without an end, back from now."""
     total = 0.0
     for tick in range(looked):
         now = START + tick * limits.KEEP_EVERY_S * 1000

@@ -370,8 +370,8 @@ def test_sign_of_life_that_is_none_is_refused_and_told_what_there_is(
     act: str, client: Client, beat: Heartbeat, transport: Recorder
 ) -> None:
     answer = client.get(f"/ping/{beat.key}/{act}")
-    told = {"got": act, "wanted": "start, fail or an exit code, 0 to 255"}
-    assert (answer.status_code, answer.json() | told) == (400, answer.json())
+    fields = {"got": act, "wanted": "start, fail or an exit code, 0 to 255"}
+    assert (answer.status_code, answer.json() | fields) == (400, answer.json())
     assert transport.published == []
 
 

@@ -1,4 +1,4 @@
-"""The front door over HTTP: who may come in, what is taken, what is answered, and when."""
+"""Pushes over HTTP: who may send, what is accepted, what is answered, and when."""
 
 import base64
 import gzip

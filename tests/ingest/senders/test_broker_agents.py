@@ -61,7 +61,7 @@ def token(settings: object) -> tuple[Token, str]:
 
 
 class Arrivals:
-    """What a worker is given, and what its door makes of it."""
+    """The deliveries of a worker, and the envelopes that its acceptor makes of them."""
 
     def __init__(self, url: str) -> None:
         self.got: list[Delivery] = []

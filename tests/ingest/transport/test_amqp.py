@@ -269,7 +269,7 @@ def test_a_queue_that_moves_gives_first_and_in_order_what_was_not_settled(
 
 
 def test_a_queue_that_stays_gives_more_when_others_go_to_a_second_worker_and_again_in_order(amqp_vhost: str) -> None:
-    """A worker holds as many messages of few queues as of many; what it held and had not settled comes first."""
+    """A worker holds as many messages of few queues as of many; its unsettled messages are delivered first."""
     backlog = waiting(amqp_vhost, "000")
     alone, of_two = held_of(amqp_vhost), held_of(amqp_vhost, 2)
     assert alone < of_two

@@ -39,16 +39,16 @@ class Watched(Writer):
 
 
 class Flaky(MemoryBackend):
-    """A store whose next puts are lost, each after its first ``steps`` steps; it keeps what it was asked to put."""
+    """A store whose next puts are lost, each after its first ``steps`` steps; ``put_steps`` has all puts."""
 
     def __init__(self, failures: int = 0, steps: int = 0) -> None:
         super().__init__()
         self.failures, self.steps = failures, steps
-        self.asked: list[list[Step]] = []
+        self.put_steps: list[list[Step]] = []
         self.hangs: threading.Event | None = None
 
     def put(self, steps: Sequence[Step]) -> None:
-        self.asked.append(list(steps))
+        self.put_steps.append(list(steps))
         if self.hangs is not None:
             assert self.hangs.wait(10)
         if self.failures:
@@ -154,8 +154,8 @@ def test_a_failed_commit_is_made_again_with_the_same_bytes_after_its_sender_was_
     assert time.monotonic() - begun < 1
     assert soon(lambda: outcomes == [True])
     assert look(reader(store)) == plain([message(1)])
-    assert len(store.asked) == 4
-    assert all(steps == store.asked[0] for steps in store.asked)
+    assert len(store.put_steps) == 4
+    assert all(steps == store.put_steps[0] for steps in store.put_steps)
 
 
 def test_steps_that_are_confirmed_are_not_put_again(opened: Opener) -> None:
@@ -163,7 +163,7 @@ def test_steps_that_are_confirmed_are_not_put_again(opened: Opener) -> None:
     with pytest.raises(StoreUnavailable):
         opened(Watched(store=store)).publish(message(1), 20, outcomes.append)
     assert soon(lambda: outcomes == [True])
-    assert [[table for table, _ in steps] for steps in store.asked] == [["log", "pending"], ["pending"]]
+    assert [[table for table, _ in steps] for steps in store.put_steps] == [["log", "pending"], ["pending"]]
     assert look(reader(store)) == plain([message(1)])
 
 

@@ -1,4 +1,4 @@
-"""Claims about ingest/transport/outbox.py: what is kept is published until it is confirmed, within bounded room."""
+"""Claims about ingest/transport/outbox.py: messages are published until they are confirmed, within bounded room."""
 
 import threading
 import time
@@ -230,7 +230,7 @@ def test_closing_waits_for_confirms_for_a_bounded_time_and_takes_no_more() -> No
     with pytest.raises(QueueUnavailable, match="transport is closing"):
         outbox.reserve("000", WEIGHT, 60)
     threading.Timer(0.02, outbox.confirm, [1], {"multiple": False, "taken": True}).start()
-    assert outbox.close(5)  # nobody waits for what is not kept
+    assert outbox.close(5)  # nobody waits for a message that need not be confirmed
 
 
 class Story:
@@ -311,7 +311,7 @@ class Story:
         assert self.outbox.unconfirmed_count() == len(self.open), "something kept was forgotten"
 
     def end_well(self) -> None:
-        """In the end the broker is well: everything kept is confirmed, and all room is free."""
+        """In the end the broker works: every message that must be confirmed is, and all room is free."""
         self.lose(1)
         self.outbox.retry_refused()
         self.write(0)

@@ -31,7 +31,7 @@ FIVE = Bounds(messages=5, age_ms=10**9)
 
 @dataclass
 class Notes:
-    """Source and publisher that write down what they are told."""
+    """A source and publisher that records its calls."""
 
     lost: set[int] = field(default_factory=set)  # generations whose deliveries cannot be settled any more
     stored: list[tuple[int, bool]] = field(default_factory=list)  # (tag, and all before it)
@@ -79,7 +79,7 @@ class Store(MemoryBackend):
         super().put(steps)  # type: ignore[arg-type]
 
     def commits(self) -> list[int]:
-        """How many commit records each put held."""
+        """Return the number of commit records of each put."""
         return [sum(len(rows) for table, rows in steps if table == "pending") for steps in self.puts]
 
     def pending_rows(self) -> int:

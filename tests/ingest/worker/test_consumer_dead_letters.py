@@ -56,7 +56,7 @@ def test_dead_letters_are_given_back_when_the_store_does_not_come_back_in_time()
 
 
 def given_up(tag: int, body: bytes, reason: str = "delivery_limit", key: str = "003") -> Delivery:
-    """A letter that the broker itself has moved to the queue of the dead."""
+    """A dead letter that the broker itself has moved to the queue of dead letters."""
     moved = {"x-death": [{"reason": reason}]}
     return replace(delivery(tag, body=body), queue=topology.DEAD, exchange=topology.DEAD, key=key, headers=moved)
 
@@ -158,7 +158,7 @@ def test_what_is_to_be_stored_after_all_comes_again_when_the_store_does_not_come
 
 
 def of_an_agent(store: Store, acceptor: FakeAcceptor) -> tuple[Consumer, Notes]:
-    """A worker to whom a letter comes that an agent sent and the broker gave up."""
+    """A worker that gets a dead letter which an agent sent and the broker gave up."""
     notes, clock = Notes(), FakeClock()
     worker = Consumer(
         Writer(store, PlacementTable()),

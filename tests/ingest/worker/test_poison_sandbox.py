@@ -1,4 +1,4 @@
-"""A message that may end whoever handles it is tried in a process of its own; and the inbox of the writing thread."""
+"""A message that may end its process is tried in a process of its own; and the inbox of the writing thread."""
 
 import signal
 import sys
@@ -85,7 +85,7 @@ def test_a_child_that_ended_before_it_got_a_message_is_no_fault_of_the_message(s
     assert sandbox.try_delivery(suspect(message(2).to_bytes())) is None
 
 
-LONG = b"x" * 2**20  # more than a pipe holds: whoever writes it waits until it is read
+LONG = b"x" * 2**20  # more than a pipe holds: its writer waits until it is read
 DEAF = "import os, pathlib, sys, time; sys.stdout.write('+'); sys.stdout.flush(); "
 
 

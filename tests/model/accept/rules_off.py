@@ -1,4 +1,4 @@
-"""What happens when a rule of accounts and marks is not kept: each switched off in the real code.
+"""What happens when a rule of balances and watermarks is broken: each is switched off in the real code.
 
 ``RULES``: the name of the rule, what is done instead, how, and in which histories it shows. Each must come out right
 as long as the rule is kept.
@@ -124,7 +124,7 @@ def the_dead_are_not_named(patch: Patch) -> None:
 
 
 class Newest:
-    """E as one time: the newest mark's millisecond."""
+    """The watermark vector E as one time: the newest watermark's millisecond."""
 
     def __init__(self, ms: int) -> None:
         self.ms = ms

@@ -1,4 +1,4 @@
-"""Claims about accounts, low-water marks and verdicts together (PROTOCOL 24, 26): no history breaks them.
+"""Claims about balances, low-water marks and verdicts together (PROTOCOL 24, 26): no history breaks them.
 
 A history is made by a seed and played over the real code (``accept_world``), with lost and late answers of the store,
 kills between any two steps, redeliveries, burials, replays and runs. ``bin/test --proof accept`` plays

@@ -1,4 +1,4 @@
-"""A world in which messages are accepted, queued, written, lost, buried, compacted and judged, all at once.
+"""A world in which messages are accepted, queued, written, lost, made dead letters, compacted and judged, all at once.
 
 Real code does the work: ``StampAnnouncer`` stamps and announces, ``Writer`` stores samples and dead letters, ``Driver``
 compacts, ``advance_watermarks`` moves watermarks, ``WatermarkVector`` and ``Visibility`` say what is known. The
@@ -105,7 +105,7 @@ class World:
             self.push(self.body(), self.stage.random.bytes(16))
 
     def push(self, body: Parsed, message_id: bytes) -> None:
-        """Through the front door of some process, in whose name this actor works from now on."""
+        """Accept a message in some process, for which this actor works from now on."""
         process = self.stage.choice(self.live())
         if self.stage.on is not None:
             process.actors.append(self.stage.on)
@@ -236,7 +236,7 @@ class World:
             dead_letter_review.replay(self.store, APP, [self.stage.choice(newest).key.hex()], self.accept_anew)
 
     def accept_anew(self, envelope: Envelope) -> None:
-        """The front door for what was accepted before."""
+        """Accept a message again that was accepted before."""
         if self.ways.dead_restamp:
             self.push(Parsed(envelope.series, envelope.series_index, envelope.ts, envelope.values), envelope.message_id)
         else:
@@ -248,12 +248,12 @@ class World:
         self.tolerant(lambda: driver.roll(LocalExecutor(self.store), [APP], minor=True))
 
     def keeper(self) -> None:
-        """A look at the marks, perhaps by one who takes every process for gone."""
+        """Advance the watermarks, perhaps by a clock that takes every process for gone."""
         now = self.clock.now_ms() + self.stage.choice([0, 0, SILENCE_MS])
         self.tolerant(lambda: advance_watermarks(self.store, APP, now))
 
     def tolerant(self, act: Callable[[], object]) -> None:
-        """Whoever comes next makes good what a store that does not answer leaves undone."""
+        """Act although the store may not answer; the next actor repeats what was left undone."""
         try:
             act()
         except SpmError as error:
@@ -262,7 +262,7 @@ class World:
     # --- verdicts -----------------------------------------------------------------------------------------------------
 
     def judge(self) -> None:
-        """A verdict: what is seen at E, kept with E."""
+        """Record a verdict: the visible versions at a watermark vector E."""
         if self.tail is not None and self.mix.tail and self.stage.chance(0.5):
             vector, pieces = self.tail
             if not self.ways.tail_e:
@@ -279,11 +279,11 @@ class World:
         self.stage.say(f"   verdict {len(self.verdicts) - 1} sees {len(seen)} samples")
 
     def vector(self) -> bytes:
-        """E, as it is kept."""
+        """Return E as it is stored."""
         return WatermarkVector.of(watermarks.read(self.store, APP)).to_bytes()
 
     def visible(self, vector: bytes, pieces: list[Piece]) -> frozenset[Version]:
-        """What a lens shows of some data at a kept E."""
+        """Return the versions of some data that are visible at a stored E."""
         lens = Visibility(vector=WatermarkVector.from_bytes(vector, watermarks.read(self.store, APP)))
         return frozenset(version for piece in pieces for version in versions_seen(piece, lens))
 
@@ -300,10 +300,10 @@ class World:
             gone, come = sorted(v[4] for v in seen - now), sorted(v[4] for v in now - seen)
             raise Violation(f"{name} saw other samples when it was made: gone {gone}, come {come}")
 
-    # --- accounts -----------------------------------------------------------------------------------------------------
+    # --- balances -----------------------------------------------------------------------------------------------------
 
     def audit(self, *, final: bool = False) -> None:
-        """Each stamp has one outcome per sample; what was acknowledged is somewhere; marks stand above nothing open."""
+        """Each sample has one outcome; acknowledged messages are somewhere; no watermark is above an open stamp."""
         self.checked += 1
         outcome = read_outcomes(self.inner, APP, 0)
         counts = dict(counts_of(outcome))
@@ -328,7 +328,7 @@ class World:
             self.audit_mark(m, done)
 
     def audit_mark(self, m: ProcessWatermarks, done: set[Stamp]) -> None:
-        """Everything up to a mark is settled and counted once, by the mark or by a record."""
+        """Everything up to a watermark is settled and counted once, by the watermark or by a record."""
         mine = {stamp for stamp in self.accepted if stamp.process == m.process}
         below = {stamp for stamp in mine if (stamp.ms, stamp.sequence) <= m.watermark.place}
         if below - done:
@@ -347,7 +347,7 @@ class World:
     # --- the end ------------------------------------------------------------------------------------------------------
 
     def finish(self) -> None:
-        """Everything comes to rest; then verdicts, accounts and marks are looked at once more."""
+        """Bring everything to rest; then check verdicts, balances and watermarks once more."""
         stage = self.stage
         for actor in list(stage.actors):
             stage.kill(actor)
@@ -368,7 +368,7 @@ class World:
         self.check_sight()
 
     def check_series(self, pieces: list[Piece]) -> None:
-        """Every sample is of the series that its id stands for, and the account says how many there are."""
+        """Every sample is of the series that its id stands for, and the balance has their number."""
         table = {keys.parse_series(k): c[b"c"] for k, c in self.inner.scan("series", b"", b"\xff" * 30)}
         sizes: dict[Stamp, int] = {}
         for version in {v for piece in pieces for v in versions_seen(piece, Visibility())}:
@@ -388,7 +388,7 @@ class World:
             raise Violation(f"stored are {sizes}, the account says {counts}")
 
     def check_sight(self) -> None:
-        """What was acknowledged and stored is known in the end, whoever died without a word."""
+        """Acknowledged and stored messages are known in the end, whichever process died unannounced."""
         for process in self.live():
             if self.stage.chance(0.5):
                 process.accepting.announce()
@@ -402,7 +402,7 @@ class World:
         raise Violation(f"stored, acknowledged, and never known: {sorted(blind)}")
 
     def blind(self) -> set[Stamp]:
-        """What was acknowledged and is stored, was not buried, and is not known by now."""
+        """Return acknowledged, stored messages that are no dead letters and not known yet."""
         pieces = versions(self.inner)
         seen = {v[4] for v in self.visible(WatermarkVector.of(watermarks.read(self.inner, APP)).to_bytes(), pieces)}
         buried = {
