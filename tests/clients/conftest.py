@@ -1,7 +1,7 @@
 """One running product for all clients, and the programs they run.
 
-``served`` is bin/start on a folder of its own, with LMDB; ``brokered`` the same behind a RabbitMQ that lets agents
-publish by their tokens.
+``served`` is bin/start on a folder of its own, with LMDB. ``brokered`` has a RabbitMQ in front of it, to which agents
+publish with their tokens.
 """
 
 import os

@@ -1,4 +1,4 @@
-"""Our agent as the site hands it out, through RabbitMQ: each sample once though the broker is killed; how it stands."""
+"""The downloaded agent through RabbitMQ: each sample is stored once although the broker is killed, and it is up."""
 
 import json
 import sys

@@ -1,8 +1,8 @@
 """One token sends new series without end: its old series and those of all other apps are not affected.
 
 In continuous integration 40,000 new series over a quota of 3,000; as a proof a million over 100,000
-(SPM_CLIENTS_SERIES, SPM_CLIENTS_QUOTA). The attacker's own reports, some of them in bodies full of new series, and a
-neighbour's are sent at the same time and read back whole.
+(SPM_CLIENTS_SERIES, SPM_CLIENTS_QUOTA). The reports of the attacker's old series, some of them in bodies full of new
+series, and those of another app are sent at the same time, and queries return all of them.
 """
 
 import http.client
@@ -24,7 +24,7 @@ PATIENCE_S = 30.0  # of a client: no answer to the neighbour takes longer, howev
 
 
 def new_series(count: int, beside: Known) -> Iterator[bytes]:
-    """Bodies of new series; in each stands one report of old ones, in the middle."""
+    """Bodies of new series, each with one report of old series in the middle."""
     now_ms = round(time.time() * 1_000)
     for number, first in enumerate(range(0, count, AT_ONCE)):
         lines = [f"flood,id={n} v=1i {now_ms}\n" for n in range(first, min(first + AT_ONCE, count))]

@@ -1,4 +1,4 @@
-"""collectd, over HTTP and through RabbitMQ: 10,000 samples each, read back as they were put in."""
+"""collectd over HTTP and through RabbitMQ: it sends 10,000 samples each, and queries return the same values."""
 
 from collections.abc import Callable
 from pathlib import Path

@@ -1,6 +1,6 @@
 """The programs of docs/send, one in each language: they deliver 10,000 samples, wait where they should, and give up.
 
-What a server does is played by one of ten lines, which keeps what it was sent; delivery itself is to the real product.
+A small fake server records requests and gives the answers of each case; the delivery test uses the real product.
 """
 
 import atexit

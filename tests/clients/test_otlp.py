@@ -1,4 +1,4 @@
-"""The OpenTelemetry SDK of Python with its own exporter over HTTP: 10,000 points, read back as it sent them."""
+"""The OpenTelemetry SDK of Python with its own exporter over HTTP: queries return its 10,000 points."""
 
 import pytest
 

@@ -1,8 +1,8 @@
-"""The server killed, or the broker behind it, for a while, under every client that tries again: nothing lost or twice.
+"""Server or broker are killed for a while under every client that retries: no sample is lost or stored twice.
 
 All clients send at the same time, before, during and after the outage: 20 s in continuous integration, five minutes as
-a proof. What is read back is what they were given (of OpenTelemetry's SDK, which gives up after a time: at least what
-was acknowledged to it, at most what it sent), and so many samples are counted once all is compacted.
+a proof. Queries return all samples of the clients. OpenTelemetry's SDK gives up after a time: of it, they return at
+least the acknowledged points and at most the sent ones. After compaction the hours count the same number of samples.
 """
 
 import os
@@ -258,7 +258,7 @@ def _assert_exported(served: Served, exporter: Noting, metric: str, patience_s: 
 
 
 def _assert_counted_once(served: Served, metrics: list[tuple[str, Samples]]) -> None:
-    """Compacted, with what was sent again; the hours hold as many samples as there were."""
+    """Compact, with repeated messages; check that the hours hold as many samples as were sent."""
     environment = {**os.environ, "SPM_DATA": str(served.data), "DJANGO_SETTINGS_MODULE": "spm.settings"}
     subprocess.run([ROOT / "bin/manage", "roll", "--local"], env=environment, check=True, capture_output=True)
     connection = served.connection()

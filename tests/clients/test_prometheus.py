@@ -78,7 +78,7 @@ def test_prometheus_delivers_every_sample_it_scrapes(
     last_ms = _newest(theirs)
 
     def all_later() -> bool:
-        """Whether each of its own series has gone on here: they come one after the other."""
+        """Whether each of its own series has a newer sample here: they arrive one after the other."""
         newest = [max(column) for column in read(served, own).values()]
         return len(newest) >= len(theirs) and min(newest) > last_ms
 

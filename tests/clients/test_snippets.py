@@ -1,7 +1,7 @@
-"""What the page "Send data" gives to copy works as it stands: its texts go to the programs they are for, unmodified.
+"""The texts to copy on the page "Send data" work: each program gets its text unmodified.
 
-The page is that of a new app, read by somebody who is logged in and has just made a token there. What a program gets
-beside the text (something to send, a port of its own) is said in each test. Data is there, and the page says so.
+The page is that of a new app, for a user who is logged in and has just created a token there. Each test adds what its
+program needs besides the text (data to send, a port). Then the data is stored, and the page shows it.
 """
 
 import html
@@ -41,7 +41,7 @@ metrics.get_meter_provider().shutdown()
 
 @dataclass(frozen=True, slots=True)
 class Desk:
-    """A new app, somebody who looks at its page, and the page's texts by their places."""
+    """A new app, a user of its page, and the texts of the page by their places."""
 
     app: Served
     person: Person
@@ -59,10 +59,10 @@ class Desk:
         """All of these samples are there, and no others of their names."""
         assert assert_same(wait_for(self.app, known.name, len(known)), known.samples(naming)) == len(known)
 
-    def says(self, way: str) -> bool:
-        """Whether the page has the mark at a way within the time in which it looks again some times."""
-        mark = f'<span id="arrival-{way}" hx-swap-oob="true" class="badge done">first data received ✓</span>'
-        return wait_until(lambda: mark in self.person.read(f"/apps/{self.app.app}/send/arrivals"), 30)
+    def shows_arrival(self, place: str) -> bool:
+        """Whether the page shows, within 30 s, that data has arrived for a place."""
+        badge = f'<span id="arrival-{place}" hx-swap-oob="true" class="badge done">first data received ✓</span>'
+        return wait_until(lambda: badge in self.person.read(f"/apps/{self.app.app}/send/arrivals"), 30)
 
 
 @pytest.fixture(scope="module")
@@ -86,7 +86,7 @@ def test_lines_for_a_shell_send_their_samples(desk: Desk, tmp_path: Path, place:
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("HTTP/1.1 2"), done.stdout
     assert wait_until(lambda: len(desk.there(metric)) == 1, WITHIN_S), done.stdout
-    assert desk.says(place.partition("-")[0])
+    assert desk.shows_arrival(place.partition("-")[0])
 
 
 def test_lines_for_the_agent_watch_this_host(desk: Desk, run: RunProgram) -> None:
@@ -95,7 +95,7 @@ def test_lines_for_the_agent_watch_this_host(desk: Desk, run: RunProgram) -> Non
     running = run("agent", "sh", "-c", exports + desk.command("agent"))
     assert wait_until(lambda: len(desk.there(f'load_load1{{host="{host}"}}')) == 1, WITHIN_S), running.output()
     assert "✓ token" in running.output()  # by the doctor, who is asked first
-    assert desk.says("agent")
+    assert desk.shows_arrival("agent")
     arguments = ["sh", "-ec", desk.command("agent-2")]  # in the same folder, as the page has it
     done = subprocess.run(arguments, cwd=running.folder, capture_output=True, text=True, check=True, timeout=60)
     assert f"ExecStart={sys.executable} {running.folder / 'agent.pyz'}" in done.stdout
@@ -111,7 +111,7 @@ def test_an_output_for_telegraf_delivers_what_its_inputs_read(desk: Desk, run: R
     running = run("telegraf", telegraf.binary(), "--config", tmp_path / "telegraf.conf")
     desk.assert_arrived(known)
     assert " E! " not in running.output()
-    assert desk.says("telegraf")
+    assert desk.shows_arrival("telegraf")
 
 
 def test_lines_for_prometheus_forward_its_scrapes(desk: Desk, run: RunProgram, tmp_path: Path) -> None:
@@ -128,7 +128,7 @@ def test_lines_for_prometheus_forward_its_scrapes(desk: Desk, run: RunProgram, t
     )
     desk.assert_arrived(known, scraped)
     pages.close()
-    assert desk.says("prometheus")
+    assert desk.shows_arrival("prometheus")
 
 
 def test_a_command_for_vmagent_forwards_its_scrapes(desk: Desk, run: RunProgram, tmp_path: Path) -> None:
@@ -140,7 +140,7 @@ def test_a_command_for_vmagent_forwards_its_scrapes(desk: Desk, run: RunProgram,
     run("vmagent", "sh", "-c", f"exec {desk.command('prometheus-2')} -httpListenAddr=127.0.0.1:{free_port()}")
     desk.assert_arrived(known, scraped)
     pages.close()
-    assert desk.says("prometheus")
+    assert desk.shows_arrival("prometheus")
 
 
 def test_an_environment_for_opentelemetry_is_enough_for_its_sdk(desk: Desk, tmp_path: Path) -> None:
@@ -150,7 +150,7 @@ def test_an_environment_for_opentelemetry_is_enough_for_its_sdk(desk: Desk, tmp_
     assert (done.returncode, done.stderr) == (0, "")
     assert wait_until(lambda: len(desk.there('queue_length{queue="mail"}')) == 1, WITHIN_S)
     assert [set(one.values()) for one in desk.there("queue_length").values()] == [{7.0}]
-    assert desk.says("otlp")
+    assert desk.shows_arrival("otlp")
 
 
 @pytest.mark.proof  # its collector is built for three minutes where that was not done before
@@ -177,7 +177,7 @@ def test_a_configuration_for_the_collector_forwards_its_metrics(desk: Desk, run:
     assert assert_same(by_sdk, exporter.points()) == len(known), running.output()
     meters.shutdown()
     assert "\terror\t" not in running.output()
-    assert desk.says("otlp")
+    assert desk.shows_arrival("otlp")
 
 
 def test_a_plugin_for_collectd_writes_what_others_read(desk: Desk, run: RunProgram, tmp_path: Path) -> None:
@@ -191,7 +191,7 @@ def test_a_plugin_for_collectd_writes_what_others_read(desk: Desk, run: RunProgr
 
     wait_until(all_there, WITHIN_S)
     desk.assert_arrived(known, by_plugin)
-    assert desk.says("collectd")
+    assert desk.shows_arrival("collectd")
 
 
 def test_a_line_of_a_crontab_reports_how_its_job_ended(desk: Desk) -> None:
@@ -203,7 +203,7 @@ def test_a_line_of_a_crontab_reports_how_its_job_ended(desk: Desk) -> None:
     stored = {dict(of)["__name__"]: set(column.values()) for of, column in desk.there('{monitor="nightly"}').items()}
     assert stored.pop("heartbeat_duration_seconds")
     assert stored == {name: {value} for name, value in expected.items()}
-    assert desk.says("ping")
+    assert desk.shows_arrival("ping")
 
 
 @pytest.mark.parametrize(
@@ -226,4 +226,4 @@ def test_a_sidecar_forwards_its_metrics(
         return len(desk.there(f'{selector}{{kind="night"}}')) == 1
 
     assert wait_until(heard, WITHIN_S), running.output()
-    assert desk.says("statsd")
+    assert desk.shows_arrival("statsd")

@@ -1,4 +1,4 @@
-"""Builds the collector ahead of the tests, and says where it is."""
+"""Builds the collector before the tests, and prints its path."""
 
 from tests.clients.collector import build
 

@@ -1,8 +1,8 @@
-"""collectd, unmodified: a configuration with one way out, and known values put in through its unix socket.
+"""collectd, unmodified: a configuration with one output, and known values as input through its unix socket.
 
-``Collectd.put`` speaks collectd's plain text protocol (PUTVAL); ``flush`` asks it to send what it holds. Rates are not
-stored in place of values, so that what is read back is what was put in. Fifteen digits of a value survive. There is one
-thread that writes: several could overtake each other, and what is older than the newest of its series is thrown away.
+``Collectd.put`` uses collectd's plain text protocol (PUTVAL); ``flush`` makes it send its buffer. It does not convert
+values to rates, so that queries return the same values. Fifteen digits of a value survive. It has one writing thread:
+several could overtake each other, and values older than the newest of their series are dropped.
 """
 
 import os
@@ -43,7 +43,7 @@ def by_plugin(name: str, field: str, host: str) -> Mapping[str, str]:
 
 
 def write_http(url: str, token: str) -> str:
-    """The way out over HTTP."""
+    """Returns the output over HTTP."""
     return f"""\
 <Plugin write_http>
   <Node "spm">
@@ -59,7 +59,7 @@ def write_http(url: str, token: str) -> str:
 
 
 def amqp(port: int, user: str, secret: str) -> str:
-    """The way out through RabbitMQ, as docs/full-stack.md tells."""
+    """Returns the output through RabbitMQ, as in docs/full-stack.md."""
     return f"""\
 <Plugin amqp>
   <Publish "spm">
@@ -87,7 +87,7 @@ class Collectd:
 
     @classmethod
     def start(cls, run: Callable[..., Running], folder: Path, output: str) -> "Collectd":
-        """Start it with one way out, and wait until it listens."""
+        """Start it with one output, and wait until it listens."""
         listens = Path(f"/tmp/collectd-{os.getpid()}-{folder.name}"[:100])  # a socket's address holds 107 bytes
         (folder / "collectd.conf").write_text(_HEAD.format(folder=folder, socket=listens) + output)
         executable = program("collectd", PACKAGE)

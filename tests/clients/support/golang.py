@@ -1,7 +1,7 @@
-"""Building programs in Go, with the machine's Go or, where that is too old, a newer one from the Go module proxy.
+"""Builds programs in Go, with the machine's Go or, if that is too old, a newer one from the Go module proxy.
 
-The newer one comes as a module (golang.org/toolchain), by Go's ordinary way, which checks its hash. Enter by ``build``,
-or by ``cached_build`` for what is built once per machine.
+The newer one is a module (golang.org/toolchain), which Go itself fetches and checks by its hash. Enter by ``build``, or
+by ``cached_build`` for programs that are built once per machine.
 """
 
 import hashlib

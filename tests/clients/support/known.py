@@ -1,9 +1,9 @@
 """Samples that are known before a client sends them. Queries must return each of them once, and no others.
 
-``Known.make`` draws values of several kinds (whole, with two digits, with all 53 bits, very small, very large) and
-times that lie off the grid; all tests share a product, so no name is given twice, nor one that another begins with.
-``read_back`` asks the product as any reader of Prometheus' API does; ``assert_same`` compares whole label sets,
-milliseconds and the bits of values.
+``Known.make`` draws values of several kinds (integers, with two digits, with all 53 bits, very small, very large) and
+times off the grid. All tests share a product, so each name is used once, and none is the prefix of another.
+``read_back`` queries the product through Prometheus' API; ``assert_same`` compares complete label sets, milliseconds
+and the bits of values.
 """
 
 import struct
@@ -156,7 +156,7 @@ def assert_same(samples: Samples, expected: Samples) -> int:
 
 
 def wait_for(served: Served, name: str, count: int, seconds: float = _READ_WITHIN_S) -> Samples:
-    """What is there a little after so many samples were found, or once the time is over: a comparison says what lacks.
+    """Returns the samples a little after so many are stored, or after a timeout; a comparison then shows what lacks.
 
     A reader may be a second behind (``TAIL_AGE_MS``), so what came late as well is seen.
     """

@@ -1,7 +1,7 @@
 """The OpenTelemetry SDK of Python with its own exporter, which records what the server has accepted.
 
-``Noting`` is the exporter, ``provider`` a MeterProvider that exports when it is told to; ``observe`` gives it gauges of
-known values, and ``without_resource`` takes the labels of the resource off what is read back.
+``Noting`` is the exporter, ``provider`` a MeterProvider that exports on request. ``observe`` adds gauges of known
+values, and ``without_resource`` removes the labels of the resource from the results of queries.
 """
 
 import math

@@ -1,7 +1,7 @@
-"""Other people's programs: where they are, how they are run, and the pages they come to fetch.
+"""Client programs: where they are, how they run, and the pages that they scrape.
 
-``program`` finds one on the path; where it is missing the test is skipped, or fails under SPM_REAL=1. ``Running`` is
-one that runs in a folder of its own. ``Pages`` is what Prometheus and vmagent scrape: a page for each visit, in order.
+``program`` finds one on the path; if it is missing the test is skipped, or fails under SPM_REAL=1. ``Running`` is a
+program that runs in a folder of its own. Prometheus and vmagent scrape ``Pages``: one page per scrape, in order.
 """
 
 import http.server
@@ -67,14 +67,14 @@ class Running:
         return self.process.wait(seconds)
 
     def output(self) -> str:
-        """The end of what it printed."""
+        """The end of its output."""
         return self.process.log.read_text(errors="replace")[-3000:]
 
 
 class Pages:
-    """Pages of metrics on a port of this machine: each stays for three visits, the last one for ever.
+    """Pages of metrics on a port of this machine: each is served for three scrapes, the last one always.
 
-    A scraper that is kept waiting for a second gives a visit up; what it came for is there the next time.
+    A scraper gives a scrape up after waiting for a second; the same page is there at the next one.
     """
 
     def __init__(self, pages: Sequence[str]) -> None:

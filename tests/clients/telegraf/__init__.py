@@ -1,8 +1,8 @@
 """Telegraf, unmodified: built from its Go module, pinned by the go.mod and go.sum of this folder, with a few plugins.
 
-The plugins are chosen by Telegraf's own build tags. The program is kept in the user's cache folder under a number of
-everything it is made of, so that it is built once per machine; ``python -m tests.clients.telegraf`` builds it.
-``config`` writes its configuration: lines of a file in, the outputs out.
+Telegraf's own build tags select the plugins. The program is stored in the user's cache folder under a hash of all its
+sources, so that it is built once per machine; ``python -m tests.clients.telegraf`` builds it. ``config`` writes its
+configuration: it reads lines of a file, and sends them to the outputs.
 """
 
 from collections.abc import Sequence
@@ -42,7 +42,7 @@ _HEAD = """\
 
 
 def binary() -> Path:
-    """The program, built if need be; without a way to build it the test ends here."""
+    """Returns the path of the program, which it builds if necessary; without Go the test is skipped."""
     made_of = b"".join((HERE / name).read_bytes() for name in ("go.mod", "go.sum")) + " ".join(PLUGINS).encode()
     return golang.cached_build("telegraf", made_of, _build)
 

@@ -1,4 +1,4 @@
-"""Builds Telegraf ahead of the tests, and says where it is."""
+"""Builds Telegraf before the tests, and prints its path."""
 
 from tests.clients.telegraf import binary
 

@@ -16,12 +16,13 @@ from ingest.http import reception
 from ingest.http.urls import protocol_urls
 from ingest.protocols import by_content
 from ingest.protocols.registry import PROTOCOLS, Protocol, ViewName
-from spm.accounts import sources, tokens
+from spm.accounts import tokens
 from spm.accounts.models import App, Organisation
 from spm.accounts.quotas import Quota
 from spm.clock import FakeClock
 from spm.store.backends.memory import MemoryBackend
 from spm.wire import parse_canonical
+from tests.support import process_state
 from tests.support.acceptors import Recorder, silent_announcer
 
 NOW_MS = 1_700_000_000_000
@@ -64,8 +65,8 @@ def transport(monkeypatch: pytest.MonkeyPatch) -> Iterator[Recorder]:
     acceptor = Acceptor(silent_announcer(clock), recorder, clock, admission)
     monkeypatch.setattr(reception, "process_acceptor", lambda: acceptor)
     yield recorder
-    tokens.clear_cache()
-    sources.forget_written()
+    process_state.forget_tokens()
+    process_state.forget_sources()
 
 
 @pytest.mark.django_db

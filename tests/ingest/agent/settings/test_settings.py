@@ -166,7 +166,7 @@ def test_stored_settings_are_loaded(tmp_path: Path) -> None:
     assert json.loads((tmp_path / "pushed.json").read_bytes())["etag"] == "e"
 
 
-# --- the way to the server --------------------------------------------------------------------------------------------
+# --- the connection to the server -------------------------------------------------------------------------------------
 
 
 def test_a_proxy_comes_from_the_settings_else_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -285,7 +285,7 @@ def _sample(
 
 
 def _float64(raw: bytes) -> float | str:
-    """The nearest float64, by exact fractions where Python's own parser is not the plainest way."""
+    """Returns the nearest float64, computed with exact fractions instead of Python's own parser."""
     if raw.startswith(b'"'):
         return exact.STRING_FIELD
     if raw[:1] in b"tT":

@@ -1,4 +1,4 @@
-"""Line protocol by examples: what each form becomes, and what each fault says."""
+"""Line protocol by examples: the samples of each form, and the reason of each fault."""
 
 import threading
 

@@ -12,7 +12,7 @@ from spm.wire import Parsed, metric_id, metric_of, series_id
 from tests.ingest.protocols.influx import reference
 
 NOW_MS = 1_700_000_000_000
-COMMON = SeriesCache()  # shared by all examples, so that later ones meet known series and take the compiled way
+COMMON = SeriesCache()  # shared by all examples, so that the kernel reads the known series of later ones
 
 names = st.sampled_from(["cpu", "m", "a b", "disk,x", "ä", "value", "a=b", "back\\slash", "idle", 'q"q', "__name__"])
 texts = st.text(st.sampled_from('abc0 ,=\\"#\t\rä€'), min_size=0, max_size=6)

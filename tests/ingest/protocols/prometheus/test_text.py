@@ -179,7 +179,7 @@ SEEDS = (
 
 
 def mutated(draw: random.Random, seeds: tuple[bytes, ...]) -> bytes:
-    """One of the seeds with a few bytes changed, taken out, doubled or swapped with another seed's."""
+    """Returns one of the seeds with a few bytes changed, removed, doubled or swapped with another seed's."""
     body = bytearray(draw.choice(seeds))
     for _ in range(draw.randrange(1, 8)):
         at, size = draw.randrange(len(body) + 1), draw.randrange(1, 12)

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ingest.accept.arrivals import forget_written
 from ingest.agent.server.push import open_push
 from ingest.agent.server.push.base import Verdict
 from ingest.agent.spool.records import Message
@@ -20,7 +19,7 @@ from ingest.transport.amqp_receive import Receiver
 from ingest.transport.delivery import Delivery
 from ingest.transport.topology import Address
 from ingest.worker.agent_messages import AgentMessageAcceptor
-from spm.accounts import sources, tokens
+from spm.accounts import tokens
 from spm.accounts.models import App, Organisation, Source
 from spm.clock import FakeClock
 from spm.errors import BadMessage, Refused
@@ -28,6 +27,7 @@ from spm.store.backends.memory import MemoryBackend
 from spm.store.ledger import watermarks
 from spm.wire import Envelope, parse_canonical
 from tests.servers.rabbitmq import RabbitMQ
+from tests.support import process_state
 from tests.support.acceptors import silent_announcer
 
 ROOT = Path(__file__).resolve().parents[5]
@@ -90,8 +90,8 @@ def test_accepted_lines_show_their_source(secret: str) -> None:
 def test_accepted_lines_show_their_protocol_and_period(
     secret: str, extra: dict[str, Any], protocol: str, period_ms: int | None
 ) -> None:
-    forget_written()
-    sources.forget_written()
+    process_state.forget_arrivals()
+    process_state.forget_sources()
     door().accept(delivery(secret, **extra))
     assert (Arrival.objects.get().way, Source.objects.get().period_ms) == (protocol, period_ms)
 
