@@ -95,7 +95,7 @@ def _sealed(day: int, value: Manifest) -> bool:
 
 
 def is_expired(day: int, value: Manifest) -> bool:
-    """Whether the whole day answers from `days` alone."""
+    """Whether the entire day answers from `days` alone."""
     return all(value.seal(hour) == EXPIRED for hour in hours_of_day(day))
 
 
@@ -135,7 +135,7 @@ def with_final_hours(now: Manifest, hours: tuple[int, ...]) -> Manifest:
 
 
 def without_hours(now: Manifest, day: int, nonce: int) -> Manifest:
-    """The manifest with the whole day expired. It still names the inputs of the daily rows, but no sources."""
+    """The manifest with the entire day expired. It still names the inputs of the daily rows, but no sources."""
     entries = {
         place: Entry(entry.state, (), entry.stamp_min_ms, entry.stamp_max_ms) for place, entry in now.entries.items()
     }

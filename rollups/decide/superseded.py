@@ -105,9 +105,9 @@ def states_of(entry: Entry) -> list[State]:
 def cut_history(now: Manifest, keep: int, nonce: int) -> Manifest:
     """The manifest with only ``keep`` former states of each hour shard, and a new fence."""
     entries = {
-        unit: msgspec.structs.replace(entry, history=entry.history[len(entry.history) - keep :] if keep else ())
+        key: msgspec.structs.replace(entry, history=entry.history[len(entry.history) - keep :] if keep else ())
         if len(entry.history) > keep
         else entry
-        for unit, entry in now.entries.items()
+        for key, entry in now.entries.items()
     }
     return msgspec.structs.replace(now, nonce=nonce, fence=nonce, entries=entries)

@@ -251,8 +251,8 @@ def _drop(driver: Driver, app: int, month: int, days: tuple[int, ...]) -> Mappin
     def changed(row: Mapping[bytes, bytes]) -> tuple[bytes, dict[int, int]]:
         now = manifest.decode_month(row.get(cells.COLUMN))
         value = decide.without_days(now, days, random_u64())
-        gone = {shard: pack.generation.number for shard, pack in now.days.items() if shard not in value.days}
-        return manifest.encode_month(value), gone
+        unnamed = {shard: pack.generation.number for shard, pack in now.days.items() if shard not in value.days}
+        return manifest.encode_month(value), unnamed
 
     dropped = replace_cell(
         driver.store,

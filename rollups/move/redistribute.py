@@ -265,7 +265,7 @@ def _publish_move(
 
 def _hours_of_moved(hours: HourPack, outcome: DayOutcome, moving: set[int]) -> HourPack:
     """The pack without the hours that are not moved after all."""
-    not_moved = {unit.hour for unit in outcome.plan.hour_shards} - moving
+    not_moved = {item.hour for item in outcome.plan.hour_shards} - moving
     return HourPack(hours.generation, {hour: of for hour, of in hours.hours.items() if hour not in not_moved})
 
 

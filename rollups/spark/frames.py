@@ -75,7 +75,7 @@ def one_partition_each(session: SparkSession, tasks: Sequence[bytes]) -> DataFra
 
 def recounted(session: SparkSession, url: str, tasks_to_count: Sequence[HourShardTask]) -> DataFrame:
     """``HOURS`` as a run would count them now, from raw samples; nothing is written. Damage fails the job."""
-    tasks = [msgspec.structs.replace(unit, kind=MergeKind.RECOUNT, hours=True) for unit in tasks_to_count]
+    tasks = [msgspec.structs.replace(task, kind=MergeKind.RECOUNT, wants_hours=True) for task in tasks_to_count]
     frame = one_partition_each(session, [msgspec.msgpack.encode(task) for task in tasks])
     return frame.mapInArrow(_recount(url), HOURS).select(*_KEYS, *_NUMBERS)
 

@@ -89,7 +89,7 @@ from rollups.spark.executors import open_executor
 from rollups.run.driver import Driver
 from spm.clock import SystemClock
 from spm.store.backends import open_backend
-from tests.rollups.world import APP, NEXT_DAY
+from tests.model.world import APP, NEXT_DAY
 url, folder = sys.argv[1], Path(sys.argv[2])
 store, at = open_backend(url), points.from_environment(os.environ)
 os.environ.pop("SPM_CRASH_AT", None)  # this process is to die, not its workers
