@@ -19,7 +19,7 @@ class KnownSeries(NamedTuple):
 
     key: U64  # seed and odd multiplier, drawn per process, so that nobody can choose colliding names
     text: U8
-    head_count: int  # a head: measurement and tags as sent
+    head_count: int  # a head: measurement and labels as sent
     head_table: I32
     head_hash: U64
     head_start: I64
