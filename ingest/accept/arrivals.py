@@ -48,11 +48,6 @@ def record_arrival(app_id: int, way: str, source: str, now_ms: int) -> None:
     _written.put(key, now_ms)
 
 
-def forget_written() -> None:
-    """Forget what this process wrote."""
-    _written.clear()
-
-
 def _add(app_id: int, way: str, source: str, at: datetime) -> None:
     try:
         with transaction.atomic():

@@ -45,12 +45,6 @@ def of_app(app_id: int, metric: str | None = None) -> dict[str, Metadata]:
     return {row.metric: Metadata(row.metric, row.type, row.help, row.unit) for row in rows}
 
 
-def forget_written() -> None:
-    """Forget what this process wrote, and its throttle."""
-    _written.clear()
-    _throttle.reset()
-
-
 def _row(app_id: int, one: Metadata) -> MetricDescription:
     metric, kind, text, unit = (part.replace("\0", "\ufffd") for part in (one.metric, one.type, one.help, one.unit))
     return MetricDescription(app_id=app_id, metric=metric, type=kind[:20], help=text, unit=unit[:100])

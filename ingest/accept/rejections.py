@@ -29,11 +29,6 @@ def record_rejections(app_id: int, source: str, rejections: Sequence[Rejection],
     return True
 
 
-def reset_throttle() -> None:
-    """Forget how much this process wrote before."""
-    _throttle.reset()
-
-
 def _row(app_id: int, source: str, way: str, one: Rejection, now_ms: int) -> RejectedLine:
     example = one.example.replace("\0", "\ufffd")[:REJECTION_EXAMPLE_CHARS_MAX]  # PostgreSQL takes no NUL in text
     return RejectedLine(

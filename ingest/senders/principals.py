@@ -23,11 +23,6 @@ def of_token_id(token_id: str, scope: str, clock: Clock = _clock) -> Principal |
     return principal if principal is not None and principal.may(scope) else None
 
 
-def forget() -> None:
-    """Clear the cache."""
-    _principals.clear()
-
-
 def _look_up(token_id: str) -> Principal | None:
     close_old_connections()  # a worker has no request at whose end Django would do it
     live = Token.objects.select_related("app").filter(prefix=token_id, revoked=None, app__going=None)

@@ -51,11 +51,6 @@ def due_apps(now_ms: int) -> Sequence[int]:
     return list(apps.values_list("pk", flat=True))
 
 
-def forget_sent_hours() -> None:
-    """Send every hour again."""
-    _sent_hours.clear()
-
-
 def _send_app(store: Backend, acceptor: Acceptor, app: int, now_ms: int) -> None:
     known = completeness.announcing_sources(app, now_ms)
     _send(acceptor, app, list(completeness.source_readings(known, now_ms)), now_ms)

@@ -1,16 +1,15 @@
-"""Which apps a person or a program may see: the one place where that is decided.
+"""Decides which apps a person or a program may see; no other module does.
 
-A foreign app is answered as one that does not exist (404), so that nobody learns which ids are taken. Superusers have
-no passage here: they work in the admin. Only the product's own app is open to all staff, for looking. Enter by
-``require_app`` for pages and by ``reader`` for interfaces that take a session or a token.
+A foreign app is reported as one that does not exist (404), so that nobody learns which ids are taken. Superusers have
+no special access here: they work in the admin. Only the product's own app is readable for all staff. Enter by
+``require_app`` for pages, by ``app_of_token`` and ``app_of_person`` for interfaces that take a token or a session.
 """
 
 from django.contrib.auth.models import AnonymousUser, User
 from django.core.exceptions import PermissionDenied
 from django.db.models import Q, QuerySet
-from django.http import Http404, HttpRequest
+from django.http import Http404
 
-from spm.accounts import tokens
 from spm.accounts.models import APP_ID_MAX, App, Membership, Role
 from spm.accounts.tokens import Principal
 from spm.errors import Refused
@@ -20,18 +19,18 @@ Person = User | AnonymousUser
 
 
 def apps_of(user: Person) -> QuerySet[App]:
-    """The apps of all organisations the person belongs to; for staff the product's own one, behind them."""
+    """The apps of all organisations the person belongs to; for staff also the product's own app, at the end."""
     if not user.is_authenticated:
         return App.objects.none()
     theirs = Q(organisation__in=Membership.objects.filter(user=user).values("organisation"))
     if user.is_staff:
         theirs |= Q(organisation__internal=True)
-    found = App.objects.filter(theirs, going=None).select_related("organisation")
-    return found.order_by("organisation__internal", "name", "id")
+    apps = App.objects.filter(theirs, going=None).select_related("organisation")
+    return apps.order_by("organisation__internal", "name", "id")
 
 
 def require_app(user: Person, app_id: int, role: str = Role.VIEWER) -> App:
-    """The app, if the person has at least this role in its organisation; 404 for foreign, 403 for too low a role."""
+    """Return the app if the person has at least this role in its organisation; else 404 (foreign) or 403 (low role)."""
     app = apps_of(user).filter(pk=app_id).first() if 1 <= app_id <= APP_ID_MAX else None
     if app is None:
         raise Http404("There is no such app.")
@@ -49,30 +48,17 @@ def has_role(user: Person, app: App, role: str) -> bool:
 
 
 def require_organisation(user: Person, organisation_id: int, role: str = Role.VIEWER) -> Membership:
-    """The person's membership in the organisation, if its role is at least this one."""
-    found = _membership(user, organisation_id)
-    if found is None:
+    """Return the person's membership in the organisation if its role is at least this one."""
+    membership = _membership(user, organisation_id)
+    if membership is None:
         raise Http404("There is no such organisation.")
-    if _RANK[found.role] < _RANK[str(role)]:
+    if _RANK[membership.role] < _RANK[str(role)]:
         raise PermissionDenied(f"This needs the role {role!r}.")
-    return found
+    return membership
 
 
-def reader(request: HttpRequest, app_id: int | None) -> App | None:
-    """The app a request may read: by its token, else by its session; None when it shows neither (401).
-
-    A token speaks for its own app only; without ``app_id`` that one is meant. A session without ``app_id`` means the
-    person's first app. An unusable token is never replaced by the session: a program must learn that it is wrong.
-    """
-    secret = tokens.from_request(request)
-    if secret is not None:
-        principal = tokens.authenticate(secret, "read")
-        return app_of_token(principal, app_id) if principal is not None else None
-    return app_of_person(request.user, app_id) if request.user.is_authenticated else None
-
-
-def app_numbered(number: int) -> App:
-    """The app of this number, for who works at the machine itself. Raises ``Refused``."""
+def require_app_number(number: int) -> App:
+    """Return the app of this number, for commands on the machine itself; raise ``Refused``."""
     app = App.objects.select_related("organisation").filter(pk=number, going=None).first()
     if app is None:
         raise Refused(f"there is no app {number}")
@@ -80,7 +66,7 @@ def app_numbered(number: int) -> App:
 
 
 def app_of_token(principal: Principal, app_id: int | None) -> App:
-    """The token's app; 404 when another one is asked for."""
+    """The token's app; 404 when another one is requested."""
     if app_id not in (None, principal.app_id):
         raise Http404("There is no such app.")
     app = App.objects.select_related("organisation").filter(pk=principal.app_id, going=None).first()
@@ -90,7 +76,7 @@ def app_of_token(principal: Principal, app_id: int | None) -> App:
 
 
 def app_of_person(user: Person, app_id: int | None) -> App:
-    """The app asked for, or the person's first one; 404 when there is none."""
+    """The requested app, or the person's first one; 404 when there is none."""
     if app_id is not None:
         return require_app(user, app_id)
     first = apps_of(user).order_by("organisation__internal", "pk").first()

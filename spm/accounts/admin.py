@@ -1,7 +1,7 @@
 """The admin of accounts: organisations, people, apps, tokens, sources, the audit log.
 
-A token's hash is never shown; its secret once, in a message after it was made. What the system writes by itself (last
-use, last seen, the log) is for reading only. Deeds go through ``deeds``, like those of the pages.
+A token's hash is never shown; its secret once, in a message after it was issued. Fields that the system writes (last
+use, last seen, the log) are read-only. All acts go through ``services``, like those of the pages.
 """
 
 from pathlib import Path
@@ -28,18 +28,15 @@ admin.site.unregister(Group)
 
 
 class ReadOnly(ModelAdmin):  # type: ignore[misc]  # unfold is untyped
-    """Rows the system writes; people only look."""
+    """Rows that the system writes; people can only read them."""
 
     def has_add_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
-        """Nobody adds."""
         return False
 
     def has_change_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
-        """Nobody changes."""
         return False
 
     def has_delete_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
-        """Nobody deletes."""
         return False
 
 
@@ -72,39 +69,38 @@ class OrganisationAdmin(ModelAdmin):  # type: ignore[misc]
     actions: ClassVar = ["delete_with_data"]
 
     def has_delete_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
-        """Its apps' data would stay behind in the store: there is an action that takes all."""
+        """Refuse the plain deletion, which would leave the apps' data in the store: an action deletes all of it."""
         return False
 
     def has_erase_permission(self, request: HttpRequest) -> bool:
-        """Who may delete organisations at all."""
+        """Whether the person may delete organisations at all."""
         return bool(request.user.has_perm("accounts.delete_organisation"))
 
     @admin.action(description="Delete with all apps and data, for good", permissions=["erase"])
     def delete_with_data(self, request: HttpRequest, queryset: QuerySet[Organisation]) -> None:
-        """They are gone for everybody at once; their bytes and rows follow."""
-        going = list(queryset.filter(going=None))
-        for organisation in going:
+        """Delete organisations for everybody at once; their data and rows are deleted later."""
+        organisations = list(queryset.filter(going=None))
+        for organisation in organisations:
             delete_organisation(_who(request), organisation)
-        self.message_user(request, f"{len(going)} organisations deleted. Their bytes go within the hour.")
+        self.message_user(
+            request, f"{len(organisations)} organisations deleted. Their data is deleted within the hour."
+        )
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Organisation]:
-        """With what the list shows."""
         return cast("QuerySet[Organisation]", super().get_queryset(request).prefetch_related("apps", "memberships"))
 
     @admin.display(description="people")
     def people(self, organisation: Organisation) -> int:
-        """How many."""
         return len(organisation.memberships.all())
 
     @admin.display(description="apps")
     def app_names(self, organisation: Organisation) -> str:
-        """Their names."""
         return ", ".join(app.name for app in organisation.apps.all())
 
 
 @admin.register(Membership)
 class MembershipAdmin(ModelAdmin):  # type: ignore[misc]
-    """Who belongs where."""
+    """The roles of people in organisations."""
 
     list_display: ClassVar = ["user", "organisation", "role", "created"]
     list_filter: ClassVar = ["role"]
@@ -116,7 +112,7 @@ class MembershipAdmin(ModelAdmin):  # type: ignore[misc]
 
 @admin.register(App)
 class AppAdmin(ModelAdmin):  # type: ignore[misc]
-    """Apps. Their number stands in the store's keys: it cannot be chosen, and an app is not deleted from here."""
+    """Apps. Their number is part of the store's keys, so that nobody can choose it; an action deletes an app."""
 
     list_display: ClassVar = [
         "name",
@@ -138,7 +134,7 @@ class AppAdmin(ModelAdmin):  # type: ignore[misc]
     actions: ClassVar = ["delete_with_data"]
 
     def save_model(self, request: HttpRequest, obj: App, form: "ModelForm[App]", change: bool) -> None:
-        """Changed quotas stand in the log, with what they are now."""
+        """Save the app, and record changed quotas in the audit log."""
         super().save_model(request, obj, form, change)
         quotas: dict[str, Any] = {
             name: getattr(obj, name) for name in ("series_max", "rate_max") if name in form.changed_data
@@ -147,25 +143,25 @@ class AppAdmin(ModelAdmin):  # type: ignore[misc]
             audit.record("change quotas", obj.name, actor=_who(request), organisation=obj.organisation, detail=quotas)
 
     def has_delete_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
-        """Its data would stay behind in the store: there is an action that takes both."""
+        """Refuse the plain deletion, which would leave the data in the store: an action deletes both."""
         return False
 
     def has_erase_permission(self, request: HttpRequest) -> bool:
-        """Who may delete apps at all."""
+        """Whether the person may delete apps at all."""
         return bool(request.user.has_perm("accounts.delete_app"))
 
     @admin.action(description="Delete with all data, for good", permissions=["erase"])
     def delete_with_data(self, request: HttpRequest, queryset: QuerySet[App]) -> None:
-        """They are gone for everybody at once; their bytes follow."""
-        going = list(queryset.filter(going=None).select_related("organisation"))
-        for app in going:
+        """Delete apps for everybody at once; their data is deleted later."""
+        apps = list(queryset.filter(going=None).select_related("organisation"))
+        for app in apps:
             delete_app(_who(request), app)
-        self.message_user(request, f"{len(going)} apps deleted. Their bytes go within the hour.")
+        self.message_user(request, f"{len(apps)} apps deleted. Their data is deleted within the hour.")
 
 
 @admin.register(Token)
 class TokenAdmin(ModelAdmin):  # type: ignore[misc]
-    """Tokens: made here and shown once, revoked here, never read or edited."""
+    """Tokens: issued here and shown once, revoked here, never shown again or edited."""
 
     form = TokenAdminForm
     list_display: ClassVar = ["name", "prefix", "app", "scopes", "created", "last_used", "revoked"]
@@ -177,36 +173,35 @@ class TokenAdmin(ModelAdmin):  # type: ignore[misc]
     _shown: ClassVar = ["app", "name", "scopes", "prefix", "created", "last_used", "revoked"]
 
     def get_fields(self, request: HttpRequest, obj: Token | None = None) -> list[str]:
-        """A new token has an app, a name and scopes; an old one shows what is known of it."""
+        """A form for a new token has app, name and scopes; an issued one shows its facts."""
         return self._shown if obj else ["app", "name", "scope_choice"]
 
     def get_readonly_fields(self, request: HttpRequest, obj: Token | None = None) -> list[str]:
-        """Nothing of an old one can be edited."""
         return self._shown if obj else []
 
     def has_delete_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
-        """Tokens are revoked, so that the log keeps its sense."""
+        """Tokens are revoked and never deleted, so that the audit log stays readable."""
         return False
 
     def save_model(self, request: HttpRequest, obj: Token, form: "ModelForm[Token]", change: bool) -> None:
-        """Issue it, and show its secret once."""
-        chosen = form.cleaned_data
-        token, secret = issue_token(_who(request), chosen["app"], name=chosen["name"], scopes=chosen["scope_choice"])
+        """Issue the token, and show its secret once."""
+        fields = form.cleaned_data
+        token, secret = issue_token(_who(request), fields["app"], name=fields["name"], scopes=fields["scope_choice"])
         obj.pk, obj.prefix, obj.scopes = token.pk, token.prefix, token.scopes
         messages.warning(request, f"This is the only time the token is shown: {secret}")
 
     @admin.action(description="Revoke")
     def revoke_tokens(self, request: HttpRequest, queryset: QuerySet[Token]) -> None:
-        """End the chosen tokens that have not ended yet."""
-        ended = queryset.filter(revoked=None).select_related("app__organisation")
-        for token in ended:
+        """Revoke the selected tokens that are not revoked yet."""
+        tokens = queryset.filter(revoked=None).select_related("app__organisation")
+        for token in tokens:
             revoke_token(_who(request), token)
-        self.message_user(request, f"{len(ended)} tokens revoked. They stop working within five seconds.")
+        self.message_user(request, f"{len(tokens)} tokens revoked. They stop working within five seconds.")
 
 
 @admin.register(Source)
 class SourceAdmin(ReadOnly):
-    """Who sends."""
+    """The sources of all apps."""
 
     list_display: ClassVar = ["name", "app", "first_seen", "last_seen"]
     list_select_related: ClassVar = ["app"]
@@ -217,7 +212,7 @@ class SourceAdmin(ReadOnly):
 
 @admin.register(AuditEntry)
 class AuditEntryAdmin(ReadOnly):
-    """The log."""
+    """The audit log."""
 
     list_display: ClassVar = ["at", "actor_name", "action", "subject", "organisation"]
     list_select_related: ClassVar = ["organisation"]
@@ -228,7 +223,7 @@ class AuditEntryAdmin(ReadOnly):
 
 @admin.register(User)
 class UserAdmin(DjangoUserAdmin, ModelAdmin):  # type: ignore[misc,type-arg]
-    """People. A password set here ends the first one, and the file that shows it."""
+    """People. A password set here replaces the first one, and removes the file with it."""
 
     form = UserChangeForm
     add_form = UserCreationForm
@@ -237,7 +232,7 @@ class UserAdmin(DjangoUserAdmin, ModelAdmin):  # type: ignore[misc,type-arg]
     readonly_fields = ["last_login", "date_joined"]
 
     def log_change(self, request: HttpRequest, obj: User, message: Any) -> Any:
-        """Beside Django's own note: a changed password has consequences."""
+        """Log a change as Django does and in the audit log; a changed password also removes the file with the first."""
         if "password" in str(message).lower():
             password_changed(obj, Path(settings.SPM_DATA), actor=_who(request))
         else:

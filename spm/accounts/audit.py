@@ -1,7 +1,7 @@
-"""The audit log: one entry per deed that changes what others can see or do.
+"""The audit log: one entry per act that changes what others can see or do.
 
-``record`` is called inside the transaction of the deed, so that neither is kept without the other. Entries name people
-in words too, since an account may be deleted later. They never hold secrets.
+``record`` is called inside the transaction of the act, so that both are stored or neither. Entries also contain the
+person's name, since the user may be deleted later. They never contain secrets.
 """
 
 from typing import Any

@@ -1,13 +1,13 @@
-"""The first organisation of a new installation, and how its owner logs in.
+"""Creates the first organisation of a new installation, with the login of its owner.
 
-``create_demo`` is called at every start and changes nothing the second time. What it made up at the first start is kept
-in two files of the data folder, readable by their owner only:
+Enter by ``create_demo``, which is called at every start and changes nothing the second time. The secrets that it
+generates at the first start are stored in two files of the data folder, readable by their owner only:
 
     first-login.json    {url, login, password, app, token}, until the password is changed
     agent-token         the secret of this host's own agent
 
-Files are written before the transaction commits: a crash in between leaves a file without an account, which the next
-start replaces, and never an account whose password nobody knows.
+The files are written before the transaction commits: a crash in between leaves a file without a user, which the next
+start replaces, and never a user whose password nobody knows.
 """
 
 import contextlib
@@ -28,25 +28,26 @@ ORGANISATION = "Demo"
 APP = "This host"
 AGENT_TOKEN_NAME = "This host's agent"
 USER_TOKEN_NAME = "First token"
-_LETTERS = "abcdefghjkmnpqrstuvwxyz23456789"  # without those that are mistaken for others
+_CHARACTERS = "abcdefghjkmnpqrstuvwxyz23456789"  # without those that look like others
 
 
 def create_demo(data_dir: Path, url: str) -> dict[str, Any]:
-    """Make the demo organisation if there is no organisation yet; say how to log in, null where no longer known.
+    """Create the demo organisation if there is no organisation yet, and return how to log in.
 
-    Returns ``url, login, password, app, token`` and ``agent_token`` (null when no app is meant for this host).
+    Returns ``url, login, password, app, token`` and ``agent_token``; each is None where it is not known any more, and
+    the last one when this host's app is deleted.
     """
     with transaction.atomic():
-        known = (
+        login = (
             _known_login(data_dir, url)
             if Organisation.objects.filter(internal=False).exists()
             else _create(data_dir, url)
         )
-        return {**known, "agent_token": _agent_token(data_dir)}
+        return {**login, "agent_token": _agent_token(data_dir)}
 
 
 def forget_first_login(data_dir: Path, user: User) -> None:
-    """The person has a new password: what the file says is wrong now, so it goes."""
+    """Remove the file with the first password, if it is this person's: the password has changed."""
     if _read(data_dir).get("login") == user.get_username():
         _login_file(data_dir).unlink(missing_ok=True)
 
@@ -65,13 +66,13 @@ def _create(data_dir: Path, url: str) -> dict[str, Any]:
 
 
 def _known_login(data_dir: Path, url: str) -> dict[str, Any]:
-    """What the file still says, if its password still opens the account; the address is always today's."""
-    kept = _read(data_dir)
-    user = User.objects.filter(username=kept.get("login", "")).first()
-    if user is not None and user.check_password(kept.get("password", "")):
-        if kept.get("url") != url:
-            _write(_login_file(data_dir), json.dumps({**kept, "url": url}) + "\n")
-        return {**kept, "url": url}
+    """The content of the file if its password is still valid, with the present address."""
+    stored = _read(data_dir)
+    user = User.objects.filter(username=stored.get("login", "")).first()
+    if user is not None and user.check_password(stored.get("password", "")):
+        if stored.get("url") != url:
+            _write(_login_file(data_dir), json.dumps({**stored, "url": url}) + "\n")
+        return {**stored, "url": url}
     _login_file(data_dir).unlink(missing_ok=True)
     owner = Membership.objects.filter(role=Role.OWNER).select_related("user").order_by("pk").first()
     app = App.objects.filter(organisation__internal=False).order_by("pk").first()
@@ -80,15 +81,15 @@ def _known_login(data_dir: Path, url: str) -> dict[str, Any]:
 
 
 def _agent_token(data_dir: Path) -> str | None:
-    """This host's agent token; a new one replaces one whose secret is lost, unless its app is gone."""
+    """This host's agent token; a new one replaces one whose secret is lost, unless its app is deleted."""
     with contextlib.suppress(OSError):
         secret = _agent_file(data_dir).read_text().strip()
         if tokens.authenticate(secret, "ingest"):
             return secret
-    lost = list(Token.objects.filter(name=AGENT_TOKEN_NAME, revoked=None).select_related("app").order_by("pk"))
-    for token in lost:
+    unusable = list(Token.objects.filter(name=AGENT_TOKEN_NAME, revoked=None).select_related("app").order_by("pk"))
+    for token in unusable:
         tokens.revoke(token)
-    return _issue_agent_token(lost[0].app, data_dir) if lost else None
+    return _issue_agent_token(unusable[0].app, data_dir) if unusable else None
 
 
 def _issue_agent_token(app: App, data_dir: Path) -> str:
@@ -107,14 +108,14 @@ def _agent_file(data_dir: Path) -> Path:
 
 def _read(data_dir: Path) -> dict[str, Any]:
     try:
-        kept = json.loads(_login_file(data_dir).read_text())
+        content = json.loads(_login_file(data_dir).read_text())
     except (OSError, ValueError):
         return {}
-    return kept if isinstance(kept, dict) else {}
+    return content if isinstance(content, dict) else {}
 
 
 def _write(path: Path, text: str) -> None:
-    """Replace the file in one step, readable by its owner only from its first byte on."""
+    """Replace the file in one step; only its owner can read it at any time."""
     path.parent.mkdir(parents=True, exist_ok=True)
     new = path.with_name(path.name + ".new")
     new.unlink(missing_ok=True)
@@ -127,6 +128,6 @@ def _write(path: Path, text: str) -> None:
 
 def _password() -> str:
     """Four groups of five: 99 bits, easy to type off a screen."""
-    letters = [_LETTERS[byte % len(_LETTERS)] for byte in random_bytes(64) if byte < 248][:20]
-    assert len(letters) == 20, "BUG: 64 random bytes gave fewer than 20 letters"
-    return "-".join("".join(letters[start : start + 5]) for start in range(0, 20, 5))
+    characters = [_CHARACTERS[byte % len(_CHARACTERS)] for byte in random_bytes(64) if byte < 248][:20]
+    assert len(characters) == 20, "BUG: 64 random bytes gave fewer than 20 letters"
+    return "-".join("".join(characters[start : start + 5]) for start in range(0, 20, 5))

@@ -1,4 +1,4 @@
-"""The form by which the admin makes a token."""
+"""The form by which the admin issues a token."""
 
 from typing import ClassVar
 

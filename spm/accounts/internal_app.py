@@ -1,8 +1,8 @@
-"""The product's own app: where its processes send what they count about themselves, and staff look at it.
+"""The product's own app, to which its processes send their metrics; staff can read it.
 
-It belongs to an organisation of its own that has no members. ``make`` is called at every set-up and changes nothing the
-second time; ``app_number`` says where metrics go, None when there is no such app (a database that was never set up, or
-staff who deleted it), and then nothing is sent.
+It belongs to an organisation of its own without members. ``create`` is called at every set-up and changes nothing the
+second time. ``app_number`` returns None when there is no such app (the database was never set up, or staff deleted the
+app); then no metrics are sent.
 """
 
 from django.db import transaction
@@ -14,18 +14,17 @@ ORGANISATION = "SPM itself"
 APP = "This system"
 
 
-def make() -> App:
-    """The app, made if there is none."""
+def create() -> App:
+    """Return the app; create it if there is none."""
     with transaction.atomic():
-        found = _apps().first()
-        if found is not None:
-            return found
+        app = _apps().first()
+        if app is not None:
+            return app
         organisation = Organisation.objects.create(name=ORGANISATION, internal=True)
         return App.objects.create(organisation=organisation, name=APP)
 
 
 def app_number() -> int | None:
-    """The number of the app."""
     return _apps().values_list("pk", flat=True).first()
 
 

@@ -1,8 +1,8 @@
-"""Who owns what: organisations, the people in them, their apps, and the tokens and sources of an app.
+"""Organisations, the people in them, their apps, and the tokens and sources of an app.
 
 An app is the unit of isolation; its id is the tenant key of the store: 32 bits, given once, never used again. Models
-hold fields, constraints and properties over their own fields; what happens to them stands in ``tokens``, ``sources``,
-``access``, ``audit`` and ``bootstrap``.
+hold fields, constraints and properties over their own fields; the acts on them are in ``services``, ``tokens``,
+``sources``, ``access``, ``audit`` and ``bootstrap``. Enter by ``App``.
 """
 
 from typing import ClassVar
@@ -18,7 +18,7 @@ APP_ID_MAX = 0xFFFF_FFFF  # four bytes of every key
 
 
 class Role(models.TextChoices):
-    """What a person may do in an organisation; each role may do all that stands below it."""
+    """A person's role in an organisation; each role includes those below it."""
 
     OWNER = "owner", "Owner"
     ADMIN = "admin", "Admin"
@@ -60,10 +60,10 @@ class Membership(models.Model):
 
 
 class App(models.Model):
-    """One monitored system. Its id stands in the keys of everything it sends.
+    """One monitored system. Its id is part of the keys of all its rows.
 
-    ``*_days``: how long samples, hourly and daily aggregates are kept; null is for ever. One that is ``going`` is seen
-    by nobody; its row stays until its bytes are deleted.
+    ``*_days``: how long samples, hourly and daily aggregates are kept; null is for ever. An app with ``going`` is
+    deleted for everybody; its row stays until its data is deleted.
     """
 
     id = models.BigAutoField(primary_key=True)
@@ -94,7 +94,7 @@ class App(models.Model):
         constraints: ClassVar = [
             models.UniqueConstraint(fields=["organisation", "name"], condition=Q(going=None), name="app_name_once"),
             models.CheckConstraint(condition=Q(id__gte=1, id__lte=APP_ID_MAX), name="app_id_fits_the_key"),
-            # An aggregate outlives what it was made of: a comparison with null (for ever) never fails in SQL.
+            # Aggregates are kept at least as long as their samples; comparing with null (for ever) never fails in SQL.
             models.CheckConstraint(condition=Q(raw_days__gte=1), name="app_raw_days_one_or_more"),
             models.CheckConstraint(condition=Q(raw_days__lte=F("hour_days")), name="app_hours_outlive_raw"),
             models.CheckConstraint(condition=Q(hour_days__lte=F("day_days")), name="app_days_outlive_hours"),
@@ -110,7 +110,7 @@ class App(models.Model):
 
 
 class Token(models.Model):
-    """Lets a program send to an app or read from it. Only a keyed hash of its secret is kept."""
+    """Lets a program send to an app or read from it. The database stores only a keyed hash of its secret."""
 
     app = models.ForeignKey(App, on_delete=models.CASCADE, related_name="tokens")
     name = models.CharField(max_length=120)
@@ -129,14 +129,13 @@ class Token(models.Model):
 
     @property
     def scope_set(self) -> frozenset[str]:
-        """The scopes, one by one."""
         return frozenset(self.scopes.split())
 
 
 class Source(models.Model):
-    """One pushing agent of an app: by rule a host. ``period_ms``: how often it said that it sends, if it did.
+    """One sending agent of an app, usually a host. ``period_ms``: the period that it announces, if any.
 
-    ``period_since``: when it began to say so, and ``period_before_ms``: what it had said until then.
+    ``period_since``: when it first announced this period; ``period_before_ms``: the period before.
     """
 
     app = models.ForeignKey(App, on_delete=models.CASCADE, related_name="sources")
@@ -156,7 +155,7 @@ class Source(models.Model):
 
 
 class AuditEntry(models.Model):
-    """Who did what, and when. Written in the transaction of the deed; never changed."""
+    """Who did what, and when. Written in the transaction of the act; never changed."""
 
     organisation = models.ForeignKey(Organisation, null=True, on_delete=models.SET_NULL, related_name="audit_entries")
     actor = models.ForeignKey(

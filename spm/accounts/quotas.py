@@ -47,11 +47,6 @@ def quota_of_row(app: App | None) -> Quota:
     return Quota(series, rate, app.day_days)
 
 
-def forget() -> None:
-    """Empty the cache, so that the next ``read_quota`` reads the database."""
-    _cache.clear()
-
-
 def _load(app_id: int) -> Quota:
     try:
         return quota_of_row(App.objects.filter(pk=app_id).first())

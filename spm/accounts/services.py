@@ -1,6 +1,6 @@
-"""What people do to accounts, each with its entry in the audit log, in one transaction.
+"""The acts of people on organisations, apps and tokens, each in one transaction with its entry in the audit log.
 
-Pages, the REST interface and the admin call these and decide nothing themselves. Enter by the name of the deed.
+Pages, the REST interface and the admin call these functions and decide nothing themselves. Enter by any of them.
 """
 
 from collections.abc import Iterable
@@ -29,22 +29,22 @@ class Retention:
 
     @classmethod
     def of(cls, app: App) -> "Retention":
-        """The app's own."""
+        """The retention of an app."""
         return cls(app.raw_days, app.hour_days, app.day_days)
 
     def check(self) -> None:
-        """Raises ``Refused`` for one that cannot be: what is made of something is kept at least as long as it."""
-        tiers = [
+        """Raise ``Refused`` for an impossible one: rollup rows are kept at least as long as the data they rest on."""
+        days_kept = [
             RETENTION_DAYS_MAX + 1 if days is None else days for days in (self.raw_days, self.hour_days, self.day_days)
         ]
-        if min(tiers) < 1 or any(days is not None and days > RETENTION_DAYS_MAX for days in asdict(self).values()):
+        if min(days_kept) < 1 or any(days is not None and days > RETENTION_DAYS_MAX for days in asdict(self).values()):
             raise Refused("a retention is 1 day or more", wanted=f"at most {RETENTION_DAYS_MAX} days, or for ever")
-        if tiers != sorted(tiers):
+        if days_kept != sorted(days_kept):
             raise Refused("samples cannot be kept longer than hours, nor hours longer than days")
 
 
 def issue_token(actor: User, app: App, *, name: str, scopes: Iterable[str]) -> tuple[Token, str]:
-    """A new token and its secret, which nobody can be shown again."""
+    """Issue a token; return it and its secret, which cannot be shown again."""
     with transaction.atomic():
         token, secret = tokens.issue(app, name=name, scopes=scopes)
         detail = {"app": app.pk, "scopes": token.scopes}
@@ -53,7 +53,7 @@ def issue_token(actor: User, app: App, *, name: str, scopes: Iterable[str]) -> t
 
 
 def revoke_token(actor: User, token: Token) -> None:
-    """End the token; ``Refused`` when it had ended before."""
+    """Revoke a token; raise ``Refused`` when it was revoked before."""
     with transaction.atomic():
         if not tokens.revoke(token):
             raise Refused("This token was revoked before.", got=token.prefix)
@@ -62,7 +62,7 @@ def revoke_token(actor: User, token: Token) -> None:
 
 
 def set_retention(actor: User, app: App, retention: Retention) -> None:
-    """Keep the app's data so long from now on. What is older goes with the next sealing, not at once."""
+    """Set how long the app's data is kept. Older data expires with the next daily maintenance, not at once."""
     retention.check()
     with transaction.atomic():
         before = Retention.of(App.objects.select_for_update().get(pk=app.pk))
@@ -73,7 +73,7 @@ def set_retention(actor: User, app: App, retention: Retention) -> None:
 
 
 def delete_app(actor: User | None, app: App) -> None:
-    """Nobody sees it or sends to it from now on; its bytes and then its row go a little later, for good."""
+    """Delete an app: from now on nobody sees it or sends to it; its data, and then its row, are deleted later."""
     now = moment(_clock.now_ms())
     with transaction.atomic():
         if App.objects.filter(pk=app.pk, going=None).update(going=now) == 0:
@@ -84,7 +84,7 @@ def delete_app(actor: User | None, app: App) -> None:
 
 
 def delete_organisation(actor: User | None, organisation: Organisation) -> None:
-    """All its apps likewise; its row goes with the last of theirs."""
+    """Delete an organisation with all its apps; its row is deleted after the last of theirs."""
     now = moment(_clock.now_ms())
     with transaction.atomic():
         if Organisation.objects.filter(pk=organisation.pk, going=None).update(going=now) == 0:
@@ -95,6 +95,6 @@ def delete_organisation(actor: User | None, organisation: Organisation) -> None:
 
 
 def password_changed(user: User, data_dir: Path, *, actor: User | None = None) -> None:
-    """Note it (by another person, when ``actor`` is given), and remove the file that shows the first password."""
+    """Record a changed password (by ``actor``, if another person did it), and remove the file with the first one."""
     audit.record("password changed", user.get_username(), actor=actor or user, organisation=None)
     bootstrap.forget_first_login(data_dir, user)

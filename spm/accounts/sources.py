@@ -49,11 +49,6 @@ def note_period(app_id: int, source: str, period_ms: int, now_ms: int) -> None:
     news.update(period_ms=period_ms, period_since=moment(now_ms), period_before_ms=F("period_ms"))
 
 
-def forget_written() -> None:
-    """Forget the writes of this process, so that the next ``note_seen`` of every source writes again."""
-    _written.clear()
-
-
 def history_ms(app: App, now_ms: int) -> int:
     """The time since the app's first message; 0 before."""
     first = Source.objects.filter(app=app).aggregate(first=Min("first_seen"))["first"]

@@ -112,11 +112,6 @@ def revoke(token: Token, clock: Clock | None = None) -> bool:
     return is_revoked
 
 
-def clear_cache() -> None:
-    """Empty the cache, so that tokens are looked up in the database again."""
-    _principals.clear()
-
-
 # principals by digest, for a few seconds; unknown digests too, so that guessing costs the database little
 _principals: TtlMap[bytes, Principal | None] = TtlMap(TOKEN_CACHE_ITEMS_MAX, TOKEN_CACHE_S)
 _clock = SystemClock()

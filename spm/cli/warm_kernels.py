@@ -61,12 +61,6 @@ QUERIES = (
 )
 
 
-def warm_all() -> None:
-    """Compile all parts in this process."""
-    for part in PARTS.values():
-        part()
-
-
 def warm_pipeline() -> None:
     """Run the pipeline from bodies of line protocol to answers."""
     backend, clock = open_backend("memory://"), FakeClock(_DAY + _HOURS * HOUR_MS + 1)

@@ -19,11 +19,12 @@ from spm.clock import FakeClock
 from spm.limits import HOUR_MS
 from spm.store.backends.base import Backend
 from spm.store.backends.memory import MemoryBackend
-from spm.store.encoding import blocks, codec
+from spm.store.encoding import codec
 from spm.store.keys import PlacementTable
 from spm.wire import Envelope, SeriesTable, Stamp, canonical
 from tests.bench import report
 from tests.support.fleet import FIELDS, STEP_MS, Fleet
+from tests.support.store_columns import column_sizes
 
 APP = 1
 START_MS = 1_767_225_600_000
@@ -124,7 +125,7 @@ def column_bytes(store: Backend, tables: Sequence[str] = ("chunks", "timelines")
     for table in tables:
         for _, cells in store.scan(table, b"", b"\xff" * 64):
             for raw in cells.values():
-                for name, size in blocks.sizes(raw).items():
+                for name, size in column_sizes(raw).items():
                     sizes[f"{table}.{name}"] = sizes.get(f"{table}.{name}", 0) + size
     return sizes
 

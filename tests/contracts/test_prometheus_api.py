@@ -16,6 +16,7 @@ from spm.accounts import tokens
 from spm.accounts.models import App, Membership, Organisation
 from spm.errors import StoreUnavailable
 from spm.query.fake import FakeStorage
+from tests.support import process_state
 
 pytestmark = [pytest.mark.django_db, pytest.mark.urls("tests.contracts.prometheus_urls")]
 API = "/prometheus/api/v1/"
@@ -23,16 +24,16 @@ API = "/prometheus/api/v1/"
 
 @pytest.fixture
 def app() -> App:
-    tokens.clear_cache()
+    process_state.forget_tokens()
     return App.objects.create(organisation=Organisation.objects.create(name="Ours"), name="shop")
 
 
 @pytest.fixture
 def storages(monkeypatch: pytest.MonkeyPatch) -> dict[int, FakeStorage]:
     """Storages by app, in the place of the tables."""
-    found: dict[int, FakeStorage] = {}
-    monkeypatch.setattr(query, "storage_for", lambda app: found.setdefault(app, FakeStorage()))
-    return found
+    answer: dict[int, FakeStorage] = {}
+    monkeypatch.setattr(query, "storage_for", lambda app: answer.setdefault(app, FakeStorage()))
+    return answer
 
 
 @pytest.fixture
@@ -65,15 +66,15 @@ def test_save_and_test_of_grafana_passes(client: Client, bearer: dict[str, str])
 
 
 def test_query_answers_get_and_form_alike(client: Client, bearer: dict[str, str]) -> None:
-    asked = {"query": "sum(up)", "time": "1970-01-01T00:00:01Z"}
-    by_get, by_form = (read(call(API + "query", asked, headers=bearer)) for call in (client.get, client.post))
+    parameters = {"query": "sum(up)", "time": "1970-01-01T00:00:01Z"}
+    by_get, by_form = (read(call(API + "query", parameters, headers=bearer)) for call in (client.get, client.post))
     assert by_get == by_form
     assert by_get["data"] == {"resultType": "vector", "result": [{"metric": {}, "value": [1, "4"]}]}
 
 
 def test_query_range_gives_a_matrix(client: Client, bearer: dict[str, str]) -> None:
-    asked = {"query": 'up{job="a"}', "start": "0", "end": "2", "step": "1s"}
-    data = read(client.post(API + "query_range", asked, headers=bearer))["data"]
+    parameters = {"query": 'up{job="a"}', "start": "0", "end": "2", "step": "1s"}
+    data = read(client.post(API + "query_range", parameters, headers=bearer))["data"]
     assert data["resultType"] == "matrix"
     assert data["result"][0]["values"] == [[1, "1"], [2, "0"]]
 
@@ -87,8 +88,8 @@ def test_names_are_listed_sorted(client: Client, bearer: dict[str, str]) -> None
 
 
 def test_series_that_match_any_selector_are_listed_up_to_the_limit(client: Client, bearer: dict[str, str]) -> None:
-    asked = {"match[]": ["load", 'up{job="b"}'], "limit": "1"}
-    answer = read(client.post(API + "series", asked, headers=bearer))
+    parameters = {"match[]": ["load", 'up{job="b"}'], "limit": "1"}
+    answer = read(client.post(API + "series", parameters, headers=bearer))
     assert answer["data"] == [{"__name__": "load"}]
     assert answer["warnings"] == ["results truncated due to limit"]
 
@@ -96,8 +97,8 @@ def test_series_that_match_any_selector_are_listed_up_to_the_limit(client: Clien
 def test_metadata_says_what_senders_said(app: App, client: Client, bearer: dict[str, str]) -> None:
     said = {"type": "gauge", "help": "Whether it is up.", "unit": ""}
     MetricDescription.objects.create(app=app, metric="up", **said)
-    found = read(client.get(API + "metadata", headers=bearer))["data"]
-    assert found == {"up": [said], "load": [{"type": "unknown", "help": "", "unit": ""}]}
+    answer = read(client.get(API + "metadata", headers=bearer))["data"]
+    assert answer == {"up": [said], "load": [{"type": "unknown", "help": "", "unit": ""}]}
     assert read(client.get(API + "metadata?metric=up", headers=bearer))["data"] == {"up": [said]}
 
 
@@ -111,7 +112,7 @@ RANGE = {"query": "up", "start": "0", "end": "1", "step": "1"}
 
 
 @pytest.mark.parametrize(
-    ("path", "asked", "words"),
+    ("path", "parameters", "words"),
     [
         ("query_range", {**RANGE, "end": "-1"}, 'invalid parameter "end": end timestamp must not be before start time'),
         ("query_range", {**RANGE, "step": "-1"}, 'invalid parameter "step": zero or negative query resolution'),
@@ -132,9 +133,9 @@ RANGE = {"query": "up", "start": "0", "end": "1", "step": "1"}
     ],
 )
 def test_what_is_wrong_names_its_parameter(
-    client: Client, bearer: dict[str, str], path: str, asked: dict[str, str], words: str
+    client: Client, bearer: dict[str, str], path: str, parameters: dict[str, str], words: str
 ) -> None:
-    answer = read(client.get(API + path, asked, headers=bearer), 400)
+    answer = read(client.get(API + path, parameters, headers=bearer), 400)
     assert answer["errorType"] == "bad_data"
     assert answer["error"].startswith(words)
 
@@ -158,7 +159,7 @@ def test_token_may_be_the_password_of_any_user(client: Client, bearer: dict[str,
 
 
 @pytest.mark.parametrize(
-    ("path", "asked", "status", "kind"),
+    ("path", "parameters", "status", "kind"),
     [
         ("query", {"query": "sum("}, 400, "bad_data"),
         ("query", {}, 400, "bad_data"),
@@ -175,9 +176,9 @@ def test_token_may_be_the_password_of_any_user(client: Client, bearer: dict[str,
     ],
 )
 def test_failure_has_the_form_of_prometheus(
-    client: Client, bearer: dict[str, str], path: str, asked: dict[str, str], status: int, kind: str
+    client: Client, bearer: dict[str, str], path: str, parameters: dict[str, str], status: int, kind: str
 ) -> None:
-    answer = read(client.get(API + path, asked, headers=bearer), status)
+    answer = read(client.get(API + path, parameters, headers=bearer), status)
     assert (answer["status"], answer["errorType"]) == ("error", kind)
     assert answer["error"]
 

@@ -10,9 +10,10 @@ from django.test import Client
 
 from ingest.accept.process_acceptor import close_process_acceptor
 from spm import query
-from spm.accounts import sources, tokens
+from spm.accounts import tokens
 from spm.accounts.models import App, Membership, Organisation, Role
 from spm.store.backends import open_backend
+from tests.support import process_state
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,11 +64,11 @@ def own_store(settings: object, tmp_path: Path) -> Iterator[None]:
     settings.SPM_STORE_URL = f"lmdb://{tmp_path}/store"  # type: ignore[attr-defined]  # pytest-django's own wrapper
     settings.SPM_DATA = tmp_path  # type: ignore[attr-defined]
     query.configure(settings.SPM_STORE_URL)  # type: ignore[attr-defined]
-    tokens.clear_cache()
-    sources.forget_written()
+    process_state.forget_tokens()
+    process_state.forget_sources()
     yield
-    tokens.clear_cache()
-    sources.forget_written()
+    process_state.forget_tokens()
+    process_state.forget_sources()
     query.configure("memory://")
     close_process_acceptor()  # its last announcement goes to this test's store
     open_backend(settings.SPM_STORE_URL).close()  # type: ignore[attr-defined]  # each maps a terabyte of addresses

@@ -11,7 +11,7 @@ from django.test import Client
 from spm.query.formats.remote_read import RemoteReadQuery
 from spm.query.request.batches import Matcher
 from tests.frontend.prometheus.test_federation import number, request_of, series_of
-from tests.support.remote_read_stream import read_stream
+from tests.spm.query.formats.remote_read_stream import read_stream
 
 PROMETHEUS = "/prometheus/api/v1/"
 SendQuery = Callable[..., Any]  # client, headers, metric, first and last ms, and more parameters

@@ -15,7 +15,7 @@ from spm.query.request.admission import QueryAdmission
 from tests.frontend.conftest import House
 from tests.frontend.query_requests import NAMES, SAMPLES, body_of, names_of_response, values_of_response
 from tests.model.world import START, World, form_of
-from tests.support.remote_read_stream import read_stream
+from tests.spm.query.formats.remote_read_stream import read_stream
 
 EVERY = {**SAMPLES, **NAMES}
 HOUR = 3_600_000

@@ -18,11 +18,11 @@ from spm.limits import DAY_HOURS, HOUR_MS
 from spm.query.request.batches import Matcher
 from spm.store import keys
 from spm.store.backends.memory import MemoryBackend
-from spm.store.rollup import aggregates
 from spm.store.rollup.aggregates import COLUMNS
 from spm.store.versions.generations import HourShard
 from tests.model.world import APP, DAY, NEXT_DAY, START, Crash, World, crash_at, days_in_force, whole_day
 from tests.support.faults import Faulty
+from tests.support.store_columns import aggregate_rows, merge_aggregates
 
 Note = Callable[[str], None]
 WRITES = st.lists(
@@ -158,10 +158,10 @@ def test_a25_merges_in_groups_of_any_size_equal_the_whole(size: int) -> None:
     parts = []
     ts, values = np.arange(1, 241), rng.integers(-50, 50, 240).astype(np.float64)
     for rows in np.array_split(np.arange(240), 12):
-        parts.append(aggregates.aggregate_rows(np.ones(len(rows), np.uint64), ts[rows], values[rows]))
+        parts.append(aggregate_rows(np.ones(len(rows), np.uint64), ts[rows], values[rows]))
     while len(parts) > 1:
-        parts = [aggregates.merge(parts[i : i + size]) for i in range(0, len(parts), size)]
-    whole = aggregates.aggregate_rows(np.ones(240, np.uint64), ts, values)
+        parts = [merge_aggregates(parts[i : i + size]) for i in range(0, len(parts), size)]
+    whole = aggregate_rows(np.ones(240, np.uint64), ts, values)
     for name, _ in COLUMNS:
         assert getattr(parts[0], name)[0] == getattr(whole, name)[0]
 

@@ -45,7 +45,7 @@ def fill(store_url: str, app_id: int, *, now_ms: int, span_ms: int = 7_200_000) 
         parsed = _parsed(list(_lines(host, number, times, now_ms)), times)
         writer.write([acceptor.stamp_message(app=app_id, source=host, parsed=parsed, message_id=random_bytes(16))])
         for moment in (now_ms - span_ms, now_ms):
-            sources.seen(app_id, host, moment)
+            sources.note_seen(app_id, host, moment)
         written += len(parsed.ts)
     return written
 

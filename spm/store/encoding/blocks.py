@@ -174,14 +174,6 @@ def packed_columns(kind: int, raw: bytes) -> tuple[list[str], dict[str, codec.En
         raise CorruptBlock(f"a block's table of columns is damaged: {error}") from error
 
 
-def sizes(raw: bytes) -> dict[str, int]:
-    """The bytes that each column of a frame takes, for measurements."""
-    version, payload = unframe(raw[0], raw)
-    if READERS[raw[0], version] is _numbered_columns:
-        return {COLUMN_NAMES[number]: len(body) for number, _, _, _, body in _NUMBERED.decode(payload)[1]}
-    return {name: len(body) for name, _, _, _, _, body in _COLUMNS.decode(payload)[1]}
-
-
 def decode_named(kind: int, raw: bytes, names: tuple[str, ...]) -> tuple[dict[str, Column], list[str]]:
     """Decode a frame that must have all of these columns; raise ``CorruptBlock`` if it lacks one."""
     columns, texts = decode_columns(kind, raw)

@@ -1,7 +1,7 @@
 """Compiled loops over columns: the only place where the store handles single samples.
 
-All kernels are pure, release the GIL and are cached on disk; ``warm`` compiles them at set-up. Shapes: N samples,
-S series, M messages. Arrays are C-contiguous; values are passed as their 64 bits where equality matters.
+All kernels are pure, release the GIL and are cached on disk; ``spm.cli.warm_kernels`` compiles them at set-up. Shapes:
+N samples, S series, M messages. Arrays are C-contiguous; values are passed as their 64 bits where equality matters.
 """
 
 import numpy as np
@@ -306,22 +306,3 @@ def text_checks(text: U8, starts: I64, ends: I64) -> U64:
         h = (h ^ word) * prime
         out[i] = h ^ (h >> np.uint64(32))
     return out
-
-
-def warm() -> None:
-    """Compile every kernel for the types it is called with."""
-    values, ts = np.array([1.0, 2.5]), np.array([1, 2])
-    rank, counts = np.zeros(2, np.int32), np.array([1, 1], np.int32)
-    bits = values.view(np.int64)
-    decimal_scale(values, bits, 1)
-    decimal_split(values, bits, 1, 1)
-    counts, order = group_by_series(rank, 1)
-    order_versions(counts, order, ts, rank, bits)
-    winners(counts, ts, ts, np.ones(ts.size, np.bool_))
-    find_timelines(counts, ts, rank)
-    take_segments(ts[:1], counts, 2)
-    spread(counts, 2)
-    text, ends = np.zeros(1, np.uint8), np.ones(1, np.int64)
-    text_checks(text, ends - 1, ends)
-    text.flags.writeable = False  # texts are often views of a request body
-    text_checks(text, ends - 1, ends)

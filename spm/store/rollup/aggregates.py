@@ -1,6 +1,6 @@
 """Hourly and daily aggregates of series: the pure kernels that compute and merge them.
 
-`aggregate` turns the winners of one hour, sorted by (series, ts), into one row per series; `merge` joins aggregates of
+`aggregate` turns the winners of one hour, sorted by (series, ts), into one row per series; `merge_rows` merges rows of
 consecutive time ranges (hours into a day) and adds the increase between them. Prometheus stale markers are left out. An
 ordinary NaN counts and makes the sum NaN; min, max and sketch ignore it. Sums are formed in the order (series, ts), so
 that two computations over equal winners agree bit for bit; the rounding error is carried along (Neumaier 1974) and
@@ -93,32 +93,12 @@ def aggregate_all(series: U64, starts: I64, ts: I64, values: F64, *, sketches: b
     return Aggregates(series=np.ascontiguousarray(series, np.uint64), **_as_columns(columns), sketch=sketch)
 
 
-def aggregate_rows(series: U64, ts: I64, values: F64) -> Aggregates:
-    """Aggregate winners that carry their series in every row."""
-    heads = run_starts(series)
-    return aggregate(series[heads[:-1]], heads, ts, values)
-
-
 def run_starts(series: U64) -> I64:
     """The index at which each run of equal ids begins, and the end of the last run."""
     if len(series) == 0:
         return np.zeros(1, np.int64)
     inner = np.flatnonzero(series[1:] != series[:-1]) + 1
     return np.concatenate((np.zeros(1, np.int64), inner, np.array([len(series)], np.int64)))
-
-
-def merge(parts: Sequence[Aggregates]) -> Aggregates:
-    """Merge the aggregates of consecutive time ranges, given in the order of time, into those of the whole range.
-
-    The `increase` from the last sample of one part to the first of the next is added here and only here.
-    """
-    parts = [part for part in parts if len(part)]
-    if not parts:
-        return Aggregates.empty()
-    if len(parts) == 1:
-        return parts[0]
-    joined = concatenate(parts)
-    return merge_rows(joined.take(np.argsort(joined.series, kind="stable")))
 
 
 def concatenate(parts: Sequence[Aggregates]) -> Aggregates:
@@ -133,7 +113,10 @@ def concatenate(parts: Sequence[Aggregates]) -> Aggregates:
 
 
 def merge_rows(rows: Aggregates) -> Aggregates:
-    """Merge within one table in which the rows of a series lie next to each other, in the order of time."""
+    """Merge the rows of each series, which are neighbours in the order of time, into one row.
+
+    The `increase` from the last sample of one row to the first of the next is added here and only here.
+    """
     heads = run_starts(rows.series)
     columns = _merge(
         heads,

@@ -26,11 +26,10 @@ from playwright.sync_api import (
 )
 
 from spm import query
-from spm.accounts import sources, tokens
 from spm.clock import SystemClock
 from tests.conftest import missing_service
 from tests.frontend.conftest import House, house
-from tests.support import sample_app
+from tests.support import process_state, sample_app
 
 DRAWN_MS = 30_000  # on a machine that compiles kernels at the same time
 CHROMIUM = shutil.which("chromium") or "/usr/bin/chromium"
@@ -69,11 +68,11 @@ def own_store(settings: object, tmp_path: Path) -> Iterator[str]:
     settings.SPM_STORE_URL = f"lmdb://{tmp_path}/store"  # type: ignore[attr-defined]  # pytest-django's own wrapper
     settings.SPM_DATA = tmp_path  # type: ignore[attr-defined]
     query.configure(settings.SPM_STORE_URL)  # type: ignore[attr-defined]
-    tokens.clear_cache()
-    sources.forget_written()
+    process_state.forget_tokens()
+    process_state.forget_sources()
     yield settings.SPM_STORE_URL  # type: ignore[attr-defined]
-    tokens.clear_cache()
-    sources.forget_written()
+    process_state.forget_tokens()
+    process_state.forget_sources()
 
 
 @pytest.fixture

@@ -11,9 +11,9 @@ from spm.store.ledger import watermarks
 from spm.store.ledger.watermarks import Announcement
 from tests.e2e.browser.conftest import log_in, picture
 from tests.e2e.browser.test_look import LOOKS
+from tests.frontend import balance_examples
+from tests.frontend.balance_examples import Book
 from tests.frontend.conftest import House
-from tests.support import balance_examples
-from tests.support.balance_examples import Book
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 

@@ -16,6 +16,7 @@ from tests.e2e.browser.conftest import log_in
 from tests.e2e.browser.test_delivery import fits
 from tests.e2e.browser.test_look import LOOKS
 from tests.frontend.conftest import House
+from tests.support import process_state
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
@@ -32,7 +33,7 @@ def test_rejections_and_heartbeats_fit_the_screen_and_work(
     reason = "a new series over the app's quota of 1,000 series; those it has are taken as before"
     lines = [Rejection(0, reason, f'http_requests_total{{path="/u/{n}",method="GET"}}') for n in range(30)]
     lines += [Rejection(17, "a field has no =", "cpu,host=web-1 usage 5 " + "x" * 90)]
-    rejections.reset_throttle()
+    process_state.forget_rejections()
     rejections.record_rejections(alpha.app.pk, "web-1.example.com", lines, now_ms, "telegraf")
     page = open_page(**LOOKS[look])
     log_in(page, alpha)

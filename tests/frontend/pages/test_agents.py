@@ -19,11 +19,12 @@ from ingest.models import Agent, AgentSettings
 from spm.accounts import sources
 from spm.clock import SystemClock, moment
 from tests.frontend.conftest import House
+from tests.support import process_state
 
 
 @pytest.fixture(autouse=True)
 def nothing_written() -> None:
-    arrivals.forget_written()
+    process_state.forget_arrivals()
 
 
 def agent(house: House, name: str = "web-1", **changes: Any) -> Agent:

@@ -18,9 +18,9 @@ from spm.limits import HOUR_MS
 from spm.store import keys
 from spm.store.backends import open_backend
 from spm.store.ledger import balance_hours
+from tests.frontend import balance_examples
+from tests.frontend.balance_examples import Book
 from tests.frontend.conftest import House
-from tests.support import balance_examples
-from tests.support.balance_examples import Book
 from tests.support.faults import flip
 
 pytestmark = pytest.mark.django_db

@@ -16,6 +16,7 @@ from spm.store.backends import open_backend
 from spm.store.ledger import quota
 from spm.wire import Rejection
 from tests.frontend.conftest import House
+from tests.support import process_state
 
 pytestmark = pytest.mark.django_db
 NOW_MS = 1_700_000_000_000
@@ -23,7 +24,7 @@ NOW_MS = 1_700_000_000_000
 
 @pytest.fixture(autouse=True)
 def _rejected(alpha: House, beta: House) -> None:
-    rejections.reset_throttle()
+    process_state.forget_rejections()
     lines = [Rejection(3, "a field has no =", "cpu <b>x</b>"), Rejection(0, "a new series over the quota", 'm{a="1"}')]
     for source in ("web-1", "web-2"):
         rejections.record_rejections(alpha.app.pk, source, lines, NOW_MS, "telegraf")

@@ -20,6 +20,7 @@ from spm.accounts import tokens
 from spm.accounts.models import App, Organisation
 from spm.limits import READ_FORM_BYTES_MAX
 from spm.query.fake import FakeStorage
+from tests.support import process_state
 
 pytestmark = pytest.mark.django_db
 API = "/prometheus/api/v1/"
@@ -55,7 +56,7 @@ LEFT_TO_DJANGO = {"a wrong method", "an address that is none", "a form of anothe
 
 @pytest.fixture
 def secret(monkeypatch: pytest.MonkeyPatch) -> str:
-    tokens.clear_cache()
+    process_state.forget_tokens()
     app = App.objects.create(organisation=Organisation.objects.create(name="Ours"), name="shop")
     storage = FakeStorage().add("up", {"job": "a", "my.label": "x"}, [1_000, 2_000], [1, 0]).add("up", {}, [1_000], [3])
     monkeypatch.setattr(query, "storage_for", lambda _: storage)

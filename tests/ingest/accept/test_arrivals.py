@@ -11,15 +11,16 @@ from ingest.models import Arrival
 from spm import limits
 from spm.accounts.models import App, Organisation
 from spm.bounded import LruCache
+from tests.support import process_state
 
 NOW = 1_700_000_000_000
 
 
 @pytest.fixture
 def app(db: None) -> Iterator[App]:
-    arrivals.forget_written()
+    process_state.forget_arrivals()
     yield App.objects.create(organisation=Organisation.objects.create(name="Acme"), name="Shop")
-    arrivals.forget_written()
+    process_state.forget_arrivals()
 
 
 @pytest.mark.parametrize(

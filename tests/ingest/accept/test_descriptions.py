@@ -12,15 +12,16 @@ from spm.accounts.models import App, Organisation
 from spm.bounded import LruCache
 from spm.clock import FakeClock
 from spm.wire import Metadata
+from tests.support import process_state
 
 UP = Metadata("up", "gauge", "Whether it is up.", "bool")
 
 
 @pytest.fixture
 def app(db: None) -> Iterator[App]:
-    descriptions.forget_written()
+    process_state.forget_descriptions()
     yield App.objects.create(organisation=Organisation.objects.create(name="Acme"), name="Shop")
-    descriptions.forget_written()
+    process_state.forget_descriptions()
 
 
 def test_what_was_said_last_counts(app: App) -> None:

@@ -18,6 +18,7 @@ from spm.limits import HOUR_MS
 from spm.store.backends.memory import MemoryBackend
 from spm.store.ledger.balance_hours import HourBalance, NumberGap, NumberRun
 from spm.wire import Parsed, parse_canonical
+from tests.support import process_state
 
 HOUR = 472_222
 START = HOUR * HOUR_MS
@@ -107,10 +108,10 @@ class RecordingAcceptor:
 
 @pytest.fixture
 def app(db: None) -> Iterator[App]:
-    sources.forget_written()
-    source_series.forget_sent_hours()
+    process_state.forget_sources()
+    process_state.forget_sent_hours()
     yield App.objects.create(organisation=Organisation.objects.create(name="Acme"), name="Shop")
-    sources.forget_written()
+    process_state.forget_sources()
 
 
 def series(parsed: Parsed) -> dict[tuple[str, str], float]:

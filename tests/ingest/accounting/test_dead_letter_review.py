@@ -13,7 +13,6 @@ from django.urls import reverse
 
 from ingest.accept import process_acceptor as own_acceptor
 from ingest.accounting import dead_letter_review
-from spm.accounts import quotas
 from spm.accounts.models import App, AuditEntry, Organisation
 from spm.errors import Refused, StoreUnavailable
 from spm.store.backends import open_backend
@@ -22,6 +21,7 @@ from spm.store.backends.memory import MemoryBackend
 from spm.store.ledger import dead_letters
 from spm.store.ledger.dead_letters import DeadLetter
 from spm.wire import Envelope
+from tests.support import process_state
 from tests.support.rows import START, envelope
 
 APP = 7
@@ -192,7 +192,7 @@ def test_a_letter_of_which_not_all_is_taken_goes_on_waiting_and_says_why(shop: A
     store = open_backend(settings.SPM_STORE_URL)
     shop.series_max = 1
     shop.save()
-    quotas.forget()
+    process_state.forget_quotas()
     keys = bury(store, 2, app=shop.pk)
     answer = admin_client.post(page(shop), {"key": keys, "act": "replay"}, follow=True).content.decode()
     assert "1 accepted again." in answer

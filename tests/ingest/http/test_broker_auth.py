@@ -7,9 +7,9 @@ from django.test import Client
 
 from ingest.http.broker_auth import is_allowed
 from ingest.routing import AGENTS
-from ingest.senders import principals
 from spm.accounts import tokens
 from spm.accounts.models import App, Organisation, Token
+from tests.support import process_state
 
 pytestmark = pytest.mark.django_db(transaction=True)  # connections are given back, as at the end of a request
 QUESTION = {"vhost": "/", "resource": "exchange", "name": AGENTS, "permission": "write"}
@@ -78,5 +78,5 @@ def test_what_the_database_says_is_asked_again_within_seconds(token: Token, monk
     assert is_allowed("vhost", {**QUESTION, "username": token.prefix}, "/")
     tokens.revoke(token)
     assert is_allowed("vhost", {**QUESTION, "username": token.prefix}, "/"), "remembered for a moment"
-    principals.forget()
+    process_state.forget_principals()
     assert not is_allowed("vhost", {**QUESTION, "username": token.prefix}, "/")

@@ -16,13 +16,14 @@ from ingest.accept.admission import Admission
 from ingest.http import pings, reception
 from ingest.http.prometheus import group_labels
 from ingest.models import Heartbeat, RejectedLine
-from spm.accounts import quotas, sources, tokens
+from spm.accounts import quotas, tokens
 from spm.accounts.models import App, Organisation
 from spm.accounts.quotas import Quota
 from spm.clock import FakeClock
 from spm.errors import BadMessage
 from spm.store.backends.memory import MemoryBackend
 from spm.wire import Envelope, parse_canonical
+from tests.support import process_state
 from tests.support.acceptors import Recorder, silent_announcer
 
 pytestmark = [pytest.mark.django_db, pytest.mark.urls("ingest.http.urls")]
@@ -58,10 +59,10 @@ def _door(
     for module in (reception, pings):
         monkeypatch.setattr(module, "process_acceptor", lambda: door)
     yield
-    tokens.clear_cache()
-    sources.forget_written()
-    rejections.reset_throttle()
-    quotas.forget()
+    process_state.forget_tokens()
+    process_state.forget_sources()
+    process_state.forget_rejections()
+    process_state.forget_quotas()
 
 
 @pytest.fixture
@@ -300,7 +301,7 @@ def test_time_in_seconds_where_nanoseconds_are_read_names_its_unit(send: Any) ->
 def test_quotas_of_an_app_come_from_its_row(app: App) -> None:
     assert quotas.read_quota(app.pk) == Quota()
     App.objects.filter(pk=app.pk).update(series_max=5, rate_max=7, hour_days=500, day_days=600)
-    quotas.forget()
+    process_state.forget_quotas()
     assert quotas.read_quota(app.pk) == Quota(5, 7, 600)
 
 

@@ -26,6 +26,7 @@ from spm.errors import QueueUnavailable, SpmError, StoreUnavailable
 from spm.store.backends import open_backend
 from spm.store.keys import PlacementTable
 from spm.wire import parse_canonical
+from tests.support import process_state
 from tests.support.acceptors import Recorder, silent_announcer
 
 pytestmark = [pytest.mark.django_db, pytest.mark.urls("ingest.http.urls")]
@@ -53,9 +54,9 @@ def _door(transport: Recorder, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
     door = Acceptor(silent_announcer(clock), transport, clock)
     monkeypatch.setattr(reception, "process_acceptor", lambda: door)
     yield
-    tokens.clear_cache()
-    sources.forget_written()
-    rejections.reset_throttle()
+    process_state.forget_tokens()
+    process_state.forget_sources()
+    process_state.forget_rejections()
 
 
 @pytest.fixture

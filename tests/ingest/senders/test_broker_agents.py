@@ -26,6 +26,7 @@ from ingest.worker.agent_messages import AgentMessageAcceptor
 from spm import limits
 from spm.accounts import tokens
 from spm.accounts.models import App, Organisation, Token
+from spm.bounded import TtlMap
 from spm.clock import SystemClock
 from spm.errors import BadMessage
 from spm.wire import Envelope, parse_canonical
@@ -33,6 +34,7 @@ from tests.conftest import missing_service
 from tests.servers.amqp_look import letters
 from tests.servers.processes import wait_until
 from tests.servers.rabbitmq import RabbitMQ
+from tests.support import process_state
 from tests.support.acceptors import silent_announcer
 from tests.support.messages import message
 
@@ -55,7 +57,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory, live_server: LiveServer) ->
 def token(settings: object) -> tuple[Token, str]:
     settings.SPM_BROKER_SECRET = SECRET  # type: ignore[attr-defined]
     settings.SPM_AMQP_URL = "amqp://localhost/%2F"  # type: ignore[attr-defined]
-    principals.forget()
+    process_state.forget_principals()
     app = App.objects.create(organisation=Organisation.objects.create(name="Acme"), name="Shop")
     return tokens.issue(app, name="agent", scopes=("ingest",))
 
@@ -277,7 +279,7 @@ def test_a_user_id_that_is_not_the_senders_is_refused_by_the_broker(
 def test_a_revoked_token_ends_on_a_connection_that_stays_open(
     broker: RabbitMQ, arrivals: Arrivals, token: tuple[Token, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(principals, "TOKEN_CACHE_S", 0.2)
+    monkeypatch.setattr(principals, "_principals", TtlMap(10, 0.2))
     row, secret = token
     connection = pika.BlockingConnection(pika.URLParameters(broker.url_of(row.prefix, secret)))
     channel = connection.channel()

@@ -15,6 +15,7 @@ from spm.store.rollup.aggregates import COLUMNS, Aggregates
 from spm.store.versions.merge import Piece, merge, pick
 from spm.store.versions.retractions import Retraction
 from spm.store.versions.visibility import Visibility
+from tests.support.store_columns import merge_aggregates
 
 STALE = np.array([0x7FF0_0000_0000_0002], np.uint64).view(np.float64)[0]
 ODD = [0.0, -0.0, STALE, np.nan, np.inf, -np.inf, 5e-324, 1.7e308, 0.1, -3.25]
@@ -49,8 +50,8 @@ def by_kernels(pieces: Sequence[Piece], lens: Visibility) -> tuple[np.ndarray, A
     piece = merge(pieces)
     won = pick(piece, lens.visible_rows(piece))
     starts = np.concatenate([np.zeros(1, np.int64), np.cumsum(won.counts, dtype=np.int64)])
-    made = aggregates.aggregate_all(won.series, starts, won.ts, won.values)
-    return won.metrics[made.count > 0], made.take(made.count > 0)
+    aggregated = aggregates.aggregate_all(won.series, starts, won.ts, won.values)
+    return won.metrics[aggregated.count > 0], aggregated.take(aggregated.count > 0)
 
 
 HIDING = Visibility((Retraction(1, 1, 0, 6, 6, 2, 5, "b", (), "a test", "somebody"),))
@@ -70,12 +71,12 @@ def test_a_recount_agrees_with_what_runs_store_on_any_samples(
 @given(st.lists(ROWS, min_size=1, max_size=4))
 @example([[(1, 1, 0.0, 0), (1, 2, 1.0, 0)], [(1, 2, np.nan, 0), (1, 3, -9007199254740994.0, 0)], [(1, 1, 0.0, 0)]])
 def test_a_day_agrees_with_what_runs_make_of_its_hours(hours: list[list[tuple[int, int, float, int]]]) -> None:
-    made = [by_kernels([piece_of(rows)], Visibility()) for rows in hours]
-    metrics = np.unique(np.concatenate([m for m, _ in made]))
-    parts = [(m, aggregates.merge([rows.take(names == m) for names, rows in made])) for m in metrics.tolist()]
+    aggregated = [by_kernels([piece_of(rows)], Visibility()) for rows in hours]
+    metrics = np.unique(np.concatenate([m for m, _ in aggregated]))
+    parts = [(m, merge_aggregates([rows.take(names == m) for names, rows in aggregated])) for m in metrics.tolist()]
     stored = aggregates.concatenate([rows for _, rows in parts]) if parts else Aggregates.empty()
     names = np.repeat(metrics, [len(rows) for _, rows in parts])
-    assert differences(names, stored, recount_day(made)) == []
+    assert differences(names, stored, recount_day(aggregated)) == []
 
 
 ONE = [(0, n, float(v), 0) for n, v in enumerate([3, 5, 2, 8], 1)] + [(2, 1, 4.0, 0), (2, 2, 0.5, 0)]
@@ -93,8 +94,8 @@ def test_an_aggregate_that_is_off_is_named(name: str, row: int) -> None:
     metrics, stored, counted = whole()
     column = getattr(stored, name).copy()
     column[row] += 1
-    found = differences(metrics, dataclasses.replace(stored, **{name: column}), counted)
-    assert [(d.name, d.series) for d in found] == [(name, int(stored.series[row]))]
+    differing = differences(metrics, dataclasses.replace(stored, **{name: column}), counted)
+    assert [(d.name, d.series) for d in differing] == [(name, int(stored.series[row]))]
 
 
 def test_sums_of_whole_numbers_are_compared_exactly() -> None:
@@ -113,8 +114,8 @@ def test_a_sketch_that_stands_for_other_values_is_named(what: str) -> None:
     else:
         keys[0] -= 2
     broken = dataclasses.replace(stored.sketch, keys=keys, counts=counts)
-    found = differences(metrics, dataclasses.replace(stored, sketch=broken), counted)
-    assert [(d.name, d.series) for d in found] == [("sketch", 0)]
+    differing = differences(metrics, dataclasses.replace(stored, sketch=broken), counted)
+    assert [(d.name, d.series) for d in differing] == [("sketch", 0)]
 
 
 def test_rows_without_sketches_are_no_fault() -> None:
@@ -129,18 +130,18 @@ def test_a_series_on_one_side_alone_is_named(side: str) -> None:
         counted = recount_hour([piece_of([row for row in ONE if row[0] == 0])])
     else:
         stored, metrics = stored.take(np.array([0])), metrics[:1]
-    [found] = differences(metrics, stored, counted)
-    assert (found.series, found.name) == (2, "count")
+    [differing] = differences(metrics, stored, counted)
+    assert (differing.series, differing.name) == (2, "count")
 
 
 def test_a_day_whose_sketch_lost_a_shard_is_named() -> None:
-    made = [by_kernels([piece_of(ONE)], Visibility()), by_kernels([piece_of(ONE)], Visibility())]
-    metric = made[0][0][0]
-    stored = aggregates.merge([rows.take(names == metric) for names, rows in made])
+    aggregated = [by_kernels([piece_of(ONE)], Visibility()), by_kernels([piece_of(ONE)], Visibility())]
+    metric = aggregated[0][0][0]
+    stored = merge_aggregates([rows.take(names == metric) for names, rows in aggregated])
     counts = stored.sketch.counts.copy()
     counts[-1] += 1
     broken = dataclasses.replace(stored, sketch=dataclasses.replace(stored.sketch, counts=counts))
-    of_metric = [(names[names == metric], rows.take(names == metric)) for names, rows in made]
+    of_metric = [(names[names == metric], rows.take(names == metric)) for names, rows in aggregated]
     names = np.repeat(metric, len(stored))
     assert differences(names, stored, recount_day(of_metric)) == []
     assert [d.name for d in differences(names, broken, recount_day(of_metric))] == ["sketch"]

@@ -4,20 +4,20 @@ from collections.abc import Iterator
 
 import pytest
 
-from spm.accounts import sources, tokens
 from spm.accounts.models import App
 from spm.clock import FakeClock
 from tests.frontend.conftest import House, house
+from tests.support import process_state
 
 
 @pytest.fixture(autouse=True)
 def fresh_caches() -> Iterator[None]:
     """What a process remembers does not outlive a test."""
-    tokens.clear_cache()
-    sources.forget_written()
+    process_state.forget_tokens()
+    process_state.forget_sources()
     yield
-    tokens.clear_cache()
-    sources.forget_written()
+    process_state.forget_tokens()
+    process_state.forget_sources()
 
 
 @pytest.fixture

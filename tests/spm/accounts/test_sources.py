@@ -9,6 +9,7 @@ from spm import limits
 from spm.accounts import sources
 from spm.accounts.models import App, Source
 from spm.bounded import LruCache
+from tests.support import process_state
 
 NOW = 1_700_000_000_000
 
@@ -37,7 +38,7 @@ def test_a_source_seen_later_moves_on(app: App) -> None:
 
 def test_a_process_with_a_slow_clock_does_not_move_it_back(app: App) -> None:
     sources.note_seen(app.pk, "web-1", NOW)
-    sources.forget_written()
+    process_state.forget_sources()
     sources.note_seen(app.pk, "web-1", NOW - 60_000)
     assert last_ms() == NOW
 

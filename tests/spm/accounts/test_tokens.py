@@ -13,6 +13,7 @@ from spm.accounts.models import App, Token
 from spm.bounded import TtlMap
 from spm.clock import FakeClock
 from spm.errors import Refused
+from tests.support import process_state
 
 Queries = Callable[[int], Any]
 
@@ -78,7 +79,7 @@ def test_text_that_cannot_be_a_token_is_turned_away(app: App, django_assert_num_
 def test_a_well_formed_token_of_nobody_is_turned_away(app: App) -> None:
     token, secret = tokens.issue(app, name="x", scopes=["read"])
     token.delete()
-    tokens.clear_cache()
+    process_state.forget_tokens()
     assert tokens.authenticate(secret, "read") is None
 
 

@@ -1,4 +1,4 @@
-"""``manage.py bootstrap --url URL [--json]``: the first organisation, and how to log in. Safe to repeat."""
+"""``manage.py bootstrap --url URL [--json]``: creates the first organisation and prints its login. Safe to repeat."""
 
 from argparse import ArgumentParser
 from json import dumps
@@ -12,17 +12,16 @@ from spm.accounts.bootstrap import create_demo
 
 
 class Command(BaseCommand):
-    """See the module."""
+    """The command ``bootstrap``."""
 
-    help = "Make the demo organisation if there is none, and say how to log in."
+    help = "Create the demo organisation if there is none, and print how to log in."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        """``--url`` is what people will open; ``--json`` prints one line for scripts, the agent's token included."""
+        """``--url`` is the address for people; ``--json`` prints one line for scripts, with the agent's token."""
         parser.add_argument("--url", default=settings.SPM_BASE_URL)
         parser.add_argument("--json", action="store_true")
 
     def handle(self, *args: Any, url: str, json: bool, **options: Any) -> None:
-        """Create and print."""
         layout = _for_scripts if json else _for_people
         self.stdout.write(layout(create_demo(Path(settings.SPM_DATA), url)))
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from spm.limits import READ_CHUNK_SAMPLES, READ_FRAME_BYTES
 from spm.query.formats import remote_read, xor_chunks
 from spm.query.request.batches import SeriesBatch
-from tests.support.remote_read_stream import checksum, points_of, read_stream
+from tests.spm.query.formats.remote_read_stream import checksum, points_of, read_stream
 
 STEPS = st.one_of(st.integers(1, 20), st.integers(1, 20_000), st.integers(1, 2**21), st.integers(1, 2**61))
 BITS = st.one_of(

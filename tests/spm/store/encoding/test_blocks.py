@@ -16,11 +16,12 @@ from spm.store.ledger import commit_records, dead_letters
 from spm.store.ledger.commit_records import Commit
 from spm.store.manifest import Entry, Generation, HourInputs, HourPack, Manifest, Month, Replay, State
 from spm.store.rollup import rows as rollup_rows
-from spm.store.rollup.aggregates import Aggregates, aggregate_rows
+from spm.store.rollup.aggregates import Aggregates
 from spm.store.versions.generations import Inputs, decode_inputs, encode_inputs
 from spm.store.versions.merge import Piece
 from spm.wire import Stamp
 from tests.support.rows import Sample, block, messages, number
+from tests.support.store_columns import aggregate_rows, column_sizes
 
 STAMPS = (Stamp(5, 1, 0), Stamp(5, 1, 1), Stamp(9, 2, 0))
 SAMPLES = st.lists(
@@ -177,9 +178,9 @@ def test_stamps_lie_as_lags_where_that_is_smaller() -> None:
         ts + random.integers(1, 9, 500), np.ones(500, np.int64), np.zeros(500, np.int64), number * 0, ("h",)
     )
     page = TimelinesPage(table, np.array([500], np.int32), ts, number)
-    assert "lag" in blocks.sizes(page.to_bytes())
+    assert "lag" in column_sizes(page.to_bytes())
     assert columns_of(TimelinesPage.from_bytes(page.to_bytes())) == columns_of(page)
-    assert "ms" in blocks.sizes(timelines().to_bytes())
+    assert "ms" in column_sizes(timelines().to_bytes())
 
 
 def test_a_lag_of_a_message_that_is_not_listed_is_damage() -> None:
@@ -206,7 +207,7 @@ def test_a_column_by_a_number_that_names_nothing_is_damage(column: tuple[object,
 def test_names_of_columns_take_little_of_a_small_block() -> None:
     """One message of three metrics: what is written around its columns, in a frame of either version."""
     raw = block([(s, 5, 1.5) for s in range(3)]).to_bytes()
-    held = sum(blocks.sizes(raw).values())
+    held = sum(column_sizes(raw).values())
     assert len(raw) - held < 110
     older = blocks.encode_columns(blocks.CHUNK, blocks.decode_columns(blocks.LOG, raw)[0])
     assert len(older) - held > 200

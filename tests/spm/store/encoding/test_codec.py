@@ -9,10 +9,11 @@ from hypothesis.extra import numpy as arrays
 
 from spm.errors import CorruptBlock
 from spm.limits import COLUMN_VALUES_MAX
-from spm.store.encoding import codec, kernels
+from spm.store.encoding import codec
 from tests.support.rows import number
+from tests.support.store_columns import compile_kernels
 
-kernels.warm()
+compile_kernels()
 
 STALE = number(0x7FF0000000000002)
 ODD = [number(p) for p in (0x7FF8000000000ABC, 0xFFF0000000000001, 1, 0x8000000000000000, 0x000FFFFFFFFFFFFF)]

@@ -7,8 +7,9 @@ import sys
 
 PROGRAM = """
 import numpy as np
+from tests.support.store_columns import compile_kernels
 from spm.store.encoding import kernels
-kernels.warm()
+compile_kernels()
 compiled = {n: f for n, f in vars(kernels).items() if hasattr(f, "signatures") and n[0] != "_"}
 before = {n: list(f.signatures) for n, f in compiled.items()}
 assert all(before.values()), before
@@ -67,7 +68,7 @@ def test_after_warming_up_nothing_is_compiled_while_writing_compacting_and_readi
 
 
 def test_warming_up_keeps_within_its_arrays() -> None:
-    program = "from spm.store.encoding import kernels; kernels.warm()"
+    program = "from tests.support.store_columns import compile_kernels; compile_kernels()"
     interpreted = {"NUMBA_DISABLE_JIT": "1"}  # plain Python looks at every index
     done = subprocess.run([sys.executable, "-c", program], env=interpreted, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

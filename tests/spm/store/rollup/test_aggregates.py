@@ -11,8 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spm.store.rollup.aggregates import COLUMNS, Aggregates, aggregate_rows, merge
+from spm.store.rollup.aggregates import COLUMNS, Aggregates
 from spm.store.rollup.sketch import Sketches
+from tests.support.store_columns import aggregate_rows, merge_aggregates
 
 STALE = np.array([0x7FF0000000000002], np.uint64).view(np.float64)[0]
 ODD_NAN = np.array([0x7FF8000000000ABC], np.uint64).view(np.float64)[0]
@@ -47,7 +48,7 @@ def buckets(rows: Aggregates) -> tuple[np.ndarray, ...]:
 
 
 made([(0, 1, 0.0)])  # compiles the kernels, which would look like a slow example
-merge([made([(0, 1, 0.0)]), made([(0, 2, 0.0)])])
+merge_aggregates([made([(0, 1, 0.0)]), made([(0, 2, 0.0)])])
 
 
 def neumaier(values: list[float]) -> float:
@@ -116,7 +117,7 @@ def test_merge_of_parts_equals_the_whole_on_integers(samples: list[Sample], cuts
     """However time is cut, count, sum, min, max, first, last and increase are those of the uncut stretch."""
     edges = [0, *sorted(cuts), 201]
     parts = [made([s for s in samples if a < s[1] <= b]) for a, b in pairwise(edges)]
-    joined, uncut = merge(parts), made(samples)
+    joined, uncut = merge_aggregates(parts), made(samples)
     for f in fields(Aggregates):
         if f.name not in ("sumsq", "sketch"):
             assert getattr(joined, f.name).tolist() == getattr(uncut, f.name).tolist(), f.name
@@ -126,7 +127,7 @@ def test_merge_of_parts_equals_the_whole_on_integers(samples: list[Sample], cuts
 @given(winners(st.one_of(whole, odd, real)), st.lists(st.integers(1, 200), max_size=6))
 def test_merge_of_parts_has_the_sketch_of_the_whole(samples: list[Sample], cuts: list[int]) -> None:
     edges = [0, *sorted(cuts), 201]
-    joined = merge([made([s for s in samples if a < s[1] <= b]) for a, b in pairwise(edges)])
+    joined = merge_aggregates([made([s for s in samples if a < s[1] <= b]) for a, b in pairwise(edges)])
     assert joined.has_sketch.all()
     assert [c.tolist() for c in buckets(joined)] == [c.tolist() for c in buckets(made(samples))]
 
@@ -136,7 +137,7 @@ def test_a_whole_of_which_a_part_lacks_its_sketch_has_none(first: list[Sample], 
     """As when some hours of a day were written before there were sketches."""
     after = [(s, t + 200, v) for s, t, v in second]
     whole, bare = made(after), replace(made(first), sketch=Sketches.empty())
-    joined = merge([bare, whole])
+    joined = merge_aggregates([bare, whole])
     lacking = set(bare.series[~np.isnan(bare.min)].tolist())
     assert set(joined.series[~joined.has_sketch].tolist()) == lacking
     kept = joined.take(joined.has_sketch & ~np.isnan(joined.min))
@@ -149,13 +150,13 @@ def test_a_whole_of_which_a_part_lacks_its_sketch_has_none(first: list[Sample], 
 def test_sums_of_hours_and_of_days_lose_nothing_that_cancels(values: list[float]) -> None:
     samples = [(0, at, value) for at, value in enumerate(values)]
     assert made(samples).sum.tolist() == [math.fsum(values)]
-    assert merge([made([sample]) for sample in samples]).sum.tolist() == [math.fsum(values)]
+    assert merge_aggregates([made([sample]) for sample in samples]).sum.tolist() == [math.fsum(values)]
 
 
 @given(winners(st.one_of(whole, odd)), st.integers(1, 200))
 def test_merge_treats_odd_values_like_the_whole(samples: list[Sample], cut: int) -> None:
     joined, uncut = (
-        merge([made([s for s in samples if s[1] <= cut]), made([s for s in samples if s[1] > cut])]),
+        merge_aggregates([made([s for s in samples if s[1] <= cut]), made([s for s in samples if s[1] > cut])]),
         made(samples),
     )
     for name in ("count", "min", "max", "first_ts", "last_ts"):
@@ -181,7 +182,7 @@ def test_increase_counts_resets(values: list[float], increase: float) -> None:
 
 def test_merge_adds_the_border_of_a_counter_that_was_reset_between_hours() -> None:
     before, after = made([(1, 1, 10.0), (1, 2, 15.0)]), made([(1, 3, 4.0), (1, 4, 6.0)])
-    assert merge([before, after]).increase.tolist() == [5.0 + 4.0 + 2.0]
+    assert merge_aggregates([before, after]).increase.tolist() == [5.0 + 4.0 + 2.0]
 
 
 def test_series_with_stale_markers_alone_has_no_row() -> None:
@@ -189,4 +190,4 @@ def test_series_with_stale_markers_alone_has_no_row() -> None:
 
 
 def test_nothing_makes_nothing() -> None:
-    assert len(made([])) == len(merge([])) == len(merge([Aggregates.empty()])) == 0
+    assert len(made([])) == len(merge_aggregates([])) == len(merge_aggregates([Aggregates.empty()])) == 0

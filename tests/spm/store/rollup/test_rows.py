@@ -9,11 +9,12 @@ from hypothesis import strategies as st
 
 from spm.errors import CorruptBlock
 from spm.store.encoding import blocks
-from spm.store.rollup import aggregates, sketch
 from spm.store.rollup import rows as rollup_rows
+from spm.store.rollup import sketch
 from spm.store.rollup.aggregates import COLUMNS, Aggregates
 from spm.store.rollup.rows import CELLS, SHAPE, SKETCH, StepColumns
 from spm.store.rollup.sketch import Sketches
+from tests.support.store_columns import aggregate_rows
 
 HOSTILE = [np.inf, -np.inf, np.nan, 0.0, -0.0, 5e-324, -1e308, 1e308, 1.0, 1.01]
 value = st.one_of(st.floats(width=64), st.sampled_from(HOSTILE), st.integers(-9, 9).map(float))
@@ -26,7 +27,7 @@ sketch.warm()  # compiling would look like a slow example
 def made(values: dict[int, list[float]]) -> Aggregates:
     rows = [(s, v) for s in sorted(values) for v in values[s]]
     series = np.array([s for s, _ in rows], np.uint64)
-    return aggregates.aggregate_rows(series, np.arange(1, len(rows) + 1), np.array([v for _, v in rows], np.float64))
+    return aggregate_rows(series, np.arange(1, len(rows) + 1), np.array([v for _, v in rows], np.float64))
 
 
 def row(steps: list[dict[int, list[float]]], page_bits: int = 0) -> list[dict[bytes, bytes]]:

@@ -14,15 +14,15 @@ from hypothesis import strategies as st
 from spm.errors import CorruptBlock, IntegrityError
 from spm.store import keys
 from spm.store.backends.memory import MemoryBackend
-from spm.store.encoding import kernels
 from spm.store.encoding.blocks import ChunkPage, TimelinesPage
 from spm.store.manifest import Replay
 from spm.store.versions import generations
 from spm.store.versions.generations import HourShard, PageRequest, Pages
 from spm.store.versions.merge import Piece, merge
 from tests.support.rows import piece, versions_of
+from tests.support.store_columns import compile_kernels
 
-kernels.warm()
+compile_kernels()
 
 UNIT = HourShard(3, 7, 472_000)
 STAMP = st.sampled_from([(5, 1, 0, "b"), (5, 1, 1, "b"), (5, 2, 0, "a"), (6, 1, 0, "c")])

@@ -6,12 +6,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spm import wire
-from spm.store.encoding import kernels
 from spm.store.versions.merge import EMPTY, Piece, merge, narrow, pick
 from tests.support.cpu import timed
 from tests.support.rows import Version, bits, number, piece, versions_of
+from tests.support.store_columns import compile_kernels
 
-kernels.warm()
+compile_kernels()
 
 # an ingest id belongs to one source: (ms, process, sequence, source); few of each, so that they meet
 STAMP = st.sampled_from(

@@ -50,7 +50,7 @@ class Book:
             rejected=rejected,
         )
         name = message_ids.make(SPOOL, number) if number else now.to_bytes(16, "big")
-        sources.seen(self.app, source, now)
+        sources.note_seen(self.app, source, now)
         return self.acceptor.stamp_message(app=self.app, source=source, parsed=parsed, message_id=name)
 
     def store_all(self, *envelopes: Envelope) -> None:

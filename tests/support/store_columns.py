@@ -1,0 +1,50 @@
+"""Helpers over the store's columns: aggregates of winners, sizes of stored columns, compiled kernels.
+
+The product computes rollup rows in tables of many series and compiles its kernels by its whole pipeline; tests want one
+series, one block or one kernel at a time.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from spm.arrays import F64, I64, U64
+from spm.store.encoding import blocks, kernels
+from spm.store.rollup.aggregates import Aggregates, aggregate, concatenate, merge_rows, run_starts
+
+
+def aggregate_rows(series: U64, ts: I64, values: F64) -> Aggregates:
+    """Aggregate winners that carry their series in every row."""
+    heads = run_starts(series)
+    return aggregate(series[heads[:-1]], heads, ts, values)
+
+
+def merge_aggregates(parts: Sequence[Aggregates]) -> Aggregates:
+    """Merge the aggregates of consecutive time ranges, given in the order of time, into those of the whole range."""
+    rows = concatenate([Aggregates.empty(), *parts])
+    return merge_rows(rows.take(np.argsort(rows.series, kind="stable")))
+
+
+def column_sizes(raw: bytes) -> dict[str, int]:
+    """The packed bytes of each column of a frame."""
+    _, columns = blocks.packed_columns(raw[0], raw)
+    return {name: len(body) for name, (_, _, _, _, body) in columns.items()}
+
+
+def compile_kernels() -> None:
+    """Compile the kernels of ``spm.store.encoding`` for the types that the product calls them with."""
+    values, ts = np.array([1.0, 2.5]), np.array([1, 2])
+    rank = np.zeros(2, np.int32)
+    bits = values.view(np.int64)
+    kernels.decimal_scale(values, bits, 1)
+    kernels.decimal_split(values, bits, 1, 1)
+    counts, order = kernels.group_by_series(rank, 1)
+    kernels.order_versions(counts, order, ts, rank, bits)
+    kernels.winners(counts, ts, ts, np.ones(ts.size, np.bool_))
+    kernels.find_timelines(counts, ts, rank)
+    kernels.take_segments(ts[:1], counts, 2)
+    kernels.spread(counts, 2)
+    text, ends = np.zeros(1, np.uint8), np.ones(1, np.int64)
+    kernels.text_checks(text, ends - 1, ends)
+    text.flags.writeable = False  # texts are often views of a request body
+    kernels.text_checks(text, ends - 1, ends)
