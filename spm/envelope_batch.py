@@ -1,8 +1,8 @@
-"""Many messages as one set of columns: what a writer wants of what a queue holds.
+"""Many messages as one set of columns, for writers.
 
-Enter by ``Envelopes.read``, which takes the bodies of a whole batch apart by some operations on columns and few slices
-per message: ``Envelope.from_bytes``, one by one, costs ten times as much. Of a damaged batch it says only that it is
-one; which body it is, and why, is for ``Envelope.from_bytes`` to say. ``samples_in`` looks at a head alone.
+Enter by ``Envelopes.read``, which decodes the bodies of a batch by operations on columns and a few slices per message;
+``Envelope.from_bytes`` for each of them costs ten times as much. When a body is damaged, ``read`` only reports that the
+batch is; ``Envelope.from_bytes`` says which body it is and why. ``count_samples`` decodes only the head of a body.
 """
 
 import zlib
@@ -16,7 +16,7 @@ import numpy.typing as npt
 from spm.arrays import BOOL, F64, I32, I64, U8
 from spm.errors import CorruptBlock
 from spm.limits import TIME_MAX_MS
-from spm.wire import ENVELOPE_VERSION, FIXED, HEAD, MAGIC, Envelope, SeriesTable, Stamp, joined
+from spm.wire import ENVELOPE_VERSION, FIXED, HEAD, MAGIC, Envelope, SeriesTable, Stamp, concatenate
 
 _T = TypeVar("_T", bound=np.generic)
 
@@ -38,13 +38,13 @@ _HEADS = np.dtype(
         ("source", "u1"),
     ]
 )
-assert _HEADS.itemsize == HEAD.size + FIXED.size, "BUG: two drawings of an envelope's head"
+assert _HEADS.itemsize == HEAD.size + FIXED.size, "BUG: two definitions of an envelope's head differ"
 
 
-def samples_in(raw: bytes) -> int:
-    """How many samples a body of ``Envelope.to_bytes`` holds, by its head alone; raises ``CorruptBlock``."""
+def count_samples(raw: bytes) -> int:
+    """Count the samples of a body of ``Envelope.to_bytes`` by its head; raise ``CorruptBlock``."""
     if len(raw) < _HEADS.itemsize or raw[:4] != MAGIC or raw[4] != ENVELOPE_VERSION:
-        Envelope.from_bytes(raw)  # raises, and says what is wrong
+        Envelope.from_bytes(raw)  # raises the error
     return int.from_bytes(raw[_SAMPLES_AT : _SAMPLES_AT + 4], "big")
 
 
@@ -53,11 +53,11 @@ _SAMPLES_AT = HEAD.size + FIXED.size - 9  # before: text u32 and source u8
 
 @dataclass(frozen=True, slots=True)
 class Envelopes:
-    """M messages; what each holds of ``series_index``, ``ts`` and ``values`` stands together.
+    """M messages as columns; in ``series_index``, ``ts`` and ``values`` each message's samples are neighbours.
 
     ``app`` to ``rejected`` i64[M]; ``source`` i32[M] into ``sources``; ``message_ids`` u8[16 × M]; ``samples`` i64[M]:
-    how many each has. ``series`` holds the tables of all, one behind the other: those of message m are
-    ``table_starts[m] : table_ends[m]``. Messages that came with the same bytes of series share one table.
+    the number of samples of each. ``series`` concatenates the tables of all: those of message m are
+    ``table_starts[m] : table_ends[m]``. Messages with equal bytes of series share one table.
     """
 
     app: I64
@@ -80,7 +80,7 @@ class Envelopes:
         return len(self.app)
 
     def __getitem__(self, number: int) -> Envelope:
-        """One of them alone."""
+        """One message as an envelope."""
         first, last = int(self.table_starts[number]), int(self.table_ends[number])
         stop = int(self.samples[: number + 1].sum())
         rows = slice(stop - int(self.samples[number]), stop)
@@ -101,23 +101,23 @@ class Envelopes:
         return map(self.__getitem__, range(len(self)))
 
     def halves(self) -> "tuple[Envelopes, Envelopes]":
-        """The first half of the messages, and the others."""
+        """Split the messages into the first half and the second."""
         first = np.arange(len(self)) < len(self) // 2
-        return self.take(first), self.take(~first)
+        return self.select_messages(first), self.select_messages(~first)
 
     @property
     def message(self) -> I32:
         """The number of the message of each sample."""
         return np.repeat(np.arange(len(self), dtype=np.int32), self.samples)
 
-    def only(self, rows: BOOL) -> "Envelopes":
-        """All messages with these samples alone, and of the series only those that they name."""
-        named = np.zeros(len(self.series), np.bool_)
-        named[self.series_index[rows]] = True
-        before = np.concatenate([np.zeros(1, np.int64), np.cumsum(named)])
+    def select_samples(self, rows: BOOL) -> "Envelopes":
+        """Reduce to these samples of all messages, and to the series that they name."""
+        used = np.zeros(len(self.series), np.bool_)
+        used[self.series_index[rows]] = True
+        before = np.concatenate([np.zeros(1, np.int64), np.cumsum(used)])
         return replace(
             self,
-            series=self.series.rows(named),
+            series=self.series.rows(used),
             table_starts=before[self.table_starts],
             table_ends=before[self.table_ends],
             samples=np.bincount(self.message[rows], minlength=len(self)),
@@ -126,8 +126,8 @@ class Envelopes:
             values=self.values[rows],
         )
 
-    def take(self, messages: BOOL) -> "Envelopes":
-        """These messages alone, in the same order; the series stay."""
+    def select_messages(self, messages: BOOL) -> "Envelopes":
+        """Reduce to these messages, in their order; all series stay."""
         if bool(messages.all()):
             return self
         rows = np.repeat(messages, self.samples)
@@ -150,13 +150,13 @@ class Envelopes:
 
     @classmethod
     def of(cls, envelopes: Sequence[Envelope]) -> "Envelopes":
-        """These envelopes, in this order."""
+        """Convert envelopes to columns, in their order."""
         sizes = np.array([len(e.series) for e in envelopes], np.int64)
         ends = np.cumsum(sizes)
         starts = ends - sizes
         samples = np.array([len(e) for e in envelopes], np.int64)
-        index = joined([e.series_index for e in envelopes], np.int32)
-        source, sources = _numbered([e.source for e in envelopes])
+        index = concatenate([e.series_index for e in envelopes], np.int32)
+        source, sources = _number_names([e.source for e in envelopes])
         return cls(
             app=np.array([e.app for e in envelopes], np.int64),
             ms=np.array([e.stamp.ms for e in envelopes], np.int64),
@@ -166,22 +166,22 @@ class Envelopes:
             source=source,
             sources=sources,
             message_ids=np.frombuffer(b"".join(e.message_id for e in envelopes), np.uint8).copy(),
-            series=SeriesTable.joined([e.series for e in envelopes]),
+            series=SeriesTable.concatenate([e.series for e in envelopes]),
             table_starts=starts,
             table_ends=ends,
             samples=samples,
             series_index=index + np.repeat(starts, samples).astype(np.int32),
-            ts=joined([e.ts for e in envelopes], np.int64),
-            values=joined([e.values for e in envelopes], np.float64),
+            ts=concatenate([e.ts for e in envelopes], np.int64),
+            values=concatenate([e.values for e in envelopes], np.float64),
         )
 
     @classmethod
     def read(cls, bodies: Sequence[bytes]) -> "Envelopes":
-        """What ``Envelope.from_bytes`` makes of each body; raises ``CorruptBlock`` when it would for any of them.
+        """Decode bodies as ``Envelope.from_bytes`` does; raise ``CorruptBlock`` when any of them is damaged.
 
-        1. all heads at once, and whether each body is as long as its head says and has its checksum;
-        2. the parts of the bodies, joined column by column, with one table for equal bytes of series;
-        3. whether every sample names a series of its own message, and the texts are as long as they should be.
+        1. Decode all heads at once; check the length and the checksum of each body.
+        2. Concatenate the parts of the bodies column by column, with one table for equal bytes of series.
+        3. Check that every sample names a series of its own message, and that texts have the right length.
         """
         if not bodies:
             return cls.of([])
@@ -189,13 +189,13 @@ class Envelopes:
             raise CorruptBlock("not an envelope", got="a body shorter than a head")
         heads = np.frombuffer(b"".join([raw[: _HEADS.itemsize] for raw in bodies]), _HEADS)
         parts = _parts_of(bodies, heads)
-        tables, number = _distinct(bodies, parts)
+        tables, number = _distinct_tables(bodies, parts)
         starts, ends, series = _tables(tables, heads["series"].astype(np.int64), number)
         samples = heads["samples"].astype(np.int64)
         index = _column(bodies, parts[2], parts[3], np.int32)
         if len(index) and not bool(((index >= 0) & (index < np.repeat(ends - starts, samples))).all()):
             raise CorruptBlock("an envelope names a series it does not hold")
-        source, sources = _numbered(
+        source, sources = _number_names(
             [raw[_HEADS.itemsize : at].decode("utf-8", "replace") for raw, at in zip(bodies, parts[0], strict=True)]
         )
         return cls(
@@ -217,28 +217,30 @@ _Cuts = list[int]
 
 
 def _parts_of(bodies: Sequence[bytes], heads: npt.NDArray[np.void]) -> tuple[_Cuts, ...]:
-    """Where in each body begin: its series, their text, series index, ts, values; and its end."""
+    """The offsets in each body of: its series, their text, series index, ts, values; and its end."""
     sizes = [heads[name].astype(np.int64) for name in ("source", "series", "text", "samples")]
     source, series, text, samples = sizes
     cuts = np.cumsum([_HEADS.itemsize + source, 20 * series, text, 4 * samples, 8 * samples, 8 * samples], axis=0)
-    fine = (heads["magic"] == MAGIC) & (heads["version"] == ENVELOPE_VERSION)
-    fine &= heads["ms"] <= np.uint64(TIME_MAX_MS)
-    fine &= cuts[-1] == np.fromiter(map(len, bodies), np.int64, len(bodies))
+    is_valid = (heads["magic"] == MAGIC) & (heads["version"] == ENVELOPE_VERSION)
+    is_valid &= heads["ms"] <= np.uint64(TIME_MAX_MS)
+    is_valid &= cuts[-1] == np.fromiter(map(len, bodies), np.int64, len(bodies))
     sums = (zlib.crc32(memoryview(raw)[HEAD.size :]) for raw in bodies)
-    fine &= heads["crc"] == np.fromiter(sums, np.int64, len(bodies))
-    if not bool(fine.all()):
-        raise CorruptBlock("not an envelope, or a damaged one", got=f"{int((~fine).sum())} of {len(bodies)}")
+    is_valid &= heads["crc"] == np.fromiter(sums, np.int64, len(bodies))
+    if not bool(is_valid.all()):
+        raise CorruptBlock("not an envelope, or a damaged one", got=f"{int((~is_valid).sum())} of {len(bodies)}")
     return tuple(cut.tolist() for cut in cuts)
 
 
 def _column(bodies: Sequence[bytes], starts: _Cuts, ends: _Cuts, dtype: type[_T]) -> npt.NDArray[_T]:
-    """One column of all bodies; a copy, since kernels are compiled for writable arrays."""
+    """Concatenate one column of all bodies; a copy, since kernels are compiled for writable arrays."""
     joined = b"".join([raw[i:j] for raw, i, j in zip(bodies, starts, ends, strict=True)])
     return np.frombuffer(joined, np.dtype(dtype).newbyteorder("<")).astype(dtype)
 
 
-def _distinct(bodies: Sequence[bytes], parts: tuple[_Cuts, ...]) -> tuple[dict[tuple[int, bytes], int], list[int]]:
-    """The tables of series that differ, as (bytes of text, bytes) → number, and which of them each body has."""
+def _distinct_tables(
+    bodies: Sequence[bytes], parts: tuple[_Cuts, ...]
+) -> tuple[dict[tuple[int, bytes], int], list[int]]:
+    """Number the distinct tables of series, as (bytes of text, bytes) → number; return them and each body's number."""
     tables: dict[tuple[int, bytes], int] = {}
     cut = zip(bodies, parts[0], parts[1], parts[2], strict=True)
     number = [tables.setdefault((end - text, raw[start:end]), len(tables)) for raw, start, text, end in cut]
@@ -246,7 +248,7 @@ def _distinct(bodies: Sequence[bytes], parts: tuple[_Cuts, ...]) -> tuple[dict[t
 
 
 def _tables(tables: dict[tuple[int, bytes], int], sizes: I64, number: list[int]) -> tuple[I64, I64, SeriesTable]:
-    """(first and last + 1 entry of each message's table, all tables joined)."""
+    """(first and last + 1 entry of each message's table, all tables concatenated)."""
     raws = [raw for _, raw in tables]
     texts = [len(raw) - text for text, raw in tables]
     entries = [at // 20 for at in texts]
@@ -255,9 +257,9 @@ def _tables(tables: dict[tuple[int, bytes], int], sizes: I64, number: list[int])
     ids, metrics = _column(raws, cuts[0], cuts[1], np.uint64), _column(raws, cuts[1], cuts[2], np.uint64)
     lengths = _column(raws, cuts[2], cuts[3], np.uint32)
     form_ends = np.cumsum(lengths, dtype=np.int64)
-    wanted = np.cumsum(np.array([text for text, _ in tables], np.int64))
-    held = np.concatenate([np.zeros(1, np.int64), form_ends])[ends]
-    if not np.array_equal(held, wanted):
+    text_ends = np.cumsum(np.array([text for text, _ in tables], np.int64))
+    series_ends = np.concatenate([np.zeros(1, np.int64), form_ends])[ends]
+    if not np.array_equal(series_ends, text_ends):
         raise CorruptBlock("the series of an envelope do not fill its text")
     text = _column(raws, texts, [len(raw) for raw in raws], np.uint8)
     table = SeriesTable(ids, metrics, text, form_ends - lengths, form_ends)
@@ -265,7 +267,7 @@ def _tables(tables: dict[tuple[int, bytes], int], sizes: I64, number: list[int])
     return ends[which] - sizes, ends[which], table
 
 
-def _numbered(names: Sequence[str]) -> tuple[I32, tuple[str, ...]]:
-    """The number of each name among the distinct ones, and these."""
+def _number_names(names: Sequence[str]) -> tuple[I32, tuple[str, ...]]:
+    """Number names: the number of each among the distinct ones, and these."""
     numbers: dict[str, int] = {}
     return np.array([numbers.setdefault(name, len(numbers)) for name in names], np.int32), tuple(numbers)

@@ -236,12 +236,12 @@ QUERY_SAMPLES_MAX = 50_000_000  # read by one query: 16 bytes each
 QUERY_CELLS_MAX = 20_000_000  # series x steps of one intermediate result: 9 bytes each
 QUERY_BYTES_MAX = 512_000_000  # one query holds at once, by the sizes of its columns: four of them fit a small machine
 QUERY_SHOWN_MAX = 5_000_000  # points of one answer: some 150 MB of JSON; Grafana draws a hundredth of that
-QUERY_PARALLEL_MAX = 4  # queries of one organisation at a time in one web process, which has 16 threads
+QUERY_PARALLEL_MAX = 4  # queries of one organisation that run at once on a machine; a web process has 16 threads
 QUERY_WAITING_MAX = 8  # more of them that wait; with those running they leave threads for everybody else
-QUERY_WAIT_S = 10.0  # for a turn: nobody waits longer for a page
+QUERY_WAIT_S = 10.0  # for admission; then the query is refused: nobody waits longer for a page
 STREAMS_PARALLEL_MAX = 4  # exports and remote reads of one organisation in one web process: each has a thread of it
-STREAM_TURN_S = 1.0  # of a stream in one turn: then its output is sent, and others have their turn
-STREAM_TURN_BYTES = 4_000_000  # of it, held while it is sent: less than one portion of an export may have as text
+STREAM_SLICE_S = 1.0  # that a stream computes at a stretch: then it gives up its slot while its output is sent
+STREAM_SLICE_BYTES = 4_000_000  # of that output, in memory while it is sent: one portion of an export may be larger
 QUERY_CLIENT_CHECK_S = 0.1  # between two checks whether a client is still connected
 NAMES_SHOWN_MAX = 200_000  # series or names of one answer: some 50 MB of JSON; Grafana asks for 40,000
 EXPORT_SERIES_AT_ONCE = 1_000  # of an export: an hour of them at 10 s is 360,000 samples
@@ -275,7 +275,7 @@ SAMPLE_RUNS_IDLE_BYTES_MAX = (
 RESULTS_BYTES_MAX = 64_000_000  # of answers one process keeps for dashboards that refresh: 200 panels of 100 series
 RESULTS_SAMPLES_MIN = 50_000  # read for an answer that is cached: a smaller one is computed as quickly as looked up
 QUERY_APPS_MAX = 256  # apps whose index and tail one process keeps
-QUERY_PLANS_KEPT = 512  # parsed texts one process remembers
+QUERY_PLANS_MAX = 512  # texts whose tree, plan or matchers one process caches
 
 # --- agent ------------------------------------------------------------------------------------------------------------
 AGENT_MESSAGE_BYTES_MAX = 1_000_000  # of one collection, compressed; a large host makes some 10 kB

@@ -1,10 +1,10 @@
-"""What every process of the product counts and times about itself, in Prometheus' form.
+"""The catalogue of the product's own metrics, which each of its processes counts about itself.
 
-The catalogue: every metric is made here, once, with its name, its help and its labels; rooms import it and count. Names
-follow Prometheus' conventions (``spm_``, base units, ``_total``, ``_seconds``). Labels have few values, none of which a
-sender chooses. ``text`` is what a scraper gets, ``readings`` what the process sends to the product's own app. Where
-several processes answer one address (gunicorn's workers), the library adds them up over files in the folder that
-``PROMETHEUS_MULTIPROC_DIR`` names. Nothing here talks to a store, a database or a network.
+Every metric is defined here, once, with its name, help and labels; other modules import it and count. Names follow
+Prometheus' conventions (``spm_``, base units, ``_total``, ``_seconds``). Labels have few values, none of which a sender
+chooses. ``exposition`` is for a scraper, ``metric_values`` for the app of the product's own metrics. Where several
+processes serve one address (gunicorn's workers), the library adds their counts up over files in the folder that
+``PROMETHEUS_MULTIPROC_DIR`` names. This module never uses a store, a database or a network.
 """
 
 import math
@@ -30,13 +30,13 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from spm.clock import Clock, SystemClock
 
-disable_created_metrics()  # type: ignore[no-untyped-call]  # a series for each series, which nobody asks for
+disable_created_metrics()  # type: ignore[no-untyped-call]  # they would be one more series for each series
 REGISTRY = CollectorRegistry()
 _INCLUDED: list[Callable[[], str]] = []  # one per consumer of this process
 ProcessCollector(registry=REGISTRY)
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
-_REQUESTS_KEPT = 4_096  # of all views, methods and codes there are: looking one up takes longer than counting
-QUICK_S = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0)  # upper ends of the steps in which times are counted
+_REQUESTS_CACHED = 4_096  # metrics by view, method and code: looking one up takes longer than counting
+QUICK_S = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0)  # upper bounds of a histogram's buckets
 LONG_S = (0.1, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1000.0, 3000.0)
 
 REQUESTS = Counter(
@@ -57,56 +57,58 @@ ACCEPTED_SAMPLES = Counter("spm_accepted_samples_total", "Samples in them", regi
 REJECTED_LINES = Counter("spm_rejected_lines_total", "Lines and items refused to their senders", registry=REGISTRY)
 REFUSED_BODIES = Counter(
     "spm_refused_bodies_total",
-    "Bodies refused as a whole, before they were read, by why",
+    "Bodies refused before they were read, by reason",
     ["reason"],
     registry=REGISTRY,
 )
 REFUSED_SERIES = Counter("spm_refused_series_total", "New series over an app's quota, each time", registry=REGISTRY)
 PUBLISH_S = Histogram(
     "spm_publish_duration_seconds",
-    "From a message's stamp until it was durable, by what became of it",
+    "From a message's stamp until it was durable, by outcome",
     ["outcome"],
     buckets=QUICK_S,
     registry=REGISTRY,
 )
 STORE_S = Histogram(
     "spm_store_probe_duration_seconds",
-    "One row read from the store, every time these numbers are sent",
+    "One row read from the store, each time these metrics are sent",
     buckets=QUICK_S,
     registry=REGISTRY,
 )
-STORE_FAILURES = Counter("spm_store_probe_failures_total", "Such reads that got no answer", registry=REGISTRY)
+STORE_FAILURES = Counter("spm_store_probe_failures_total", "Reads of such a row without an answer", registry=REGISTRY)
 TASK_S = Histogram(
     "spm_task_duration_seconds",
-    "Tasks that beat sends, by what became of them",
+    "Tasks that beat sends, by outcome",
     ["task", "outcome"],
     buckets=LONG_S,
     registry=REGISTRY,
 )
 TASK_LAST = Gauge(
     "spm_task_last_success_timestamp_seconds",
-    "When a task last came to its end",
+    "When a task last succeeded",
     ["task"],
     registry=REGISTRY,
     multiprocess_mode="mostrecent",
 )
 QUERY_STEPS = Counter(
     "spm_query_steps_total",
-    "Steps of range queries: computed, or kept from a question before",
+    "Steps of range queries: computed, or taken from the result cache",
     ["origin"],
     registry=REGISTRY,
 )
-QUERY_KEPT = Gauge(
-    "spm_query_kept_bytes", "Answers kept for dashboards that refresh", registry=REGISTRY, multiprocess_mode="livesum"
+QUERY_CACHE_BYTES = Gauge(
+    "spm_query_kept_bytes", "Answers in the result cache", registry=REGISTRY, multiprocess_mode="livesum"
 )
-RULES_JUDGED = Counter("spm_alerts_rules_judged_total", "Rules judged, by outcome", ["outcome"], registry=REGISTRY)
+RULES_EVALUATED = Counter(
+    "spm_alerts_rules_judged_total", "Rules evaluated, by outcome", ["outcome"], registry=REGISTRY
+)
 RULE_S = Histogram(
     "spm_alerts_rule_duration_seconds",
-    "From the question to the engine until the rule's states are written",
+    "From a rule's query until its states are written",
     buckets=QUICK_S,
     registry=REGISTRY,
 )
-DELIVERIES = Counter("spm_alerts_deliveries_total", "Messages to people, by outcome", ["outcome"], registry=REGISTRY)
+DELIVERIES = Counter("spm_alerts_deliveries_total", "Notifications, by outcome", ["outcome"], registry=REGISTRY)
 OWN_PUSHES = Counter(
     "spm_own_pushes_total",
     "Times this process sent its metrics to the product's own app, by outcome",
@@ -116,28 +118,28 @@ OWN_PUSHES = Counter(
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
-    """One number: a series' name, its labels, its value now."""
+class MetricValue:
+    """The present value of one series, with its name and labels."""
 
     name: str
     labels: Mapping[str, str]
     value: float
 
 
-def answered(view: str, method: str, status: int, seconds: float) -> None:
+def count_request(view: str, method: str, status: int, seconds: float) -> None:
     """Count and time one request."""
-    times, count = _of_requests(view, method, status)
+    times, count = _request_metrics(view, method, status)
     times.observe(seconds)
     count.inc()
 
 
-@lru_cache(maxsize=_REQUESTS_KEPT)
-def _of_requests(view: str, method: str, status: int) -> tuple[Histogram, Counter]:
+@lru_cache(maxsize=_REQUESTS_CACHED)
+def _request_metrics(view: str, method: str, status: int) -> tuple[Histogram, Counter]:
     return REQUEST_S.labels(view), REQUESTS.labels(view, method, str(status))
 
 
-def text(*more: str) -> str:
-    """All of it, as Prometheus reads it; of all processes that share this one's address. ``more`` is put behind it."""
+def exposition(*more: str) -> str:
+    """Write the metrics of all processes that share this one's address in Prometheus' text format, then ``more``."""
     registry = REGISTRY
     if os.environ.get("PROMETHEUS_MULTIPROC_DIR"):
         registry = CollectorRegistry()
@@ -145,25 +147,25 @@ def text(*more: str) -> str:
     return generate_latest(registry).decode() + "".join(more)
 
 
-def readings() -> Iterator[Reading]:
-    """The numbers of this process alone. What is no number (a gauge nobody has set) is left out."""
+def metric_values() -> Iterator[MetricValue]:
+    """Yield the metrics of this process; values that are no finite numbers (a gauge never set) are left out."""
     others = (family for written in list(_INCLUDED) for family in text_string_to_metric_families(written()))
     for family in chain(REGISTRY.collect(), others):
         for sample in family.samples:
             if math.isfinite(sample.value):
-                yield Reading(sample.name, sample.labels, float(sample.value))
+                yield MetricValue(sample.name, sample.labels, float(sample.value))
 
 
 def include(written: Callable[[], str]) -> Callable[[], None]:
-    """Have ``readings`` tell what somebody else counts and writes in Prometheus' form; returns how to end that."""
+    """Include another text in Prometheus' format in ``metric_values``; return a function that ends this."""
     _INCLUDED.append(written)
     return lambda: _INCLUDED.remove(written)
 
 
-def told(found: Iterable[Reading], helps: Mapping[str, str]) -> str:
-    """Gauges that somebody else counted, in the same form."""
+def gauges_text(values: Iterable[MetricValue], helps: Mapping[str, str]) -> str:
+    """Write values as gauges in Prometheus' text format."""
     families: dict[str, GaugeMetricFamily] = {}
-    for one in found:
+    for one in values:
         labels = sorted(one.labels)
         if one.name not in families:
             families[one.name] = GaugeMetricFamily(one.name, helps.get(one.name, one.name), labels=labels)
@@ -174,7 +176,7 @@ def told(found: Iterable[Reading], helps: Mapping[str, str]) -> str:
 
 
 class _Fixed:
-    """A collector of families that are made already."""
+    """A collector of families that exist already."""
 
     def __init__(self, families: list[GaugeMetricFamily]) -> None:
         self._families = families
@@ -188,13 +190,13 @@ class _Fixed:
 
 @contextmanager
 def timed(histogram: Histogram, *labels: str, clock: Clock | None = None) -> Iterator[None]:
-    """Time what happens inside: with ``labels``, and last ``done`` or ``failed`` where one more label is wanted."""
+    """Time the block: with ``labels``, and with ``done`` or ``failed`` where the histogram has one more label."""
     clock = clock or SystemClock()
-    begun, outcome = clock.monotonic(), "failed"
+    started, outcome = clock.monotonic(), "failed"
     try:
         yield
         outcome = "done"
     finally:
         names = histogram._labelnames
         values = (*labels, outcome) if len(names) > len(labels) else labels
-        (histogram.labels(*values) if names else histogram).observe(clock.monotonic() - begun)
+        (histogram.labels(*values) if names else histogram).observe(clock.monotonic() - started)

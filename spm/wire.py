@@ -1,12 +1,12 @@
 """The canonical message of one push, and the canonical form of a series.
 
-Enter by ``Envelope``: what every protocol becomes and what travels through RabbitMQ. Columns are numpy arrays; one
-entry of ``series_index``, ``ts`` and ``values`` is a sample. Many envelopes as one set of columns:
-``spm.envelope_batch``. This module never talks to a store, a clock or a network.
+Enter by ``Envelope``: every protocol's message is converted to it, and RabbitMQ carries its bytes. Columns are numpy
+arrays; one entry of ``series_index``, ``ts`` and ``values`` is a sample. Many envelopes as one set of columns:
+``spm.envelope_batch``. This module never uses a store, a clock or a network.
 
 Canonical form of a series (bytes, UTF-8 text inside):
     u16 length ‖ metric ‖ for each label, sorted by name: u16 length ‖ name ‖ u16 length ‖ value
-It is length-prefixed, so that no two label sets can ever spell the same bytes.
+The lengths make the forms of different label sets differ.
 """
 
 import hashlib
@@ -31,7 +31,7 @@ MAGIC = b"SPMe"
 
 
 def canonical(metric: str, labels: Mapping[str, str]) -> bytes:
-    """The canonical form; raises ``BadMessage`` for a name or value that is no UTF-8 or over 65,535 bytes."""
+    """Encode a series; raise ``BadMessage`` for a name or value that is no UTF-8 or over 65,535 bytes."""
     parts = [metric]
     for name in sorted(labels):  # by code points, which is the order of their UTF-8 bytes
         parts += [name, labels[name]]
@@ -49,7 +49,7 @@ def _prefixed(text: str) -> bytes:
 
 
 def parse_canonical(form: bytes) -> tuple[str, dict[str, str]]:
-    """Metric and labels of a canonical form; raises ``CorruptBlock`` for bytes that are none."""
+    """Decode a canonical form to metric and labels; raise ``CorruptBlock``."""
     parts: list[str] = []
     at = 0
     while at < len(form):
@@ -78,32 +78,32 @@ def metric_id(metric: bytes) -> int:
 
 
 def metric_of(form: bytes) -> bytes:
-    """The metric's name as it stands in a canonical form."""
+    """The metric's name in a canonical form."""
     return form[2 : 2 + int.from_bytes(form[:2], "big")]
 
 
 def hour_of(ts: I64) -> I64:
-    """The hour (hour, left-open: hour s holds s·3,600,000 < ts ≤ (s+1)·3,600,000) of each time in ms."""
+    """The hour of each time in ms; left-open: hour h holds h·3,600,000 < ts ≤ (h+1)·3,600,000."""
     return (ts - 1) // HOUR_MS
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Stamp:
-    """The ingest id of one acceptance: unique, sortable, given once (milliseconds, process number, sequence)."""
+    """The id of one acceptance: unique, sortable, given once (milliseconds, process number, sequence)."""
 
     ms: int
     process: int
     sequence: int
 
 
-def joined(columns: Sequence[npt.NDArray[_T]], dtype: type[_T]) -> npt.NDArray[_T]:
-    """The columns one behind the other; there may be none."""
+def concatenate(columns: Sequence[npt.NDArray[_T]], dtype: type[_T]) -> npt.NDArray[_T]:
+    """Concatenate columns; there may be none."""
     return np.concatenate(columns) if columns else np.empty(0, dtype)
 
 
 @dataclass(frozen=True, slots=True)
 class SeriesTable:
-    """The distinct series of a message: ids and metric ids (u64[S]), and where each form stands in ``text``."""
+    """The distinct series of a message: ids and metric ids (u64[S]), and the place of each form in ``text``."""
 
     ids: U64
     metrics: U64
@@ -115,7 +115,7 @@ class SeriesTable:
         return len(self.ids)
 
     def forms(self) -> bytes:
-        """All canonical forms, one after the other."""
+        """All canonical forms, concatenated."""
         if len(self) == 0 or bool((self.starts[1:] == self.ends[:-1]).all()):
             return self.text[self.starts[0] : self.ends[-1]].tobytes() if len(self) else b""
         lengths = self.ends - self.starts
@@ -126,8 +126,8 @@ class SeriesTable:
         """The canonical form of series ``index``."""
         return self.text[self.starts[index] : self.ends[index]].tobytes()
 
-    def alone(self) -> "SeriesTable":
-        """The same with a text that holds nothing but its forms."""
+    def compact(self) -> "SeriesTable":
+        """The table with a text that holds only its own forms."""
         lengths = self.ends - self.starts
         if int(lengths.sum()) == len(self.text):
             return self
@@ -136,29 +136,29 @@ class SeriesTable:
         return SeriesTable(self.ids, self.metrics, text, ends - lengths, ends)
 
     def rows(self, rows: I64 | BOOL | slice) -> "SeriesTable":
-        """These series; the text stays whole."""
+        """The table of some series; the text stays as it is."""
         return SeriesTable(self.ids[rows], self.metrics[rows], self.text, self.starts[rows], self.ends[rows])
 
     @classmethod
-    def joined(cls, tables: Sequence["SeriesTable"]) -> "SeriesTable":
-        """These tables one behind the other. A text that all share stays theirs: a cache's is as large as the cache."""
+    def concatenate(cls, tables: Sequence["SeriesTable"]) -> "SeriesTable":
+        """Concatenate tables. A text that all share is not copied: that of a cache is as large as the cache."""
         if len({id(t.text) for t in tables}) == 1:
             shared, lengths = tables[0].text, np.zeros(len(tables), np.int64)
         else:
-            tables = [t.alone() for t in tables]
+            tables = [t.compact() for t in tables]
             shared, lengths = None, np.array([len(t.text) for t in tables], np.int64)
         shifts = np.cumsum(lengths) - lengths
         return cls(
-            ids=joined([t.ids for t in tables], np.uint64),
-            metrics=joined([t.metrics for t in tables], np.uint64),
-            text=joined([t.text for t in tables], np.uint8) if shared is None else shared,
-            starts=joined([t.starts + shift for t, shift in zip(tables, shifts, strict=True)], np.int64),
-            ends=joined([t.ends + shift for t, shift in zip(tables, shifts, strict=True)], np.int64),
+            ids=concatenate([t.ids for t in tables], np.uint64),
+            metrics=concatenate([t.metrics for t in tables], np.uint64),
+            text=concatenate([t.text for t in tables], np.uint8) if shared is None else shared,
+            starts=concatenate([t.starts + shift for t, shift in zip(tables, shifts, strict=True)], np.int64),
+            ends=concatenate([t.ends + shift for t, shift in zip(tables, shifts, strict=True)], np.int64),
         )
 
     @classmethod
     def from_canonical(cls, forms: Sequence[bytes]) -> "SeriesTable":
-        """The table of these canonical forms, in this order; ids are computed."""
+        """Build the table of these canonical forms, in this order, and compute their ids."""
         lengths = np.fromiter(map(len, forms), np.int64, len(forms))
         ends = np.cumsum(lengths)
         return cls(
@@ -172,7 +172,7 @@ class SeriesTable:
 
 @dataclass(frozen=True, slots=True)
 class Rejection:
-    """One line or item that was not taken: its number (from 1), why, and how it began."""
+    """One line or item that was rejected: its number (from 1), the reason, and its first characters."""
 
     line: int
     reason: str
@@ -181,7 +181,7 @@ class Rejection:
 
 @dataclass(frozen=True, slots=True)
 class Metadata:
-    """What a sender says about a metric: its type (Prometheus' word), its help and its unit; each may be empty."""
+    """A sender's description of a metric: its type (as Prometheus names it), help and unit; each may be empty."""
 
     metric: str
     type: str
@@ -191,10 +191,10 @@ class Metadata:
 
 @dataclass(frozen=True, slots=True)
 class Parsed:
-    """What a protocol made of a body. ``timeless`` counts samples that had no time of their own.
+    """The result of a protocol's parser. ``timeless`` counts samples that had no time of their own.
 
-    ``places`` says for some samples, numbered from 0 and in rising order, at which line or item (from 1) of the body
-    each stood; it may read the body again. Who refuses samples behind the parser asks it.
+    ``places`` returns, for some samples (numbered from 0, ascending), the line or item (from 1) of the body that each
+    came from; it may parse the body again. It is for code that rejects samples after the parser.
     """
 
     series: SeriesTable
@@ -230,13 +230,13 @@ class Envelope:
         return len(self.ts)
 
     def to_bytes(self) -> bytes:
-        """The versioned, checksummed body for the queue (layout: ``_pack``)."""
+        """Encode the versioned, checksummed body for the queue (layout: ``_pack``)."""
         body = _pack(self)
         return HEAD.pack(MAGIC, ENVELOPE_VERSION, zlib.crc32(body)) + body
 
     @classmethod
     def from_bytes(cls, raw: bytes) -> "Envelope":
-        """The envelope of such a body; raises ``CorruptBlock`` for anything else, and never a wrong number."""
+        """Decode such a body; raise ``CorruptBlock`` for anything else, so that no wrong number is ever returned."""
         if len(raw) < HEAD.size or raw[:4] != MAGIC:
             raise CorruptBlock("not an envelope", got=raw[:16], wanted=MAGIC)
         _, version, crc = HEAD.unpack_from(raw)
@@ -301,13 +301,13 @@ def _unpack(body: bytes) -> Envelope:
 
 
 class _Columns:
-    """Reads one column after the other from a body; copies, since kernels are compiled for writable arrays."""
+    """Reads columns from a body, one after the other; copies, since kernels are compiled for writable arrays."""
 
     def __init__(self, body: bytes, at: int) -> None:
         self._body, self._at = body, at
 
     def take(self, dtype: type[_T], count: int) -> npt.NDArray[_T]:
-        """The next ``count`` values."""
+        """Read the next ``count`` values."""
         column = np.frombuffer(self._body, np.dtype(dtype).newbyteorder("<"), count, self._at).astype(dtype)
         self._at += column.nbytes
         return column

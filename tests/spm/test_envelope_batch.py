@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spm.envelope_batch import Envelopes, samples_in
+from spm.envelope_batch import Envelopes, count_samples
 from spm.errors import CorruptBlock
 from spm.limits import TIME_MAX_MS
 from spm.wire import FIXED, HEAD, MAGIC, Envelope, SeriesTable
@@ -46,7 +46,7 @@ def test_many_bodies_read_at_once_are_what_each_is_alone(messages: list[Envelope
     raw = [message.to_bytes() for message in messages]
     assert bodies(Envelopes.read(raw)) == raw
     assert bodies(Envelopes.of(messages)) == raw
-    assert [samples_in(each) for each in raw] == [len(message) for message in messages]
+    assert [count_samples(each) for each in raw] == [len(message) for message in messages]
 
 
 @given(MESSAGES)
@@ -85,7 +85,7 @@ def test_a_flipped_bit_anywhere_is_found(at: int) -> None:
 @pytest.mark.parametrize("wrong", [b"", b"SPMe", b"x" * 200], ids=["nothing", "a magic word alone", "garbage"])
 def test_what_is_no_envelope_is_refused_by_its_head(wrong: bytes) -> None:
     with pytest.raises(CorruptBlock):
-        samples_in(wrong)
+        count_samples(wrong)
     with pytest.raises(CorruptBlock):
         Envelopes.read([wrong])
 
@@ -131,7 +131,7 @@ def test_some_samples_of_many_messages_are_those_samples_and_their_series_alone(
 ) -> None:
     whole = Envelopes.read([message.to_bytes() for message in messages])
     rows = np.array([by.random() < 0.5 for _ in range(len(whole.ts))], np.bool_)  # type: ignore[attr-defined]
-    some = whole.only(rows)
+    some = whole.select_samples(rows)
     assert some.ts.tolist() == whole.ts[rows].tolist()
     forms = [some.series.canonical(int(i)) for i in some.series_index]
     assert forms == [whole.series.canonical(int(i)) for i in whole.series_index[rows]]
@@ -143,5 +143,5 @@ def test_some_samples_of_many_messages_are_those_samples_and_their_series_alone(
 def test_some_of_many_messages_are_those_messages(messages: list[Envelope], by: object) -> None:
     raw = [message.to_bytes() for message in messages]
     taken = [by.random() < 0.5 for _ in raw]  # type: ignore[attr-defined]
-    some = Envelopes.read(raw).take(np.array(taken, np.bool_))
+    some = Envelopes.read(raw).select_messages(np.array(taken, np.bool_))
     assert bodies(some) == [each for each, wanted in zip(raw, taken, strict=True) if wanted]

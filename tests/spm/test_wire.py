@@ -166,16 +166,16 @@ def forms_of(table: SeriesTable) -> list[bytes]:
 
 def test_tables_of_one_cache_are_joined_without_a_copy_of_its_text() -> None:
     cache = SeriesTable.from_canonical(FORMS)
-    joined = SeriesTable.joined([cache.rows(np.array(some, np.int64)) for some in ([0, 3], [], [5, 1])])
+    joined = SeriesTable.concatenate([cache.rows(np.array(some, np.int64)) for some in ([0, 3], [], [5, 1])])
     assert joined.text is cache.text
     assert forms_of(joined) == [FORMS[at] for at in (0, 3, 5, 1)]
 
 
 def test_tables_of_several_caches_bring_their_own_forms_alone() -> None:
     first, second = SeriesTable.from_canonical(FORMS), SeriesTable.from_canonical(FORMS[2:])
-    joined = SeriesTable.joined(
+    joined = SeriesTable.concatenate(
         [first.rows(np.array([4, 0], np.int64)), second.rows(slice(1, 3)), first.rows(slice(0, 0))]
     )
     assert forms_of(joined) == [FORMS[at] for at in (4, 0, 3, 4)]
     assert len(joined.text) == sum(map(len, forms_of(joined)))
-    assert len(SeriesTable.joined([]).text) == 0
+    assert len(SeriesTable.concatenate([]).text) == 0

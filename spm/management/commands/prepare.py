@@ -1,7 +1,7 @@
-"""``manage.py prepare --url URL``: makes a data folder ready for the product's processes. Safe to repeat.
+"""``manage.py prepare --url URL``: prepares a data folder for the product's processes. Safe to repeat.
 
-Says each step on standard error; the last line of standard output is JSON and says how to log in, this host's agent
-token included. ``bin/start`` calls it before it starts anything.
+It reports each step on standard error. The last line of standard output is JSON with the login and this host's agent
+token. ``bin/start`` calls it before it starts any process.
 """
 
 import json
@@ -19,20 +19,20 @@ from spm.cli.prepare import steps
 
 
 class Command(BaseCommand):
-    """See the module."""
+    """The command ``prepare``."""
 
-    help = "Migrate, collect static files, compile kernels, make the first organisation and the product's own."
+    help = "Migrate, collect static files, compile kernels, create the first organisation and the product's own app."
     requires_system_checks = ()  # they load every page and rule: a second of each start
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        """``--url`` is what people will open."""
+        """``--url`` is the address for people."""
         parser.add_argument("--url", default=settings.SPM_BASE_URL)
 
     def handle(self, *args: Any, url: str, **options: Any) -> None:
-        """Run the steps that are due."""
-        for words, step in steps():
-            say(words)
+        """Run the steps that are due, and print the login."""
+        for title, step in steps():
+            say(title)
             step()
         login = create_demo(Path(settings.SPM_DATA), url)
-        internal_app.make()
+        internal_app.create()
         self.stdout.write(json.dumps(login))
