@@ -40,5 +40,5 @@ def _fast_path() -> Callable[..., Iterable[bytes]]:
 
     It is loaded on its first use, so that a server without such queries starts without it.
     """
-    found: Callable[..., Iterable[bytes]] = import_module("frontend.prometheus.fast_path").FastPath(_pages)
-    return found
+    application: Callable[..., Iterable[bytes]] = import_module("frontend.prometheus.fast_path").FastPath(_pages)
+    return application

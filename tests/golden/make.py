@@ -108,8 +108,8 @@ def _aggregates() -> Aggregates:
 def _sketched() -> Aggregates:
     """The same with sketches: of nothing, of one value, and of values of every kind."""
     spread = [[], [7.5] * 3, [*_values(20).tolist(), *(-_values(20)).tolist()]]
-    held = sketch.of_winners(np.cumsum([0, *map(len, spread)]), np.array([v for values in spread for v in values]))
-    return replace(_aggregates(), sketch=held)
+    sketches = sketch.of_winners(np.cumsum([0, *map(len, spread)]), np.array([v for values in spread for v in values]))
+    return replace(_aggregates(), sketch=sketches)
 
 
 def _envelope() -> Envelope:
@@ -197,10 +197,10 @@ def _row(value: Aggregates) -> bytes:
 
 def _seen() -> dict[int, ProcessWatermarks]:
     """Marks of two processes, of which one has died with a straggler."""
-    held = {1: Watermark(1, T0, 7, T0), 2**32 - 1: MARK}
+    by_process = {1: Watermark(1, T0, 7, T0), 2**32 - 1: MARK}
     return {
-        p: ProcessWatermarks(p, (), held[p], (ADOPTED,) * (p > 1), np.array(held[p].dead_stamps, np.uint64))
-        for p in held
+        p: ProcessWatermarks(p, (), by_process[p], (ADOPTED,) * (p > 1), np.array(by_process[p].dead_stamps, np.uint64))
+        for p in by_process
     }
 
 

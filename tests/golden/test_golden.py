@@ -55,9 +55,9 @@ def flat(value: object) -> object:
 
 
 def test_every_golden_file_is_tested_and_frozen() -> None:
-    found = {path.stem: zlib.crc32(path.read_bytes()) for path in FOLDER.glob("*.bin")}
-    assert found == FROZEN
-    assert found.keys() == GOLDEN.keys()
+    result = {path.stem: zlib.crc32(path.read_bytes()) for path in FOLDER.glob("*.bin")}
+    assert result == FROZEN
+    assert result.keys() == GOLDEN.keys()
 
 
 @EACH
@@ -74,9 +74,9 @@ def test_the_same_value_is_written_as_the_same_bytes(name: str) -> None:
 
 
 def test_every_version_that_is_read_has_a_golden_file() -> None:
-    found = {tuple(raw[:2]) for raw in (path.read_bytes() for path in FOLDER.glob("*.bin"))}
+    result = {tuple(raw[:2]) for raw in (path.read_bytes() for path in FOLDER.glob("*.bin"))}
     hours = {(blocks.HOURS, 1)}  # a row's file holds several cells, each a frame
-    assert found | hours >= set(blocks.READERS)
+    assert result | hours >= set(blocks.READERS)
 
 
 def test_a_newest_version_is_what_is_written() -> None:

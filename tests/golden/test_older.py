@@ -34,11 +34,11 @@ LATER = START + 30 * HOUR_MS
 
 
 def older(store: Backend) -> Backend:
-    made = MemoryBackend()
+    copy = MemoryBackend()
     for table in keys.TABLES:
         rows = [(key, _cells(table, cells)) for key, cells in store.scan(table, b"", b"\xff" * 64)]
-        made.put([(table, rows)])
-    return made
+        copy.put([(table, rows)])
+    return copy
 
 
 def _cells(table: str, cells: Mapping[bytes, bytes]) -> dict[bytes, bytes]:

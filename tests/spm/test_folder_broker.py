@@ -83,5 +83,5 @@ def test_queues_that_are_bound_at_once_are_all_bound_and_each_once(folder: Path)
         thread.start()
     for thread in threads:
         thread.join()
-    found = sorted(each.queue for each in channels[0].get_table("calls"))
-    assert found == sorted([f"q{n}" for n in range(25)] + [f"q{n}-{k}" for n in range(25) for k in range(4)])
+    queues = sorted(each.queue for each in channels[0].get_table("calls"))
+    assert queues == sorted([f"q{n}" for n in range(25)] + [f"q{n}-{k}" for n in range(25) for k in range(4)])

@@ -44,20 +44,20 @@ def test_a_number_without_an_app_is_not_found(alpha: House, number: int) -> None
 
 
 @pytest.mark.parametrize(
-    ("has", "asked", "enough"),
+    ("has", "required", "enough"),
     [
-        (has, asked, at >= needed)
+        (has, required, at >= needed)
         for at, has in enumerate(("viewer", "editor", "admin", "owner"))
-        for needed, asked in enumerate(("viewer", "editor", "admin", "owner"))
+        for needed, required in enumerate(("viewer", "editor", "admin", "owner"))
     ],
 )
-def test_a_role_includes_the_lower_ones(alpha: House, has: str, asked: str, enough: bool) -> None:
+def test_a_role_includes_the_lower_ones(alpha: House, has: str, required: str, enough: bool) -> None:
     Membership.objects.filter(user=alpha.viewer).update(role=has)
     if enough:
-        assert access.require_app(alpha.viewer, alpha.app.pk, asked) == alpha.app
+        assert access.require_app(alpha.viewer, alpha.app.pk, required) == alpha.app
         return
     with pytest.raises(PermissionDenied):
-        access.require_app(alpha.viewer, alpha.app.pk, asked)
+        access.require_app(alpha.viewer, alpha.app.pk, required)
 
 
 def test_a_membership_that_ended_counts_at_the_next_question(alpha: House) -> None:

@@ -49,8 +49,8 @@ def test_the_second_start_changes_nothing_but_the_address(tmp_path: Path) -> Non
 
 def test_the_files_are_for_their_owner_only_and_say_what_is_promised(tmp_path: Path) -> None:
     login = bootstrap.create_demo(tmp_path, URL)
-    kept = json.loads(login_file(tmp_path).read_text())
-    assert kept == {name: login[name] for name in ("url", "login", "password", "app", "token")}
+    stored = json.loads(login_file(tmp_path).read_text())
+    assert stored == {name: login[name] for name in ("url", "login", "password", "app", "token")}
     modes = {stat.S_IMODE((tmp_path / name).stat().st_mode) for name in ("first-login.json", "agent-token")}
     assert modes == {0o600}
 

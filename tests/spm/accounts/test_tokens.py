@@ -25,7 +25,7 @@ def test_a_token_opens_its_own_app_with_its_own_scope(app: App) -> None:
 
 
 @pytest.mark.parametrize(
-    ("scopes", "asked", "holds"),
+    ("scopes", "scope", "holds"),
     [
         (["ingest"], "read", False),
         (["read"], "ingest", False),
@@ -37,9 +37,9 @@ def test_a_token_opens_its_own_app_with_its_own_scope(app: App) -> None:
         (["read"], "admin", False),
     ],
 )
-def test_scopes_reach_as_far_as_they_say(app: App, scopes: list[str], asked: str, holds: bool) -> None:
+def test_scopes_reach_as_far_as_they_say(app: App, scopes: list[str], scope: str, holds: bool) -> None:
     _, secret = tokens.issue(app, name="x", scopes=scopes)
-    assert (tokens.authenticate(secret, asked) is not None) == holds
+    assert (tokens.authenticate(secret, scope) is not None) == holds
 
 
 @pytest.mark.parametrize("scopes", [[], ["everything"], ["read", "everything"]])
@@ -50,9 +50,9 @@ def test_a_token_without_known_scopes_is_refused(app: App, scopes: list[str]) ->
 
 def test_the_database_keeps_neither_the_secret_nor_a_plain_hash(app: App) -> None:
     token, secret = tokens.issue(app, name="x", scopes=["read"])
-    kept = b"|".join(str(value).encode() for value in Token.objects.filter(pk=token.pk).values_list()[0])
-    assert secret.encode() not in kept
-    assert secret.split("_")[2].encode() not in kept
+    row = b"|".join(str(value).encode() for value in Token.objects.filter(pk=token.pk).values_list()[0])
+    assert secret.encode() not in row
+    assert secret.split("_")[2].encode() not in row
     assert len(bytes(token.digest)) == 32
 
 
@@ -144,7 +144,7 @@ def basic(text: str) -> str:
 
 
 @pytest.mark.parametrize(
-    ("header", "found"),
+    ("header", "expected"),
     [
         ("Bearer abc", "abc"),
         ("bearer   abc ", "abc"),
@@ -160,16 +160,16 @@ def basic(text: str) -> str:
         ("", None),
     ],
 )
-def test_a_request_shows_its_token_in_any_usual_way(header: str, found: str | None) -> None:
-    assert tokens.from_request(RequestFactory().get("/", HTTP_AUTHORIZATION=header)) == found
+def test_a_request_shows_its_token_in_any_usual_way(header: str, expected: str | None) -> None:
+    assert tokens.from_request(RequestFactory().get("/", HTTP_AUTHORIZATION=header)) == expected
 
 
-@pytest.mark.parametrize(("allowed", "found"), [(True, "abc"), (False, None)])
-def test_a_token_in_the_address_counts_only_where_allowed(allowed: bool, found: str | None) -> None:
-    assert tokens.from_request(RequestFactory().get("/?token=abc"), query_parameter=allowed) == found
+@pytest.mark.parametrize(("allowed", "expected"), [(True, "abc"), (False, None)])
+def test_a_token_in_the_address_counts_only_where_allowed(allowed: bool, expected: str | None) -> None:
+    assert tokens.from_request(RequestFactory().get("/?token=abc"), query_parameter=allowed) == expected
 
 
 def test_no_two_tokens_are_alike_and_all_are_well_formed(app: App) -> None:
-    made = {tokens.issue(app, name="x", scopes=["read"])[1] for _ in range(50)}
-    assert len(made) == 50
-    assert all(tokens.well_formed(secret) for secret in made)
+    secrets = {tokens.issue(app, name="x", scopes=["read"])[1] for _ in range(50)}
+    assert len(secrets) == 50
+    assert all(tokens.well_formed(secret) for secret in secrets)

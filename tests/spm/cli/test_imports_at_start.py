@@ -39,11 +39,11 @@ def test_start_loads_nothing_that_only_later_requests_or_other_processes_need(ki
 
 def test_tasks_are_sent_by_beat_alone_since_no_other_process_knows_the_broker() -> None:
     senders = ("delay", "apply_async", "send_task")
-    found = [
+    modules = [
         f"{path.relative_to(ROOT)}:{node.lineno}"
         for room in ("spm", "ingest", "rollups", "alerts", "frontend")
         for path in (ROOT / room).rglob("*.py")
         for node in ast.walk(ast.parse(path.read_text()))
         if isinstance(node, ast.Attribute) and node.attr in senders
     ]
-    assert found == []
+    assert modules == []

@@ -27,8 +27,8 @@ def options(*arguments: str, **environ: str) -> Options:
 
 
 def test_start_without_arguments_serves_this_machine_on_8000() -> None:
-    found = options()
-    assert (found.url, found.data, found.host, found.agent, found.json) == (
+    parsed = options()
+    assert (parsed.url, parsed.data, parsed.host, parsed.agent, parsed.json) == (
         "http://localhost:8000",
         ROOT / "var",
         "127.0.0.1",

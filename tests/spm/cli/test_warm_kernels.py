@@ -35,9 +35,9 @@ def entries(module: str, tree: ast.Module) -> Iterator[tuple[str, str]]:
 def test_every_kernel_that_plain_code_calls_is_compiled_by_the_rehearsal() -> None:
     for part in warm_kernels.PARTS.values():
         part()
-    found = [entry for module, tree in files() for entry in entries(module, tree)]
-    cold = [f"{m}.{name}" for m, name in found if not getattr(importlib.import_module(m), name).signatures]
-    assert len(found) > 20
+    kernels = [entry for module, tree in files() for entry in entries(module, tree)]
+    cold = [f"{m}.{name}" for m, name in kernels if not getattr(importlib.import_module(m), name).signatures]
+    assert len(kernels) > 20
     assert not cold, cold
 
 

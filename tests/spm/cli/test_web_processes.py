@@ -49,8 +49,8 @@ class Web:
     def pings(self) -> float:
         """Answered pings, as /metrics counts them."""
         families = text_string_to_metric_families(self.get("/metrics"))
-        found = [one for family in families for one in family.samples if one.name == "spm_http_requests_total"]
-        return sum(one.value for one in found if one.labels["view"] == "ingest:ping" and one.labels["code"] == "204")
+        servers = [one for family in families for one in family.samples if one.name == "spm_http_requests_total"]
+        return sum(one.value for one in servers if one.labels["view"] == "ingest:ping" and one.labels["code"] == "204")
 
     def servers(self) -> list[psutil.Process]:
         """gunicorn's own children."""
@@ -68,8 +68,8 @@ def web(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Web]:
     options = Options(ROOT, data, "127.0.0.1", port, json=True, agent=False, web_processes=PROCESSES)
     program = programs(options, None)[0]
     secrets = {"SPM_SECRET_KEY": "only for tests", "SPM_PEPPER": "only for tests", "SPM_OWN_METRICS_S": "1"}
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("SPM_", "PYTEST_"))}
-    environ = {**kept, **program.environ, **secrets, "SPM_DOTENV": os.devnull, "PYTHONPATH": str(ROOT)}
+    environ = {name: value for name, value in os.environ.items() if not name.startswith(("SPM_", "PYTEST_"))}
+    environ = {**environ, **program.environ, **secrets, "SPM_DOTENV": os.devnull, "PYTHONPATH": str(ROOT)}
     clear_metrics(data)
     (data / "static").mkdir()
     single = {name: value for name, value in environ.items() if name != "PROMETHEUS_MULTIPROC_DIR"}
@@ -98,7 +98,9 @@ def test_metrics_of_several_web_processes_are_their_sum_and_never_fall_when_one_
     assert [web.pings() - before for _ in range(6)] == [sent] * 6, "every process says the same"
     victim = web.servers()[0].pid
     os.kill(victim, signal.SIGKILL)
-    fresh = wait_until(lambda: victim not in (found := [s.pid for s in web.servers()]) and len(found) == PROCESSES, 60)
+    fresh = wait_until(
+        lambda: victim not in (servers := [s.pid for s in web.servers()]) and len(servers) == PROCESSES, 60
+    )
     assert fresh, "nobody took its place"
     again = ping_until_all_have_answered(web)
     assert web.pings() - before == sent + again
@@ -108,10 +110,10 @@ def test_each_web_process_sends_its_own_metrics_under_a_name_of_its_own(web: Web
     """A name is held, by a lock on its file, for as long as its process lives; who was killed leaves it to the next."""
     ping_until_all_have_answered(web)
     names = [web.data / "metrics" / f"web-{number}" for number in range(PROCESSES + 1)]
-    assert wait_until(lambda: [held(name) for name in names] == [True] * PROCESSES + [False], 30)
+    assert wait_until(lambda: [is_locked(name) for name in names] == [True] * PROCESSES + [False], 30)
 
 
-def held(name: Path) -> bool:
+def is_locked(name: Path) -> bool:
     if not name.exists():
         return False
     with name.open("rb") as file:

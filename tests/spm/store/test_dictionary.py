@@ -27,8 +27,8 @@ def table(*series: int) -> SeriesTable:
 def test_each_series_is_a_row_with_its_canonical_form() -> None:
     backend = MemoryBackend()
     assert SeriesRegistry(backend).register(7, table(1, 2)).tolist() == []
-    made = table(1, 2)
-    names = [keys.series(7, int(m), int(s)) for m, s in zip(made.metrics, made.ids, strict=True)]
+    series_table = table(1, 2)
+    names = [keys.series(7, int(m), int(s)) for m, s in zip(series_table.metrics, series_table.ids, strict=True)]
     assert backend.get("series", names) == [{COLUMN: form(1)}, {COLUMN: form(2)}]
 
 
@@ -112,8 +112,10 @@ def test_threads_of_one_registry_agree() -> None:
 def test_texts_that_differ_anywhere_have_another_check() -> None:
     base = form(1) * 3
     flipped = [base[:i] + bytes([base[i] ^ 1]) + base[i + 1 :] for i in range(len(base))]
-    made = SeriesTable.from_canonical([base, base + b"\0", b"\0" + base, base[:-1], *flipped])
-    assert len(set(kernels.text_checks(made.text, made.starts, made.ends).tolist())) == len(made)
+    series_table = SeriesTable.from_canonical([base, base + b"\0", b"\0" + base, base[:-1], *flipped])
+    assert len(set(kernels.text_checks(series_table.text, series_table.starts, series_table.ends).tolist())) == len(
+        series_table
+    )
 
 
 def matched(backend: Backend, *matchers: Matcher, app: int = 7) -> list[int]:

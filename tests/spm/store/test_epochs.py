@@ -30,8 +30,8 @@ def test_readers_look_wherever_a_writer_of_any_epoch_that_is_not_closed_puts(
 
 @given(SHAPES, st.integers(0, 2**32 - 1), METRICS)
 def test_a_metric_lies_in_one_shard_of_an_epoch(shape: tuple[str, int, int], app: int, metrics: np.ndarray) -> None:
-    made = PlacementEpoch(0, *shape).place(app, np.repeat(metrics, 2))
-    assert (made[::2] == made[1::2]).all()
+    result = PlacementEpoch(0, *shape).place(app, np.repeat(metrics, 2))
+    assert (result[::2] == result[1::2]).all()
 
 
 def test_the_bytes_of_many_metrics_fill_their_shards_evenly() -> None:
@@ -117,5 +117,5 @@ class Deaf(MemoryBackend):
 
 
 def test_a_lost_answer_opens_one_epoch_only() -> None:
-    made = store_epochs.open_epoch(Deaf(), APP, function=HASH, shards=16, spread=2)
-    assert [epoch.number for epoch in made.epochs] == [0, 1]
+    result = store_epochs.open_epoch(Deaf(), APP, function=HASH, shards=16, spread=2)
+    assert [epoch.number for epoch in result.epochs] == [0, 1]

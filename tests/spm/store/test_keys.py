@@ -146,10 +146,10 @@ def test_days_and_months_never_share_a_manifest_row() -> None:
 
 @given(WORD, st.integers(1, 16), st.integers(1, 256), st.lists(LONG, min_size=1, max_size=20))
 def test_metrics_lie_only_in_shards_that_a_reader_looks_in(app: int, spread: int, shards: int, ids: list[int]) -> None:
-    distribution = PlacementTable.single(shards=shards, spread=spread)
-    made = distribution.place(app, np.array(ids, np.uint64))
-    assert made.dtype == np.uint8
-    assert set(made.tolist()) <= set(distribution.all_shards(app))
+    table = PlacementTable.single(shards=shards, spread=spread)
+    placed = table.place(app, np.array(ids, np.uint64))
+    assert placed.dtype == np.uint8
+    assert set(placed.tolist()) <= set(table.all_shards(app))
 
 
 def test_the_layout_of_keys_is_frozen() -> None:

@@ -116,11 +116,11 @@ def test_a_fingerprint_is_frozen() -> None:
 
 @given(st.dictionaries(st.integers(0, 99), st.sampled_from([b"", b"a" * 8, b"b" * 8]), max_size=5))
 def test_a_days_fingerprint_depends_on_hours_with_data_only(marks: dict[int, bytes]) -> None:
-    held = {s: m for s, m in marks.items() if m}
-    assert day_fingerprint(reversed(list(marks.items()))) == day_fingerprint(held.items())
-    assert (day_fingerprint(marks.items()) == b"") == (not held)
-    for hour in held:
-        assert day_fingerprint([(s, m) for s, m in held.items() if s != hour]) != day_fingerprint(held.items())
+    present = {s: m for s, m in marks.items() if m}
+    assert day_fingerprint(reversed(list(marks.items()))) == day_fingerprint(present.items())
+    assert (day_fingerprint(marks.items()) == b"") == (not present)
+    for hour in present:
+        assert day_fingerprint([(s, m) for s, m in present.items() if s != hour]) != day_fingerprint(present.items())
 
 
 def test_hours_of_a_shard_are_those_with_something_in_force() -> None:

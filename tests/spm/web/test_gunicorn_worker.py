@@ -17,7 +17,7 @@ import pytest
 from gunicorn.config import Config
 from gunicorn.http import RequestParser
 
-from spm.limits import WEB_ATTENDS_MS
+from spm.limits import WEB_KEEP_ALIVE_WAIT_MS
 from spm.web.gunicorn_worker import KeepAliveWorker
 from tests.servers.processes import Process, answers, free_ports, wait_ready, wait_until
 
@@ -82,7 +82,7 @@ def halves(body):
     raise RuntimeError("in the middle")
 """
 HOST = "Host: here\r\n"
-ASKED = [
+REQUESTS = [
     *(
         f"GET /{kind}?a=%2F&b HTTP/1.1\r\n{HOST}\r\n"
         for kind in (
@@ -138,7 +138,7 @@ def server(tmp_path: Path) -> Iterator[tuple[Process, int]]:
 
     def ready() -> bool:
         try:
-            return asked(http.client.HTTPConnection("127.0.0.1", port, timeout=60)) >= (0, 0)
+            return thread_and_request(http.client.HTTPConnection("127.0.0.1", port, timeout=60)) >= (0, 0)
         except OSError:
             return False
 
@@ -147,7 +147,7 @@ def server(tmp_path: Path) -> Iterator[tuple[Process, int]]:
     process.stop()
 
 
-def asked(link: http.client.HTTPConnection) -> tuple[int, int]:
+def thread_and_request(link: http.client.HTTPConnection) -> tuple[int, int]:
     """How often the server had given a connection to a thread, and a thread had waited for one, when it answered."""
     link.request("GET", "/?0.001")
     answer = link.getresponse()
@@ -158,15 +158,15 @@ def asked(link: http.client.HTTPConnection) -> tuple[int, int]:
 
 def test_requests_that_come_one_upon_another_stay_with_their_thread(server: tuple[Process, int]) -> None:
     link = http.client.HTTPConnection("127.0.0.1", server[1], timeout=60)
-    given = [asked(link)[0] for _ in range(400)]
+    given = [thread_and_request(link)[0] for _ in range(400)]
     assert given[-1] - given[0] < 200  # gunicorn's own: 399; how often this client pauses depends on the machine
 
 
 def test_no_thread_waits_for_a_connection_that_asks_now_and_then(server: tuple[Process, int]) -> None:
     link, answers = http.client.HTTPConnection("127.0.0.1", server[1], timeout=60), []
     for _ in range(20):
-        answers.append(asked(link))
-        time.sleep(10 * WEB_ATTENDS_MS / 1000)
+        answers.append(thread_and_request(link))
+        time.sleep(10 * WEB_KEEP_ALIVE_WAIT_MS / 1000)
     assert [given - answers[0][0] for given, _ in answers] == list(range(20))
     assert {waited for _, waited in answers} == {0}
 
@@ -177,7 +177,7 @@ def test_connections_that_never_pause_leave_threads_for_others(server: tuple[Pro
     def ask() -> None:
         link = http.client.HTTPConnection("127.0.0.1", server[1], timeout=60)
         while not ended.is_set():
-            asked(link)
+            thread_and_request(link)
 
     busy = [threading.Thread(target=ask) for _ in range(3 * THREADS)]
     for client in busy:
@@ -186,7 +186,7 @@ def test_connections_that_never_pause_leave_threads_for_others(server: tuple[Pro
         slowest = 0.0
         for _ in range(50):
             before = time.monotonic()
-            asked(http.client.HTTPConnection("127.0.0.1", server[1], timeout=60))
+            thread_and_request(http.client.HTTPConnection("127.0.0.1", server[1], timeout=60))
             slowest = max(slowest, time.monotonic() - before)
     finally:
         ended.set()
@@ -232,12 +232,12 @@ def test_a_thread_looks_without_sleeping_only_while_nobody_else_is_served(
             return []
 
     monkeypatch.setattr("spm.web.gunicorn_worker.select", SimpleNamespace(poll=Poll, POLLIN=1))
-    monkeypatch.setattr("spm.web.gunicorn_worker.WEB_SPINS_MS", 50)
+    monkeypatch.setattr("spm.web.gunicorn_worker.WEB_KEEP_ALIVE_SPIN_MS", 50)
     worker = object.__new__(KeepAliveWorker)
     worker.nr_conns, worker.keepalived_conns, worker.pending_conns = connections, [], []
     before = time.monotonic()
     assert not worker._next_request_comes(SimpleNamespace(sock=None))
-    assert waits[-1] == WEB_ATTENDS_MS
+    assert waits[-1] == WEB_KEEP_ALIVE_WAIT_MS
     assert set(waits[:-1]) == ({0} if spins else set())
     assert (time.monotonic() - before >= 0.05) is spins
 
@@ -263,7 +263,7 @@ def test_a_stop_waits_for_no_connection_that_goes_on_asking(server: tuple[Proces
     def ask() -> None:
         try:
             while not ended.is_set():
-                asked(link)
+                thread_and_request(link)
         except (OSError, http.client.HTTPException):
             ended.set()
 
@@ -384,15 +384,15 @@ def test_every_kind_of_answer_is_byte_by_byte_that_of_gunicorns_own_worker(tmp_p
         )
     try:
         for last in LAST:
-            wanted, found = (conversation(port, processes, [*ASKED, f"{last}{HOST}\r\n"]) for port in ports)
-            assert found == wanted
-            assert found.count(b"HTTP/1.1 ") >= len(ASKED)
+            wanted, received = (conversation(port, processes, [*REQUESTS, f"{last}{HOST}\r\n"]) for port in ports)
+            assert received == wanted
+            assert received.count(b"HTTP/1.1 ") >= len(REQUESTS)
     finally:
         for process in processes:
             process.stop()
 
 
-def conversation(port: int, processes: list[Process], asked: list[str]) -> bytes:
+def conversation(port: int, processes: list[Process], requests: list[str]) -> bytes:
     """All that a server says, but for the time of day."""
 
     def there() -> bool:
@@ -406,25 +406,25 @@ def conversation(port: int, processes: list[Process], asked: list[str]) -> bytes
     with socket.create_connection(("127.0.0.1", port), timeout=20) as link:
         read = link.makefile("rb")
         said = b""
-        for request in asked[:-1]:
+        for request in requests[:-1]:
             link.sendall(request.encode())
             said += answer_of(read, request.startswith("HEAD"))
-        link.sendall(asked[-1].encode())
+        link.sendall(requests[-1].encode())
         return re.sub(rb"Date: [^\r]*", b"", said + read.read())
 
 
 def answer_of(read: BinaryIO, head: bool) -> bytes:
     """One answer, however its end is told."""
     lines = [read.readline(), *iter(read.readline, b"\r\n")]
-    told = {name.lower(): value.strip() for name, _, value in (line.partition(b":") for line in lines[1:])}
+    headers = {name.lower(): value.strip() for name, _, value in (line.partition(b":") for line in lines[1:])}
     said = b"".join(lines) + b"\r\n"
     if lines[0].startswith(b"HTTP/1.1 100"):
         return said + answer_of(read, head)
     if head or lines[0].split()[1] in (b"204", b"304"):
         return said
-    if told.get(b"transfer-encoding") == b"chunked":
+    if headers.get(b"transfer-encoding") == b"chunked":
         while (size := int(line := read.readline(), 16)) >= 0:
             said += line + read.read(size + 2)
             if not size:
                 return said
-    return said + read.read(int(told[b"content-length"]))
+    return said + read.read(int(headers[b"content-length"]))

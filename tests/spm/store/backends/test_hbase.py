@@ -33,10 +33,10 @@ def url(hbase_url: str, tmp_path: Path) -> str:
 
 @pytest.fixture
 def backend(url: str) -> Iterator[HBaseBackend]:
-    made = open_backend(url)
-    assert isinstance(made, HBaseBackend)
-    yield made
-    made.close()
+    created = open_backend(url)
+    assert isinstance(created, HBaseBackend)
+    yield created
+    created.close()
 
 
 def test_a_table_that_several_make_at_once_is_there_for_all(url: str) -> None:
@@ -53,13 +53,13 @@ def test_a_table_that_several_make_at_once_is_there_for_all(url: str) -> None:
 def test_tables_made_beforehand_are_cut_at_every_shard_and_compressed_where_it_helps(
     hbase: HBase, tmp_path: Path
 ) -> None:
-    made = hbase.make_tables(tmp_path.name)
-    assert made == list(keys.TABLES)
+    created = hbase.make_tables(tmp_path.name)
+    assert created == list(keys.TABLES)
     connection = happybase.Connection("127.0.0.1", urlsplit(hbase.url).port, timeout=60_000)
     for table, regions, codec in (("log", 16, "NONE"), ("pending", 16, "ZSTD"), ("config", 1, "ZSTD")):
-        held = connection.table(f"{tmp_path.name}_{table}")
-        assert [r["start_key"] for r in held.regions()] == [b"", *(bytes([n]) for n in range(1, regions))]
-        assert held.families()[b"d"]["compression"] == codec.encode()
+        stored = connection.table(f"{tmp_path.name}_{table}")
+        assert [r["start_key"] for r in stored.regions()] == [b"", *(bytes([n]) for n in range(1, regions))]
+        assert stored.families()[b"d"]["compression"] == codec.encode()
     backend = open_backend(f"{hbase.url}/{tmp_path.name}")
     held_rows = [(bytes([shard]) + key(shard)[1:], {b"a": b"1"}) for shard in range(16)]
     backend.put([("pending", held_rows)])

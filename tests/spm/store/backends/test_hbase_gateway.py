@@ -87,13 +87,13 @@ class Gateway:
 
 @pytest.fixture
 def gateway() -> Iterator[Gateway]:
-    made = Gateway()
-    server = make_server(thrift.Hbase, made, "127.0.0.1", made.port, client_timeout=60_000)
+    created = Gateway()
+    server = make_server(thrift.Hbase, created, "127.0.0.1", created.port, client_timeout=60_000)
     server.daemon = True
     thread = threading.Thread(target=server.serve, daemon=True)
     thread.start()
-    assert wait_until(lambda: answers(made.port), 10)
-    yield made
+    assert wait_until(lambda: answers(created.port), 10)
+    yield created
     server.close()
 
 
@@ -104,11 +104,11 @@ def clock() -> FakeClock:
 
 @pytest.fixture
 def backend(gateway: Gateway, clock: FakeClock) -> Iterator[HBaseBackend]:
-    made = HBaseBackend("127.0.0.1", gateway.port, prefix="x", clock=clock)
-    made.get("pending", [])  # it knows its tables
-    made._table("pending")
-    yield made
-    made.close()
+    created = HBaseBackend("127.0.0.1", gateway.port, prefix="x", clock=clock)
+    created.get("pending", [])  # it knows its tables
+    created._table("pending")
+    yield created
+    created.close()
 
 
 def hangs_up(*names: str, times: int = 99, only: int | None = None) -> Callable[[str, int], None]:
@@ -170,8 +170,8 @@ def test_registrations_are_answered_in_their_order_however_many_are_under_way(
 ) -> None:
     rows = [(bytes([n % 16]) + n.to_bytes(20, "big"), b"form") for n in range(2_000)]
     gateway.standing = {key for key, _ in rows[::7]}
-    told = backend._set_absent(b"x_series", b"c", rows)
-    assert told == {key: key not in gateway.standing for key, _ in rows}
+    was_set = backend._set_absent(b"x_series", b"c", rows)
+    assert was_set == {key: key not in gateway.standing for key, _ in rows}
     assert gateway.count("checkAndPut") == len(rows)
     assert 1 < len(gateway.callers) <= limits.HBASE_LANES + 1
 

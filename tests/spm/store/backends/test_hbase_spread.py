@@ -28,9 +28,9 @@ Note = Callable[[str], None]
 @pytest.fixture
 def store(hbase_url: str, tmp_path: Path) -> Iterator[Backend]:
     """A store with tables of its own."""
-    made = open_backend(f"{hbase_url}/{tmp_path.name}")
-    yield made
-    made.close()
+    store = open_backend(f"{hbase_url}/{tmp_path.name}")
+    yield store
+    store.close()
 
 
 @pytest.fixture
@@ -111,12 +111,12 @@ def test_many_regions_take_as_many_writes_as_one(hbase: HBase, tmp_path: Path, f
             store.put([("log", rows[at : at + 1_000])])
         return ROWS / (clock.monotonic() - begun)
 
-    found: dict[int, list[float]] = {1: [], 16: []}
+    durations: dict[int, list[float]] = {1: [], 16: []}
     for number in range(ROUNDS):
-        for shards in found:
-            found[shards].append(rows_a_second(shards, number))
-        print({shards: f"{rates[-1]:,.0f} rows/s" for shards, rates in found.items()}, flush=True)
-    one, many = (float(np.median(rates[1:])) for rates in found.values())  # the first round warms the servers
+        for shards in durations:
+            durations[shards].append(rows_a_second(shards, number))
+        print({shards: f"{rates[-1]:,.0f} rows/s" for shards, rates in durations.items()}, flush=True)
+    one, many = (float(np.median(rates[1:])) for rates in durations.values())  # the first round warms the servers
     store.close()
     figure(f"{many:,.0f} rows/s into 16 regions, {one:,.0f} into one: {many / one:.2f}")
     assert many >= 0.8 * one

@@ -30,11 +30,11 @@ SAMPLES = st.lists(
 FEW: list[Sample] = [(1, 5, 1.5), (1, 6, 2.5), (4, 5, float("nan")), (7, 5, -0.0), (7, 6, 3.0), (7, 7, 4.0)]
 
 
-def columns_of(held: object) -> dict[str, object]:
+def columns_of(content: object) -> dict[str, object]:
     """The arrays of a block, floats as bits."""
     flat: dict[str, object] = {}
-    for name in held.__slots__:  # type: ignore[attr-defined]
-        value = getattr(held, name)
+    for name in content.__slots__:  # type: ignore[attr-defined]
+        value = getattr(content, name)
         if hasattr(value, "__slots__"):
             flat.update({f"{name}.{k}": v for k, v in columns_of(value).items()})
         else:
@@ -98,33 +98,33 @@ EACH = pytest.mark.parametrize(("raw", "read"), STORED.values(), ids=STORED)
 
 @given(SAMPLES)
 def test_a_log_block_comes_back_bit_for_bit(samples: list[Sample]) -> None:
-    held = block(samples, stamps=STAMPS)
-    assert columns_of(LogBlock.from_bytes(held.to_bytes())) == columns_of(held)
+    content = block(samples, stamps=STAMPS)
+    assert columns_of(LogBlock.from_bytes(content.to_bytes())) == columns_of(content)
 
 
-@pytest.mark.parametrize("held", [chunk(), timelines()], ids=["chunk", "timelines"])
-def test_a_page_comes_back_bit_for_bit(held: ChunkPage | TimelinesPage) -> None:
-    assert columns_of(type(held).from_bytes(held.to_bytes())) == columns_of(held)
+@pytest.mark.parametrize("content", [chunk(), timelines()], ids=["chunk", "timelines"])
+def test_a_page_comes_back_bit_for_bit(content: ChunkPage | TimelinesPage) -> None:
+    assert columns_of(type(content).from_bytes(content.to_bytes())) == columns_of(content)
 
 
 @given(SAMPLES, st.integers(1, 9))
 def test_a_block_cut_into_cells_holds_the_same_rows_in_the_same_order(samples: list[Sample], size: int) -> None:
-    held = block(samples, stamps=STAMPS)
-    cells = held.to_cells(samples_max=size)
+    content = block(samples, stamps=STAMPS)
+    cells = content.to_cells(samples_max=size)
     assert len(cells) == -(-len(samples) // size)
     parts = LogBlock.from_cells(dict(reversed(cells.items())))
     assert (
         np.concatenate([np.repeat(p.series, p.counts) for p in parts]).tolist()
-        == np.repeat(held.series, held.counts).tolist()
+        == np.repeat(content.series, content.counts).tolist()
     )
     for name in ("message", "ts", "values"):
         joined = np.concatenate([getattr(p, name) for p in parts])
-        assert joined.tobytes() == getattr(held, name).tobytes()
+        assert joined.tobytes() == getattr(content, name).tobytes()
 
 
 def test_more_cells_than_a_byte_can_number_stay_in_order() -> None:
-    held = block([(1, t + 1, float(t)) for t in range(600)])
-    assert Piece.of_row(held.to_cells(samples_max=2)).values.tolist() == held.values.tolist()
+    content = block([(1, t + 1, float(t)) for t in range(600)])
+    assert Piece.of_row(content.to_cells(samples_max=2)).values.tolist() == content.values.tolist()
 
 
 @EACH
@@ -207,10 +207,10 @@ def test_a_column_by_a_number_that_names_nothing_is_damage(column: tuple[object,
 def test_names_of_columns_take_little_of_a_small_block() -> None:
     """One message of three metrics: what is written around its columns, in a frame of either version."""
     raw = block([(s, 5, 1.5) for s in range(3)]).to_bytes()
-    held = sum(column_sizes(raw).values())
-    assert len(raw) - held < 110
+    content = sum(column_sizes(raw).values())
+    assert len(raw) - content < 110
     older = blocks.encode_columns(blocks.CHUNK, blocks.decode_columns(blocks.LOG, raw)[0])
-    assert len(older) - held > 200
+    assert len(older) - content > 200
 
 
 def test_a_kind_of_columns_is_never_written_as_a_record() -> None:
@@ -224,7 +224,7 @@ def test_a_kind_of_columns_is_never_written_as_a_record() -> None:
     st.lists(st.text(max_size=9), max_size=3),
 )
 def test_inputs_come_back(batches: list[tuple[int, int]], pages: dict[int, list[int]], sources: list[str]) -> None:
-    made = Inputs(
+    inputs = Inputs(
         (3, 2**64 - 1),
         tuple(sorted(Replay(*b) for b in batches)),
         {m: tuple(p) for m, p in pages.items()},
@@ -234,12 +234,12 @@ def test_inputs_come_back(batches: list[tuple[int, int]], pages: dict[int, list[
         2**47,
         tuple(sources),
     )
-    assert decode_inputs(encode_inputs(made)) == made
+    assert decode_inputs(encode_inputs(inputs)) == inputs
 
 
-def broken(kind: int, held: LogBlock | ChunkPage | TimelinesPage, **columns: object) -> bytes:
+def broken(kind: int, content: LogBlock | ChunkPage | TimelinesPage, **columns: object) -> bytes:
     """A well-framed block with some columns replaced (``None``: left out): what a bug in a writer would make."""
-    good, texts = blocks.decode_columns(kind, held.to_bytes())
+    good, texts = blocks.decode_columns(kind, content.to_bytes())
     bad = {name: columns.get(name, column) for name, column in good.items()}
     return blocks.encode_columns(kind, {n: c for n, c in bad.items() if c is not None}, texts)  # type: ignore[misc]
 

@@ -28,9 +28,9 @@ def test_the_balance_is_the_truth_at_every_moment_of_a_random_history(seed: int)
     accepted = 0
     for _ in range(60):
         act = world.act()
-        found, truth = world.account(), world.truth()
-        messages, samples = found.messages, found.samples
-        assert (messages.missing, samples.missing, found.discrepancies) == (0, 0, ()), act
+        balance, truth = world.account(), world.truth()
+        messages, samples = balance.messages, balance.samples
+        assert (messages.missing, samples.missing, balance.discrepancies) == (0, 0, ()), act
         assert (messages.accepted, messages.settled) == (truth.total(), truth[STORED] + truth[DEAD]), act
         assert (messages.stored, messages.dead + messages.rejected) == (truth[STORED], truth[DEAD]), act
         assert messages.waiting == truth[OPEN] + truth[QUEUED] + truth[GONE], act
@@ -47,10 +47,10 @@ def test_after_a_quiet_end_only_what_died_with_its_process_is_not_settled(seed: 
     for _ in range(80):
         world.act()
     world.settle_all()
-    found, truth = world.account(), world.truth()
-    assert (found.messages.stored, found.messages.dead + found.messages.rejected) == (truth[STORED], truth[DEAD])
-    assert found.messages.waiting == truth[GONE]
-    living = [p for p in found.processes if p.number in {a.process for a in world.living}]
+    balance, truth = world.account(), world.truth()
+    assert (balance.messages.stored, balance.messages.dead + balance.messages.rejected) == (truth[STORED], truth[DEAD])
+    assert balance.messages.waiting == truth[GONE]
+    living = [p for p in balance.processes if p.number in {a.process for a in world.living}]
     assert all(p.messages.waiting == p.samples.waiting == 0 for p in living)
 
 
@@ -61,7 +61,7 @@ def test_a_process_whose_row_cannot_be_read_is_named_and_is_in_no_number() -> No
         stored(message, backend=store)
         watermarks.announce(store, APP, process, Announcement(message.stamp.ms, sequence, 1, 1, 0, 0, 0, NOW))
     flip(store, "marks", keys.watermark(APP, 2), b"a")
-    found = read_balance(store, APP, NOW)
-    assert (found.samples.accepted, found.samples.stored, found.unread) == (1, 1, (2,))
-    assert (found.discrepancies, found.adds_up) == ((), False)
+    balance = read_balance(store, APP, NOW)
+    assert (balance.samples.accepted, balance.samples.stored, balance.unread) == (1, 1, (2,))
+    assert (balance.discrepancies, balance.adds_up) == ((), False)
     assert (summarize(store, APP, NOW).samples.accepted, summarize(store, APP, NOW).unread) == (1, 1)

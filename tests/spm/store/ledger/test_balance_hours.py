@@ -39,9 +39,9 @@ def seen(numbered: Numbered, *, step_ms: int = 60_000) -> list[HourBalance]:
     return list(read_hours(store, APP, HOUR, HOUR + 3))
 
 
-def named(found: list[NumberGap]) -> list[tuple[int, int, int]]:
+def named(gaps: list[NumberGap]) -> list[tuple[int, int, int]]:
     """(spool, first, last) of gaps."""
-    return [(int(gap.spool, 16), gap.first, gap.last) for gap in found]
+    return [(int(gap.spool, 16), gap.first, gap.last) for gap in gaps]
 
 
 @pytest.mark.parametrize(
@@ -82,8 +82,8 @@ def test_numbers_between_the_first_and_the_last_that_never_came_are_gaps(
 def test_gaps_are_the_complement_in_any_order_and_over_hours(present: set[int], seed: int) -> None:
     order = sorted(present)
     random.Random(seed).shuffle(order)
-    found = find_gaps(seen([(1, number) for number in order], step_ms=3 * 60_000))
-    missing = {number for gap in found for number in range(gap.first, gap.last + 1)}
+    result = find_gaps(seen([(1, number) for number in order], step_ms=3 * 60_000))
+    missing = {number for gap in result for number in range(gap.first, gap.last + 1)}
     assert missing == set(range(min(present), max(present))) - present
 
 
@@ -97,14 +97,14 @@ def test_ids_that_are_no_numbers_are_in_no_gap() -> None:
     store = MemoryBackend()
     ids = [b"\0SEQ"[:3] + b"x" * 13, bytes(16), b"m" * 16]
     stored(*[envelope([(0, NOW, 1.0)], ms=NOW + i, message_id=name) for i, name in enumerate(ids)], backend=store)
-    [found] = read_hours(store, APP, HOUR, HOUR)
-    assert (found.runs, found.messages.tolist()) == ((), [3])
+    [result] = read_hours(store, APP, HOUR, HOUR)
+    assert (result.runs, result.messages.tolist()) == ((), [3])
 
 
 def test_more_runs_than_are_followed_are_told_not_listed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "BALANCE_RUNS_MAX", 2)
-    found = seen([(1, 1), (2, 1), (3, 1)])
-    assert (found[0].runs_cut, found[0].runs) == (True, ())
+    result = seen([(1, 1), (2, 1), (3, 1)])
+    assert (result[0].runs_cut, result[0].runs) == (True, ())
 
 
 @given(st.integers(0, 2**32 - 1))

@@ -33,8 +33,8 @@ def commit(count: int, *, seed: int = 0, totals: bool = False, epoch: int | None
         ("a", "ü", "c"),
     )
     ids = draw.integers(0, 256, 16 * count).astype(np.uint8)
-    told = draw.integers(0, 99, count) if totals else None
-    return Commit(table, draw.integers(1, 10**9, count), ids, MS, MS + seed, ((1, 2), (200, 3)), told, epoch)
+    drawn = draw.integers(0, 99, count) if totals else None
+    return Commit(table, draw.integers(1, 10**9, count), ids, MS, MS + seed, ((1, 2), (200, 3)), drawn, epoch)
 
 
 def said(cell: CommitCell | CorruptBlock) -> Any:
@@ -71,8 +71,8 @@ def test_many_cells_say_what_each_says_alone_whichever_are_damaged(
 ) -> None:
     raws = []
     for number, (count, totals, epoch, bit) in enumerate(cells):
-        made = commit(count, seed=number, totals=totals, epoch=epoch)
-        raw = bytearray(commit_records.encode(made, blocks.LEDGER, number % 5, batch=2**64 - 1 - number))
+        record = commit(count, seed=number, totals=totals, epoch=epoch)
+        raw = bytearray(commit_records.encode(record, blocks.LEDGER, number % 5, batch=2**64 - 1 - number))
         if bit >= 0:
             raw[bit // 8 % len(raw)] ^= 1 << bit % 8
         raws.append(bytes(raw))
@@ -130,8 +130,8 @@ def test_a_cell_of_a_wrong_shape_is_damaged_and_the_next_is_not(spoil: Callable[
     c, texts = blocks.decode_columns(blocks.PENDING, good)
     spoil(c)
     bad = blocks.encode_columns(blocks.PENDING, c, texts)
-    found = [said(cell) for cell in open_cells([good, bad, good], blocks.PENDING)]
-    assert found == [alone(good, blocks.PENDING), "damaged", alone(good, blocks.PENDING)]
+    results = [said(cell) for cell in open_cells([good, bad, good], blocks.PENDING)]
+    assert results == [alone(good, blocks.PENDING), "damaged", alone(good, blocks.PENDING)]
 
 
 def test_a_column_that_does_not_unpack_is_damage(monkeypatch: pytest.MonkeyPatch) -> None:

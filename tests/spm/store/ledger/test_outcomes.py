@@ -92,7 +92,7 @@ def ids(numbers: Sequence[int]) -> np.ndarray:
 def counted(rows: list[Row | Died]) -> dict[Stamp, tuple[int, int, int, int, bool]]:
     """Stamp -> (stored, late, rejected, dead, whole), by plain counting."""
     there = {(r.batch, r.shard, r.hour): r for r in sorted_rows(rows)}
-    found = {}
+    outcomes = {}
     for n in range(MESSAGES):
         mine = [r for r in there.values() if n in r.holds]
         groups: dict[tuple[int, int], list[Row]] = defaultdict(list)
@@ -100,13 +100,13 @@ def counted(rows: list[Row | Died]) -> dict[Stamp, tuple[int, int, int, int, boo
             groups[r.hour, r.batch].append(r)
         full: dict[int, int] = {}
         whole = False
-        for (hour, batch), held in groups.items():
-            if sum(r.batch == batch for r in there.values()) >= held[0].rows:
-                whole, full[hour] = True, max(full.get(hour, 0), len(held))
+        for (hour, batch), group in groups.items():
+            if sum(r.batch == batch for r in there.values()) >= group[0].rows:
+                whole, full[hour] = True, max(full.get(hour, 0), len(group))
         timely = {
             hour
-            for (hour, _), held in groups.items()
-            if len(held) >= full.get(hour, 0) and all(r.outcome in (None, STORED) for r in held)
+            for (hour, _), group in groups.items()
+            if len(group) >= full.get(hour, 0) and all(r.outcome in (None, STORED) for r in group)
         }
         each = n % 3 + 1
         in_time = each * sum(count for hour, count in full.items() if hour in timely)
@@ -121,8 +121,8 @@ def counted(rows: list[Row | Died]) -> dict[Stamp, tuple[int, int, int, int, boo
         dead = sums[DEAD] if total is None else min(sums[DEAD], max(0, total - in_time - late))
         if mine or died:
             done = whole or (total is not None and sums[DEAD] >= total)
-            found[stamp(n)] = (in_time, late, sums[REJECTED], dead, done)
-    return found
+            outcomes[stamp(n)] = (in_time, late, sums[REJECTED], dead, done)
+    return outcomes
 
 
 def sorted_rows(rows: list[Row | Died]) -> list[Row]:
@@ -130,16 +130,16 @@ def sorted_rows(rows: list[Row | Died]) -> list[Row]:
     return sorted((r for r in rows if isinstance(r, Row)), key=lambda r: r.outcome is not None)
 
 
-def told(found: Outcomes) -> dict[Stamp, tuple[int, int, int, int, bool]]:
+def by_stamp(outcomes: Outcomes) -> dict[Stamp, tuple[int, int, int, int, bool]]:
     columns = (
-        found.ms,
-        found.process,
-        found.sequence,
-        found.stored,
-        found.late,
-        found.rejected,
-        found.dead,
-        found.are_settled,
+        outcomes.ms,
+        outcomes.process,
+        outcomes.sequence,
+        outcomes.stored,
+        outcomes.late,
+        outcomes.rejected,
+        outcomes.dead,
+        outcomes.are_settled,
     )
     return {Stamp(*row[:3]): row[3:] for row in zip(*(c.tolist() for c in columns), strict=True)}
 
@@ -186,14 +186,14 @@ def test_every_sample_has_the_outcome_that_plain_counting_gives_it(
     backend.check_and_put("config", epochs.row_key(APP), COLUMN, None, epochs.encode(SPREAD))
     for row in rows:
         put(backend, row)
-    assert told(read_outcomes(backend, APP, 0)) == counted(rows)
+    assert by_stamp(read_outcomes(backend, APP, 0)) == counted(rows)
 
 
 def there(*samples: tuple[int, int, float], backend: Backend | None = None) -> Backend:
     """A store in which one message waits for a run."""
-    made = backend or MemoryBackend()
-    made.check_and_put("config", epochs.row_key(APP), COLUMN, None, epochs.encode(SPREAD))
-    return stored(envelope(samples or [(1, START + 5, 1.0)]), backend=made, spread=2)
+    store = backend or MemoryBackend()
+    store.check_and_put("config", epochs.row_key(APP), COLUMN, None, epochs.encode(SPREAD))
+    return stored(envelope(samples or [(1, START + 5, 1.0)]), backend=store, spread=2)
 
 
 def accounted(backend: Backend, *, outcome: int = STORED, most: int | None = None) -> None:
@@ -221,8 +221,8 @@ def test_what_the_ledger_calls_late_stays_late_when_a_slow_writer_puts_it_again(
     [row] = [(key, dict(cells)) for key, cells in backend.scan("pending", b"", b"\xff" * 30)]
     accounted(backend, outcome=EXPIRED_HOUR)
     backend.put([("pending", [row])])
-    found = read_outcomes(backend, APP, 0)
-    assert (found.stored.tolist(), found.late.tolist(), found.are_settled.tolist()) == ([0], [1], [True])
+    outcomes = read_outcomes(backend, APP, 0)
+    assert (outcomes.stored.tolist(), outcomes.late.tolist(), outcomes.are_settled.tolist()) == ([0], [1], [True])
 
 
 def test_a_batch_of_which_one_part_was_abandoned_is_not_whole() -> None:
@@ -282,9 +282,9 @@ def test_every_stamp_has_its_source_and_its_message_id() -> None:
         envelope([(1, START + n, 1.0)], sequence=n, source=f"h{n % 2}", message_id=bytes([n]) * 16) for n in range(5)
     ]
     stored(*sent, backend=backend)
-    found = read_outcomes(backend, APP, 0)
-    assert [found.sources[i] for i in found.source] == [e.source for e in sent]
-    assert [row.tobytes() for row in found.message_ids] == [e.message_id for e in sent]
+    outcomes = read_outcomes(backend, APP, 0)
+    assert [outcomes.sources[i] for i in outcomes.source] == [e.source for e in sent]
+    assert [row.tobytes() for row in outcomes.message_ids] == [e.message_id for e in sent]
 
 
 def test_a_damaged_row_is_left_out_and_told() -> None:
@@ -292,8 +292,8 @@ def test_a_damaged_row_is_left_out_and_told() -> None:
     accounted(backend)
     [key] = keys_of(backend, "ledger")
     flip(backend, "ledger", key, COLUMN)
-    found = read_outcomes(backend, APP, 0)
-    assert (len(found), found.damaged) == (0, 1)
+    outcomes = read_outcomes(backend, APP, 0)
+    assert (len(outcomes), outcomes.damaged) == (0, 1)
 
 
 def test_another_apps_stamps_are_not_counted() -> None:

@@ -143,10 +143,10 @@ def test_very_many_dead_stamps_are_all_named_in_cells_of_bounded_size(monkeypatc
     dead = pack(np.arange(100, dtype=np.int64), np.zeros(100, np.int64))
     moved(store, word(200, 100), out=dead)
     moved(store, word(300, 101), out=stamps((250, 0)))
-    held = row(store)
-    assert held.dead_stamps.tolist() == [*dead.tolist(), pack_place((250, 0))]
-    assert len(held.watermark.dead_stamps) <= 10
-    assert len(held.watermark.pages) == 4
+    present = row(store)
+    assert present.dead_stamps.tolist() == [*dead.tolist(), pack_place((250, 0))]
+    assert len(present.watermark.dead_stamps) <= 10
+    assert len(present.watermark.pages) == 4
 
 
 def test_a_mark_whose_pages_are_gone_is_damage_and_not_nothing() -> None:
@@ -223,13 +223,13 @@ def test_marks_of_one_app_are_not_anothers() -> None:
 
 
 def test_the_lag_is_the_age_of_the_oldest_word_that_is_not_held_of_a_process_that_lives() -> None:
-    def of(*words: Announcement, held: int = 0) -> ProcessWatermarks:
-        return ProcessWatermarks(1, words, Watermark(1, held))
+    def of(*words: Announcement, present: int = 0) -> ProcessWatermarks:
+        return ProcessWatermarks(1, words, Watermark(1, present))
 
     now, silent = 10**9, 10**9 - limits.PROCESS_SILENT_S * 1000 - 1
     waits = of(word(1, 1, at_ms=now - 7_000), word(2, 2, at_ms=now - 5_000))
     assert lag_ms({1: waits}, now) == 7_000
-    assert lag_ms({1: of(word(2, 2, at_ms=now), held=2)}, now) == 0
+    assert lag_ms({1: of(word(2, 2, at_ms=now), present=2)}, now) == 0
     assert lag_ms({1: of(word(2, 2, at_ms=silent))}, now) == 0
     assert lag_ms({1: of(word(2, 2, at_ms=now - 9_000, ended=True)), 2: waits}, now) == 7_000
     assert lag_ms({}, now) == 0
@@ -238,29 +238,29 @@ def test_the_lag_is_the_age_of_the_oldest_word_that_is_not_held_of_a_process_tha
 # --- what is known ----------------------------------------------------------------------------------------------------
 
 places = st.tuples(st.integers(1, 9), st.integers(0, 2))
-some_stamps = st.lists(places, max_size=4, unique=True).map(lambda found: stamps(*sorted(found)))
+some_stamps = st.lists(places, max_size=4, unique=True).map(lambda drawn: stamps(*sorted(drawn)))
 processes = st.dictionaries(
     st.integers(1, 4), st.tuples(places, some_stamps, st.lists(some_stamps, max_size=3)), max_size=3
 )
 
 
-def held(process: int, place: tuple[int, int], out: U64, adopted: list[U64]) -> ProcessWatermarks:
-    records = tuple(AdoptionRecord(found, NONE, OutcomeTotals()) for found in adopted)
+def process_watermarks(process: int, place: tuple[int, int], out: U64, adopted: list[U64]) -> ProcessWatermarks:
+    records = tuple(AdoptionRecord(values, NONE, OutcomeTotals()) for values in adopted)
     return ProcessWatermarks(process, (), Watermark(process, *place), records, out[out <= np.uint64(pack_place(place))])
 
 
-def later(found: dict[int, ProcessWatermarks], more: dict[int, ProcessWatermarks]) -> dict[int, ProcessWatermarks]:
+def later(before: dict[int, ProcessWatermarks], more: dict[int, ProcessWatermarks]) -> dict[int, ProcessWatermarks]:
     """The same marks some time later: further on, with more records, and more dead stamps above where they were."""
-    made = dict(more)
-    for process, m in found.items():
+    result = dict(more)
+    for process, m in before.items():
         n = more.get(process, m)
         place = max(m.watermark.place, n.watermark.place)
         fresh = n.dead_stamps[
             (n.dead_stamps > np.uint64(pack_place(m.watermark.place))) & (n.dead_stamps <= np.uint64(pack_place(place)))
         ]
         out = np.concatenate([m.dead_stamps, fresh])
-        made[process] = ProcessWatermarks(process, (), Watermark(process, *place), (*m.adoptions, *n.adoptions), out)
-    return made
+        result[process] = ProcessWatermarks(process, (), Watermark(process, *place), (*m.adoptions, *n.adoptions), out)
+    return result
 
 
 @settings(max_examples=200)
@@ -268,11 +268,11 @@ def later(found: dict[int, ProcessWatermarks], more: dict[int, ProcessWatermarks
 def test_what_e_says_of_a_stamp_never_changes_while_watermarks_move(
     first: dict[int, tuple[tuple[int, int], U64, list[U64]]],
     second: dict[int, tuple[tuple[int, int], U64, list[U64]]],
-    asked: list[tuple[int, tuple[int, int]]],
+    places_of: list[tuple[int, tuple[int, int]]],
 ) -> None:
-    then = {p: held(p, *state) for p, state in first.items()}
-    now = later(then, {p: held(p, *state) for p, state in second.items()})
-    table = messages([Stamp(place[0], process, place[1]) for process, place in asked])
+    then = {p: process_watermarks(p, *state) for p, state in first.items()}
+    now = later(then, {p: process_watermarks(p, *state) for p, state in second.items()})
+    table = messages([Stamp(place[0], process, place[1]) for process, place in places_of])
     vector = WatermarkVector.of(then)
     plain = [
         process in then
@@ -280,23 +280,23 @@ def test_what_e_says_of_a_stamp_never_changes_while_watermarks_move(
             (place <= then[process].watermark.place and pack_place(place) not in then[process].dead_stamps.tolist())
             or any(pack_place(place) in record.stamps.tolist() for record in then[process].adoptions)
         )
-        for process, place in asked
+        for process, place in places_of
     ]
     assert vector.knows(table).tolist() == plain
     assert WatermarkVector.from_bytes(vector.to_bytes(), now).knows(table).tolist() == plain
 
 
 def test_a_vector_whose_marks_are_gone_is_refused() -> None:
-    raw = WatermarkVector.of({1: held(1, (5, 0), NONE, [])}).to_bytes()
-    for found in ({}, {1: held(1, (4, 0), NONE, [])}):
+    raw = WatermarkVector.of({1: process_watermarks(1, (5, 0), NONE, [])}).to_bytes()
+    for values in ({}, {1: process_watermarks(1, (4, 0), NONE, [])}):
         with pytest.raises(CorruptBlock, match="not there"):
-            WatermarkVector.from_bytes(raw, found)
+            WatermarkVector.from_bytes(raw, values)
 
 
 def test_a_vector_whose_records_are_gone_is_refused() -> None:
-    raw = WatermarkVector.of({1: held(1, (5, 0), NONE, [stamps((7, 0)), stamps((9, 0))])}).to_bytes()
+    raw = WatermarkVector.of({1: process_watermarks(1, (5, 0), NONE, [stamps((7, 0)), stamps((9, 0))])}).to_bytes()
     with pytest.raises(CorruptBlock, match="not there"):
-        WatermarkVector.from_bytes(raw, {1: held(1, (5, 0), NONE, [stamps((7, 0))])})
+        WatermarkVector.from_bytes(raw, {1: process_watermarks(1, (5, 0), NONE, [stamps((7, 0))])})
 
 
 def test_a_record_tells_what_is_kept_from_what_is_dead() -> None:
@@ -313,15 +313,15 @@ def test_a_record_tells_what_is_kept_from_what_is_dead() -> None:
 
 
 def test_a_visibility_with_an_e_shows_only_known_stamps() -> None:
-    vector = WatermarkVector.of({1: held(1, (5, 0), stamps((4, 0)), [stamps((7, 0))])})
-    found = piece(
+    vector = WatermarkVector.of({1: process_watermarks(1, (5, 0), stamps((4, 0)), [stamps((7, 0))])})
+    values = piece(
         [(1, ts, 0, (ms, process, 0, "h")) for ts, (ms, process) in enumerate([(3, 1), (4, 1), (6, 1), (7, 1), (3, 2)])]
     )
-    kept = Visibility(vector=vector).visible_rows(found)
-    assert kept is not None
-    assert found.ts[kept].tolist() == [0, 3]
+    visible = Visibility(vector=vector).visible_rows(values)
+    assert visible is not None
+    assert values.ts[visible].tolist() == [0, 3]
 
 
 def test_a_visibility_whose_e_knows_every_stamp_costs_nothing() -> None:
-    vector = WatermarkVector.of({1: held(1, (5, 0), NONE, [])})
+    vector = WatermarkVector.of({1: process_watermarks(1, (5, 0), NONE, [])})
     assert Visibility(vector=vector).visible_rows(piece([(1, 1, 0, (3, 1, 0, "h"))])) is None

@@ -35,7 +35,7 @@ def bits(number: float) -> int:
     return int(np.array([number]).view(np.uint64)[0])
 
 
-def made(samples: list[Sample]) -> Aggregates:
+def aggregates_of(samples: list[Sample]) -> Aggregates:
     return aggregate_rows(
         np.array([s for s, _, _ in samples], np.uint64),
         np.array([t for _, t, _ in samples], np.int64),
@@ -47,18 +47,18 @@ def buckets(rows: Aggregates) -> tuple[np.ndarray, ...]:
     return rows.sketch.starts, rows.sketch.keys, rows.sketch.counts
 
 
-made([(0, 1, 0.0)])  # compiles the kernels, which would look like a slow example
-merge_aggregates([made([(0, 1, 0.0)]), made([(0, 2, 0.0)])])
+aggregates_of([(0, 1, 0.0)])  # compiles the kernels, which would look like a slow example
+merge_aggregates([aggregates_of([(0, 1, 0.0)]), aggregates_of([(0, 2, 0.0)])])
 
 
 def neumaier(values: list[float]) -> float:
     """The sum, with what rounding loses on the way put back at the end; from infinity on nothing is lost."""
     total = lost = 0.0
     for v in values:
-        found = total + v
+        result = total + v
         large, small = (total, v) if abs(total) >= abs(v) else (v, total)
-        lost = 0.0 if math.isinf(found) else lost + ((large - found) + small)
-        total = found
+        lost = 0.0 if math.isinf(result) else lost + ((large - result) + small)
+        total = result
     return total + lost
 
 
@@ -66,10 +66,10 @@ def reference(samples: list[Sample]) -> dict[int, dict[str, float]]:
     """The aggregates of each series, one sample at a time."""
     rows: dict[int, dict[str, float]] = {}
     for series in sorted({s for s, _, _ in samples}):
-        kept = [(t, v) for s, t, v in samples if s == series and bits(v) != 0x7FF0000000000002]
-        if not kept:
+        counted = [(t, v) for s, t, v in samples if s == series and bits(v) != 0x7FF0000000000002]
+        if not counted:
             continue
-        values = [v for _, v in kept]
+        values = [v for _, v in counted]
         numbers = [v for v in values if not math.isnan(v)]
         squares = resets = 0.0
         for v in values:
@@ -83,9 +83,9 @@ def reference(samples: list[Sample]) -> dict[int, dict[str, float]]:
             "min": min(numbers, default=math.nan),
             "max": max(numbers, default=math.nan),
             "first": values[0],
-            "first_ts": kept[0][0],
+            "first_ts": counted[0][0],
             "last": values[-1],
-            "last_ts": kept[-1][0],
+            "last_ts": counted[-1][0],
             "increase": values[-1] - values[0] + resets if len(values) > 1 else 0.0,
         }
     return rows
@@ -97,7 +97,7 @@ def same(mine: float, theirs: float) -> bool:
 
 @given(winners(st.one_of(whole, odd, real)))
 def test_aggregate_equals_the_reference(samples: list[Sample]) -> None:
-    rows, wanted = made(samples), reference(samples)
+    rows, wanted = aggregates_of(samples), reference(samples)
     assert rows.series.tolist() == sorted(wanted)
     for i, series in enumerate(rows.series.tolist()):
         for name, _ in COLUMNS:
@@ -106,7 +106,7 @@ def test_aggregate_equals_the_reference(samples: list[Sample]) -> None:
 
 @given(winners(st.one_of(odd, whole)))
 def test_first_and_last_keep_their_bits(samples: list[Sample]) -> None:
-    rows, wanted = made(samples), reference(samples)
+    rows, wanted = aggregates_of(samples), reference(samples)
     for i, series in enumerate(rows.series.tolist()):
         assert bits(rows.first[i]) == bits(wanted[series]["first"])
         assert bits(rows.last[i]) == bits(wanted[series]["last"])
@@ -116,8 +116,8 @@ def test_first_and_last_keep_their_bits(samples: list[Sample]) -> None:
 def test_merge_of_parts_equals_the_whole_on_integers(samples: list[Sample], cuts: list[int]) -> None:
     """However time is cut, count, sum, min, max, first, last and increase are those of the uncut stretch."""
     edges = [0, *sorted(cuts), 201]
-    parts = [made([s for s in samples if a < s[1] <= b]) for a, b in pairwise(edges)]
-    joined, uncut = merge_aggregates(parts), made(samples)
+    parts = [aggregates_of([s for s in samples if a < s[1] <= b]) for a, b in pairwise(edges)]
+    joined, uncut = merge_aggregates(parts), aggregates_of(samples)
     for f in fields(Aggregates):
         if f.name not in ("sumsq", "sketch"):
             assert getattr(joined, f.name).tolist() == getattr(uncut, f.name).tolist(), f.name
@@ -127,21 +127,23 @@ def test_merge_of_parts_equals_the_whole_on_integers(samples: list[Sample], cuts
 @given(winners(st.one_of(whole, odd, real)), st.lists(st.integers(1, 200), max_size=6))
 def test_merge_of_parts_has_the_sketch_of_the_whole(samples: list[Sample], cuts: list[int]) -> None:
     edges = [0, *sorted(cuts), 201]
-    joined = merge_aggregates([made([s for s in samples if a < s[1] <= b]) for a, b in pairwise(edges)])
+    joined = merge_aggregates([aggregates_of([s for s in samples if a < s[1] <= b]) for a, b in pairwise(edges)])
     assert joined.has_sketch.all()
-    assert [c.tolist() for c in buckets(joined)] == [c.tolist() for c in buckets(made(samples))]
+    assert [c.tolist() for c in buckets(joined)] == [c.tolist() for c in buckets(aggregates_of(samples))]
 
 
 @given(winners(st.one_of(whole, odd)), winners(st.one_of(whole, odd)))
 def test_a_whole_of_which_a_part_lacks_its_sketch_has_none(first: list[Sample], second: list[Sample]) -> None:
     """As when some hours of a day were written before there were sketches."""
     after = [(s, t + 200, v) for s, t, v in second]
-    whole, bare = made(after), replace(made(first), sketch=Sketches.empty())
+    whole, bare = aggregates_of(after), replace(aggregates_of(first), sketch=Sketches.empty())
     joined = merge_aggregates([bare, whole])
     lacking = set(bare.series[~np.isnan(bare.min)].tolist())
     assert set(joined.series[~joined.has_sketch].tolist()) == lacking
-    kept = joined.take(joined.has_sketch & ~np.isnan(joined.min))
-    assert kept.sketch.sizes.tolist() == [whole.sketch.sizes[whole.series == s].sum() for s in kept.series.tolist()]
+    counted = joined.take(joined.has_sketch & ~np.isnan(joined.min))
+    assert counted.sketch.sizes.tolist() == [
+        whole.sketch.sizes[whole.series == s].sum() for s in counted.series.tolist()
+    ]
 
 
 @pytest.mark.parametrize(
@@ -149,15 +151,17 @@ def test_a_whole_of_which_a_part_lacks_its_sketch_has_none(first: list[Sample], 
 )
 def test_sums_of_hours_and_of_days_lose_nothing_that_cancels(values: list[float]) -> None:
     samples = [(0, at, value) for at, value in enumerate(values)]
-    assert made(samples).sum.tolist() == [math.fsum(values)]
-    assert merge_aggregates([made([sample]) for sample in samples]).sum.tolist() == [math.fsum(values)]
+    assert aggregates_of(samples).sum.tolist() == [math.fsum(values)]
+    assert merge_aggregates([aggregates_of([sample]) for sample in samples]).sum.tolist() == [math.fsum(values)]
 
 
 @given(winners(st.one_of(whole, odd)), st.integers(1, 200))
 def test_merge_treats_odd_values_like_the_whole(samples: list[Sample], cut: int) -> None:
     joined, uncut = (
-        merge_aggregates([made([s for s in samples if s[1] <= cut]), made([s for s in samples if s[1] > cut])]),
-        made(samples),
+        merge_aggregates(
+            [aggregates_of([s for s in samples if s[1] <= cut]), aggregates_of([s for s in samples if s[1] > cut])]
+        ),
+        aggregates_of(samples),
     )
     for name in ("count", "min", "max", "first_ts", "last_ts"):
         np.testing.assert_array_equal(getattr(joined, name), getattr(uncut, name), err_msg=name)
@@ -177,17 +181,17 @@ def test_merge_treats_odd_values_like_the_whole(samples: list[Sample], cut: int)
     ],
 )
 def test_increase_counts_resets(values: list[float], increase: float) -> None:
-    assert made([(1, i + 1, v) for i, v in enumerate(values)]).increase.tolist() == [increase]
+    assert aggregates_of([(1, i + 1, v) for i, v in enumerate(values)]).increase.tolist() == [increase]
 
 
 def test_merge_adds_the_border_of_a_counter_that_was_reset_between_hours() -> None:
-    before, after = made([(1, 1, 10.0), (1, 2, 15.0)]), made([(1, 3, 4.0), (1, 4, 6.0)])
+    before, after = aggregates_of([(1, 1, 10.0), (1, 2, 15.0)]), aggregates_of([(1, 3, 4.0), (1, 4, 6.0)])
     assert merge_aggregates([before, after]).increase.tolist() == [5.0 + 4.0 + 2.0]
 
 
 def test_series_with_stale_markers_alone_has_no_row() -> None:
-    assert made([(1, 1, STALE), (2, 1, 3.0)]).series.tolist() == [2]
+    assert aggregates_of([(1, 1, STALE), (2, 1, 3.0)]).series.tolist() == [2]
 
 
 def test_nothing_makes_nothing() -> None:
-    assert len(made([])) == len(merge_aggregates([])) == len(merge_aggregates([Aggregates.empty()])) == 0
+    assert len(aggregates_of([])) == len(merge_aggregates([])) == len(merge_aggregates([Aggregates.empty()])) == 0

@@ -24,21 +24,21 @@ step = st.dictionaries(st.integers(0, 5), st.lists(value, min_size=1, max_size=9
 sketch.warm()  # compiling would look like a slow example
 
 
-def made(values: dict[int, list[float]]) -> Aggregates:
+def aggregates_of(values: dict[int, list[float]]) -> Aggregates:
     rows = [(s, v) for s in sorted(values) for v in values[s]]
     series = np.array([s for s, _ in rows], np.uint64)
     return aggregate_rows(series, np.arange(1, len(rows) + 1), np.array([v for _, v in rows], np.float64))
 
 
 def row(steps: list[dict[int, list[float]]], page_bits: int = 0) -> list[dict[bytes, bytes]]:
-    pairs = [(n, made(values)) for n, values in enumerate(steps)]
+    pairs = [(n, aggregates_of(values)) for n, values in enumerate(steps)]
     return [dict(cells) for _, cells in rollup_rows.encode_rows({4: pairs}, lambda metric, page: b"k", page_bits)]
 
 
 def flat(steps: StepColumns) -> list[bytes]:
-    held = steps.rows.sketch
+    sketches = steps.rows.sketch
     columns = [steps.step, *(getattr(steps.rows, f.name) for f in fields(Aggregates) if f.name != SKETCH)]
-    return [c.tobytes() for c in (*columns, held.starts, held.keys, held.counts)]
+    return [c.tobytes() for c in (*columns, sketches.starts, sketches.keys, sketches.counts)]
 
 
 MANY = [{1: [1.0, 2.0], 2: HOSTILE}, {2: [3.0]}, {1: [np.nan], 3: [4.0]}]
@@ -49,7 +49,7 @@ MANY = [{1: [1.0, 2.0], 2: HOSTILE}, {2: [3.0]}, {1: [np.nan], 3: [4.0]}]
 @example([{1: [np.nan]}, {1: [0.0]}])
 def test_a_row_comes_back_bit_for_bit(steps: list[dict[int, list[float]]]) -> None:
     [cells] = row(steps)
-    wanted = rollup_rows.join([(n, made(values)) for n, values in enumerate(steps)])
+    wanted = rollup_rows.join([(n, aggregates_of(values)) for n, values in enumerate(steps)])
     assert flat(rollup_rows.decode_row(cells)) == flat(wanted)
 
 
@@ -78,7 +78,7 @@ def test_one_step_of_a_part_has_the_aggregates_that_were_asked_for() -> None:
 
 def test_rows_without_sketches_are_written_and_read_as_such() -> None:
     """Rows of form 1, and packs that keep some: percentiles of these come from raw."""
-    old, new = replace(made({1: [1.0], 2: [np.nan]}), sketch=Sketches.empty()), made({1: [5.0]})
+    old, new = replace(aggregates_of({1: [1.0], 2: [np.nan]}), sketch=Sketches.empty()), aggregates_of({1: [5.0]})
     [(_, bare)] = rollup_rows.encode_rows({4: [(0, old)]}, lambda metric, page: b"k")
     assert CELLS[SKETCH] not in bare
     assert rollup_rows.decode_row(bare).rows.has_sketch.tolist() == [False, True]
@@ -90,7 +90,7 @@ def test_rows_without_sketches_are_written_and_read_as_such() -> None:
 
 
 def test_sketches_of_scattered_values_fill_a_page_sooner() -> None:
-    calm, scattered = made({1: [1.0]}), made({1: [2.0**n for n in range(80)]})
+    calm, scattered = aggregates_of({1: [1.0]}), aggregates_of({1: [2.0**n for n in range(80)]})
     assert (rollup_rows.weight([calm, calm]), rollup_rows.weight([calm, scattered])) == (2, 21)
 
 

@@ -26,13 +26,13 @@ groups = st.lists(st.lists(hostile, max_size=40), max_size=6)
 quantiles = st.one_of(st.floats(0, 1), st.sampled_from([0.0, 0.25, 0.5, 0.99, 1.0]))
 
 
-def made(*series: list[float]) -> Sketches:
+def sketches_of(*series: list[float]) -> Sketches:
     starts = np.cumsum([0, *map(len, series)])
     return sketch.of_winners(starts, np.array([v for values in series for v in values]))
 
 
-def flat(held: Sketches) -> list[tuple[str, bytes]]:
-    return [(c.dtype.str, c.tobytes()) for c in (held.starts, held.keys, held.counts)]
+def flat(sketches: Sketches) -> list[tuple[str, bytes]]:
+    return [(c.dtype.str, c.tobytes()) for c in (sketches.starts, sketches.keys, sketches.counts)]
 
 
 def near(mine: float, true: float) -> bool:
@@ -57,7 +57,7 @@ def test_the_error_is_below_one_percent() -> None:
 @example([GREATEST], 1.0)
 @example([LEAST, 2 * LEAST], 0.0)
 def test_a_quantile_is_near_the_true_one(values: list[float], q: float) -> None:
-    [mine] = sketch.quantile(made(values), q)
+    [mine] = sketch.quantile(sketches_of(values), q)
     if all(np.isnan(v) for v in values):
         assert np.isnan(mine)
         return
@@ -74,7 +74,7 @@ def test_a_quantile_is_near_the_true_one(values: list[float], q: float) -> None:
 
 @given(st.lists(st.floats(1e-300, 1e300), min_size=1, max_size=200), quantiles)
 def test_a_quantile_interpolates_as_numpy_does(values: list[float], q: float) -> None:
-    [mine] = sketch.quantile(made(values), q)
+    [mine] = sketch.quantile(sketches_of(values), q)
     assert mine == pytest.approx(np.quantile(values, q), rel=0.01)
 
 
@@ -84,29 +84,33 @@ def test_merged_parts_equal_the_sketch_of_the_whole_byte_for_byte(series: list[l
     edges = [0, *sorted(cuts), 41]
     parts = [part for values in series for part in [values[a:b] for a, b in pairwise(edges)][::-1]]
     heads = np.arange(len(series) + 1) * (len(edges) - 1)
-    assert flat(sketch.merge_groups(made(*parts), heads)) == flat(made(*series))
+    assert flat(sketch.merge_groups(sketches_of(*parts), heads)) == flat(sketches_of(*series))
 
 
 @given(groups)
 def test_a_sketch_counts_every_number_and_no_nan(series: list[list[float]]) -> None:
-    held = made(*series)
-    assert held.sizes.tolist() == [sum(not np.isnan(v) for v in values) for values in series]
-    assert (held.counts > 0).all()
-    for i in range(len(held)):
-        assert (np.diff(held.keys[held.starts[i] : held.starts[i + 1]]) > 0).all()
+    sketches = sketches_of(*series)
+    assert sketches.sizes.tolist() == [sum(not np.isnan(v) for v in values) for values in series]
+    assert (sketches.counts > 0).all()
+    for i in range(len(sketches)):
+        assert (np.diff(sketches.keys[sketches.starts[i] : sketches.starts[i + 1]]) > 0).all()
 
 
 @given(groups, st.data())
 def test_rows_taken_are_the_sketches_of_these_rows(series: list[list[float]], data: st.DataObject) -> None:
     rows = data.draw(st.lists(st.integers(0, len(series) - 1), max_size=8) if series else st.just([]))
-    assert flat(made(*series).take(np.array(rows, np.int64))) == flat(made(*(series[i] for i in rows)))
+    assert flat(sketches_of(*series).take(np.array(rows, np.int64))) == flat(sketches_of(*(series[i] for i in rows)))
     chosen = np.array(data.draw(st.lists(st.booleans(), min_size=len(series), max_size=len(series))), np.bool_)
-    assert flat(made(*series).take(chosen)) == flat(made(*(v for v, c in zip(series, chosen, strict=True) if c)))
+    assert flat(sketches_of(*series).take(chosen)) == flat(
+        sketches_of(*(v for v, c in zip(series, chosen, strict=True) if c))
+    )
 
 
 @given(groups, groups)
 def test_sketches_side_by_side_are_those_of_all_series(first: list[list[float]], second: list[list[float]]) -> None:
-    assert flat(sketch.concat([made(*first), Sketches.empty(2), made(*second)])) == flat(made(*first, [], [], *second))
+    assert flat(sketch.concat([sketches_of(*first), Sketches.empty(2), sketches_of(*second)])) == flat(
+        sketches_of(*first, [], [], *second)
+    )
 
 
 @given(st.lists(hostile.filter(lambda v: not np.isnan(v)), min_size=2, max_size=40))
@@ -138,16 +142,16 @@ def test_every_bucket_begins_where_the_one_before_it_ends() -> None:
     ],
 )
 def test_a_quantile_that_is_none_is_answered_as_promql_does(q: float, answer: float) -> None:
-    np.testing.assert_array_equal(sketch.quantile(made([1.0], []), q), [answer, np.nan])
+    np.testing.assert_array_equal(sketch.quantile(sketches_of([1.0], []), q), [answer, np.nan])
 
 
 def test_far_apart_numbers_take_no_more_buckets_than_there_are() -> None:
     """The key's whole range lies between them: they are sorted, not searched for."""
-    held = made([-np.inf, np.inf, GREATEST, -LEAST, 0.0, -0.0])
-    assert held.keys.tolist() == [-INFINITE, -1, 0, INFINITE - 1, INFINITE]
-    assert held.counts.tolist() == [1, 1, 2, 1, 1]
+    sketches = sketches_of([-np.inf, np.inf, GREATEST, -LEAST, 0.0, -0.0])
+    assert sketches.keys.tolist() == [-INFINITE, -1, 0, INFINITE - 1, INFINITE]
+    assert sketches.counts.tolist() == [1, 1, 2, 1, 1]
 
 
 def test_nothing_makes_nothing() -> None:
-    assert len(made()) == len(Sketches.empty()) == len(sketch.concat([])) == 0
+    assert len(sketches_of()) == len(Sketches.empty()) == len(sketch.concat([])) == 0
     assert np.isnan(sketch.quantile(Sketches.empty(1), 0.5)).all()

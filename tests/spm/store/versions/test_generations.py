@@ -32,14 +32,14 @@ FREE = st.tuples(st.integers(0, 2**64 - 1), TS, st.sampled_from([1, 2]), STAMP)
 SHARED = st.tuples(
     st.lists(st.tuples(TS, STAMP), min_size=1, max_size=4), st.lists(st.integers(0, 2**64 - 1), min_size=1, max_size=9)
 ).map(lambda p: [(s, t, s % 5, stamp) for s in p[1] for t, stamp in p[0]])
-HELD = st.tuples(st.lists(FREE, max_size=20), st.lists(SHARED, max_size=4)).map(
+MERGED = st.tuples(st.lists(FREE, max_size=20), st.lists(SHARED, max_size=4)).map(
     lambda p: merge([piece(p[0] + functools.reduce(operator.iadd, p[1], []))])
 )
 
 
-def paginate(held: Piece, samples_max: int = 10**6) -> Pages:
+def paginate(merged: Piece, samples_max: int = 10**6) -> Pages:
     return generations.paginate(
-        UNIT, 99, held, parents=[4, 2], batches=[Replay(7, 8), Replay(1, 2), Replay(7, 8)], samples_max=samples_max
+        UNIT, 99, merged, parents=[4, 2], batches=[Replay(7, 8), Replay(1, 2), Replay(7, 8)], samples_max=samples_max
     )
 
 
@@ -67,35 +67,35 @@ def read(
 
 
 @settings(deadline=None)
-@given(HELD, st.sampled_from([1, 2, 5, 13, 10**6]))
-def test_a_unit_read_back_whole_is_what_was_written_at_any_size_of_pages(held: Piece, samples_max: int) -> None:
-    pages = paginate(held, samples_max)
-    assert versions_of(merge(read(written(pages), pages, None))) == versions_of(held)
+@given(MERGED, st.sampled_from([1, 2, 5, 13, 10**6]))
+def test_a_unit_read_back_whole_is_what_was_written_at_any_size_of_pages(merged: Piece, samples_max: int) -> None:
+    pages = paginate(merged, samples_max)
+    assert versions_of(merge(read(written(pages), pages, None))) == versions_of(merged)
 
 
 @settings(deadline=None)
-@given(HELD, st.sampled_from([1, 5, 10**6]), st.data())
-def test_only_wanted_series_come_back(held: Piece, samples_max: int, data: st.DataObject) -> None:
-    chosen = data.draw(st.sets(st.sampled_from(held.series.tolist() or [1])))
-    pages = paginate(held, samples_max)
+@given(MERGED, st.sampled_from([1, 5, 10**6]), st.data())
+def test_only_wanted_series_come_back(merged: Piece, samples_max: int, data: st.DataObject) -> None:
+    chosen = data.draw(st.sets(st.sampled_from(merged.series.tolist() or [1])))
+    pages = paginate(merged, samples_max)
     wanted = PageRequest({m: np.array(sorted(s for s in chosen if s % 3 == m), np.uint64) for m in range(4)})
     got = versions_of(merge(read(written(pages), pages, wanted)))
-    assert got == [v for v in versions_of(held) if v[0] in chosen]
+    assert got == [v for v in versions_of(merged) if v[0] in chosen]
 
 
-@given(HELD)
-def test_a_whole_metric_can_be_asked_for(held: Piece) -> None:
-    pages = paginate(held, 3)
+@given(MERGED)
+def test_a_whole_metric_can_be_asked_for(merged: Piece) -> None:
+    pages = paginate(merged, 3)
     got = versions_of(merge(read(written(pages), pages, PageRequest({1: None}))))
-    assert got == [v for v in versions_of(held) if v[0] % 3 == 1]
+    assert got == [v for v in versions_of(merged) if v[0] % 3 == 1]
 
 
-@given(HELD)
-def test_parts_of_a_generation_are_merged_already_and_have_no_series_in_common(held: Piece) -> None:
-    pages = paginate(held, 3)
+@given(MERGED)
+def test_parts_of_a_generation_are_merged_already_and_have_no_series_in_common(merged: Piece) -> None:
+    pages = paginate(merged, 3)
     parts = read(written(pages), pages, None)
-    assert sum(len(p.series) for p in parts) == len(held.series)
-    assert sorted(functools.reduce(operator.iadd, (versions_of(p) for p in parts), [])) == sorted(versions_of(held))
+    assert sum(len(p.series) for p in parts) == len(merged.series)
+    assert sorted(functools.reduce(operator.iadd, (versions_of(p) for p in parts), [])) == sorted(versions_of(merged))
     for part in parts:
         assert versions_of(part) == versions_of(merge([part]))
 

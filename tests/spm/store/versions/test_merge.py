@@ -32,8 +32,8 @@ def winners(versions: list[Version]) -> dict[tuple[int, int], int]:
     return {(s, t): b for s, t, b, _ in in_order}
 
 
-def picked(held: Piece, visible: list[bool] | None = None) -> dict[tuple[int, int], int]:
-    got = pick(held, None if visible is None else np.array(visible, np.bool_)[held.message])
+def picked(merged: Piece, visible: list[bool] | None = None) -> dict[tuple[int, int], int]:
+    got = pick(merged, None if visible is None else np.array(visible, np.bool_)[merged.message])
     owner = np.repeat(got.series, got.counts).tolist()
     assert len(set(zip(owner, got.ts.tolist(), strict=True))) == len(owner)
     return {(s, int(t)): int(b) for s, t, b in zip(owner, got.ts, got.values.view(np.int64), strict=True)}
@@ -72,10 +72,10 @@ def test_merge_is_the_same_however_messages_are_grouped_ordered_and_repeated(
 
 @given(VERSIONS, st.lists(st.booleans(), min_size=6, max_size=6))
 def test_left_out_messages_let_the_next_best_win(arrived: list[Version], seen: list[bool]) -> None:
-    held = merge([piece(arrived)])
+    merged = merge([piece(arrived)])
     stamps = sorted({v[3] for v in arrived})
     shown = dict(zip(stamps, seen, strict=False))
-    assert picked(held, [shown[s] for s in stamps]) == winners([v for v in reference(arrived) if shown[v[3]]])
+    assert picked(merged, [shown[s] for s in stamps]) == winners([v for v in reference(arrived) if shown[v[3]]])
 
 
 TABLE: dict[str, tuple[list[Version], list[int]]] = {
@@ -103,9 +103,9 @@ def test_merge_of_nothing_is_empty() -> None:
 
 @given(VERSIONS, st.sets(st.integers(0, 3)))
 def test_narrow_keeps_the_wanted_series_only(arrived: list[Version], wanted: set[int]) -> None:
-    held = merge([piece(arrived)])
-    mask = np.array([s in wanted for s in held.series.tolist()], np.bool_)
-    assert versions_of(narrow(held, mask)) == [v for v in versions_of(held) if v[0] in wanted]
+    merged = merge([piece(arrived)])
+    mask = np.array([s in wanted for s in merged.series.tolist()], np.bool_)
+    assert versions_of(narrow(merged, mask)) == [v for v in versions_of(merged) if v[0] in wanted]
 
 
 @pytest.mark.parametrize("distinct", [1, 3, 100_000], ids=["one value", "three values", "as many as rows"])

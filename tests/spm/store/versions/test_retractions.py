@@ -24,7 +24,7 @@ DRAFT = Retraction(0, 100, 0, 0, EVER, 0, EVER, "", (), "wrong unit", "ann")
 Version = tuple[int, int, int, str]  # series, ts, stamp ms, source
 
 
-def made(**changes: object) -> Retraction:
+def retraction(**changes: object) -> Retraction:
     """A retraction of everything, but for these fields."""
     return msgspec.structs.replace(DRAFT, **{"number": 1, **changes})
 
@@ -55,7 +55,7 @@ VERSIONS = st.lists(
 RANGE = st.tuples(st.integers(0, 6), st.integers(0, 6))
 RETRACTIONS = st.lists(
     st.builds(
-        lambda w, d, source, series: made(
+        lambda w, d, source, series: retraction(
             write_from_ms=w[0],
             write_to_ms=w[1],
             data_from_ms=d[0],
@@ -91,31 +91,31 @@ def hides(retraction: Retraction, version: Version) -> bool:
 
 @given(VERSIONS, RETRACTIONS, st.none() | st.integers(0, 7))
 def test_a_visibility_shows_the_newest_version_that_is_known_and_not_retracted(
-    versions: list[Version], found: list[Retraction], asof: int | None
+    versions: list[Version], given: list[Retraction], asof: int | None
 ) -> None:
-    held = piece(versions)
-    got = pick(held, Visibility(tuple(found), series_of, asof).visible_rows(held))
+    merged = piece(versions)
+    got = pick(merged, Visibility(tuple(given), series_of, asof).visible_rows(merged))
     owner = np.repeat(got.series, got.counts).tolist()
     shown = {(s, t): versions[int(v)] for s, t, v in zip(owner, got.ts.tolist(), got.values, strict=True)}
     want: dict[tuple[int, int], Version] = {}
     for version in sorted(versions, key=lambda v: (v[2], v[3])):
-        if (asof is None or version[2] <= asof) and not any(hides(r, version) for r in found):
+        if (asof is None or version[2] <= asof) and not any(hides(r, version) for r in given):
             want[version[:2]] = version
     assert shown == want
 
 
 def test_a_visibility_that_hides_nothing_returns_no_mask() -> None:
-    held = piece([(1, 1, 1, "a")])
-    assert Visibility().visible_rows(held) is None
-    assert Visibility((made(source="other"), made(write_from_ms=2)), asof_ms=1).visible_rows(held) is None
+    merged = piece([(1, 1, 1, "a")])
+    assert Visibility().visible_rows(merged) is None
+    assert Visibility((retraction(source="other"), retraction(write_from_ms=2)), asof_ms=1).visible_rows(merged) is None
 
 
 @given(VERSIONS, RETRACTIONS)
 def test_a_retraction_touches_every_unit_that_holds_what_it_hides(
-    versions: list[Version], found: list[Retraction]
+    versions: list[Version], given: list[Retraction]
 ) -> None:
     stamps, sources = [v[2] for v in versions], {v[3] for v in versions}
-    for retraction in found:
+    for retraction in given:
         if any(hides(retraction, v) for v in versions):
             assert retraction.touches(0, min(stamps), max(stamps), sources)
 
@@ -136,7 +136,7 @@ def test_a_retraction_touches_every_unit_that_holds_what_it_hides(
     ],
 )
 def test_a_unit_is_touched_by(changes: dict[str, object], touched: bool) -> None:
-    assert made(**changes).touches(HOUR, 10, 20, ("a",)) is touched
+    assert retraction(**changes).touches(HOUR, 10, 20, ("a",)) is touched
 
 
 @pytest.mark.parametrize(
@@ -145,27 +145,27 @@ def test_a_unit_is_touched_by(changes: dict[str, object], touched: bool) -> None
     ids=["nothing is in it", "compacted", "to be replayed"],
 )
 def test_only_units_with_compacted_data_are_touched(state: State, count: int) -> None:
-    assert len(retractions.touching([made()], Entry(state, (), 1, 2, ("a",)), HOUR)) == count
+    assert len(retractions.touching([retraction()], Entry(state, (), 1, 2, ("a",)), HOUR)) == count
 
 
 @pytest.mark.parametrize(
     ("at", "active"), [(99, False), (100, True), (149, True), (150, False), (None, False)], ids=str
 )
 def test_a_retraction_is_in_force_from_its_start_until_its_end(at: int | None, active: bool) -> None:
-    assert made(end_ms=150).active(at) is active
+    assert retraction(end_ms=150).active(at) is active
 
 
 @given(st.lists(st.integers(1, 2**63 - 1), max_size=5, unique=True), st.randoms(use_true_random=False))
-def test_equal_sets_have_equal_ids_in_any_order(found: list[int], by: object) -> None:
-    other = list(found)
+def test_equal_sets_have_equal_ids_in_any_order(given: list[int], by: object) -> None:
+    other = list(given)
     by.shuffle(other)  # type: ignore[attr-defined]
-    packed = retractions.ids(made(number=n) for n in found)
-    assert packed == retractions.ids(made(number=n) for n in other)
-    assert retractions.numbers(packed) == set(found)
+    packed = retractions.ids(retraction(number=n) for n in given)
+    assert packed == retractions.ids(retraction(number=n) for n in other)
+    assert retractions.numbers(packed) == set(given)
 
 
 def test_the_mark_of_a_day_tells_which_hour_leaves_out_what() -> None:
-    one, two = retractions.ids([made()]), retractions.ids([made(number=2)])
+    one, two = retractions.ids([retraction()]), retractions.ids([retraction(number=2)])
     marks = [retractions.day_fingerprint(hours) for hours in ([(1, one)], [(2, one)], [(1, two)], [(1, one + two)])]
     assert len(set(marks)) == 4
     assert retractions.day_fingerprint([(1, b""), (2, b"")]) == b""
@@ -177,12 +177,12 @@ def test_the_mark_of_a_day_tells_which_hour_leaves_out_what() -> None:
     st.lists(st.tuples(st.integers(0, 5), st.integers(0, 3)), max_size=9),
 )
 def test_a_series_is_chosen_by_its_id_and_its_metric(
-    held: list[tuple[int, int]], wanted: list[tuple[int, int]]
+    merged: list[tuple[int, int]], wanted: list[tuple[int, int]]
 ) -> None:
     def columns(pairs: list[tuple[int, int]]) -> list[np.ndarray]:
         return [np.array([p[i] for p in pairs], np.uint64) for i in (0, 1)]
 
-    assert contains_pairs(*columns(held), *columns(wanted)).tolist() == [p in wanted for p in held]
+    assert contains_pairs(*columns(merged), *columns(wanted)).tolist() == [p in wanted for p in merged]
 
 
 # --- rows -------------------------------------------------------------------------------------------------------------
@@ -200,8 +200,8 @@ def test_an_undo_keeps_the_row_for_those_who_ask_as_of_then() -> None:
     store = MemoryBackend()
     number = retractions.add(store, APP, DRAFT).number
     retractions.end(store, APP, number, 150)
-    [found] = retractions.read(store, APP)
-    assert (found.active(), found.active(120), found.active(150)) == (False, True, False)
+    [given] = retractions.read(store, APP)
+    assert (given.active(), given.active(120), given.active(150)) == (False, True, False)
 
 
 def test_an_undo_by_a_clock_that_is_behind_still_ends_it_after_its_start() -> None:
