@@ -91,8 +91,8 @@ def hourly(samples: DataFrame) -> DataFrame:
     """Count, sum, min, max, first and last of every series and hour, as anybody would write it."""
     hour = F.floor((F.col("ts") - 1) / HOUR_MS)
     return (
-        samples.select("series", hour.alias("slot"), "ts", "value")
-        .groupBy("series", "slot")
+        samples.select("series", hour.alias("hour"), "ts", "value")
+        .groupBy("series", "hour")
         .agg(
             F.count("value").alias("count"),
             F.sum("value").alias("sum"),
@@ -101,7 +101,7 @@ def hourly(samples: DataFrame) -> DataFrame:
             F.min_by("value", "ts").alias("first"),
             F.max_by("value", "ts").alias("last"),
         )
-        .select("series", "slot", "count", "sum", "min", "max", "first", "last")
+        .select("series", "hour", "count", "sum", "min", "max", "first", "last")
     )
 
 

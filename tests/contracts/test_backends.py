@@ -62,12 +62,12 @@ def test_scan_can_be_narrowed_by(backend: Backend, how: dict[str, Any], wanted: 
 
 
 def test_ranges_are_scanned_one_after_the_other_however_many_and_whatever_is_in_them(backend: Backend) -> None:
-    held = [(bytes([shard]) + bytes([n]) * 20, {b"a": b"%d" % n}) for shard in (0, 2, 3, 9) for n in range(40)]
-    backend.put([("pending", held)])
+    stored = [(bytes([shard]) + bytes([n]) * 20, {b"a": b"%d" % n}) for shard in (0, 2, 3, 9) for n in range(40)]
+    backend.put([("pending", stored)])
     ranges = [(bytes([shard]), bytes([shard + 1])) for shard in range(12)]
-    assert list(scan_ranges(backend, "pending", ranges)) == held
+    assert list(scan_ranges(backend, "pending", ranges)) == stored
     assert list(scan_ranges(backend, "pending", [ranges[3], ranges[0]], keys_only=True)) == [
-        (key, {}) for key, _ in held[80:120] + held[:40]
+        (key, {}) for key, _ in stored[80:120] + stored[:40]
     ]
     assert list(scan_ranges(backend, "pending", [ranges[1], (b"\3", b"\2")], columns=[b"a"])) == []
 

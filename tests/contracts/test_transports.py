@@ -29,16 +29,16 @@ def store(tmp_path: Path) -> Iterator[Backend]:
 def transport(request: pytest.FixtureRequest, tmp_path: Path, store: Backend) -> Iterator[Transport]:
     url = f"lmdb://{tmp_path}/store"
     if request.param == "direct":
-        made = open_transport("direct", store_url=url)
-        yield made
-        made.close()
+        transport = open_transport("direct", store_url=url)
+        yield transport
+        transport.close()
         return
     amqp_url = request.getfixturevalue("amqp_vhost")
     service = ConsumerService(amqp_url, url)
     service.start()
-    made = open_transport("amqp", store_url=url, amqp_url=amqp_url)
-    yield made
-    made.close()
+    transport = open_transport("amqp", store_url=url, amqp_url=amqp_url)
+    yield transport
+    transport.close()
     service.stop()
 
 

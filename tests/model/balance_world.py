@@ -52,7 +52,7 @@ class World:
     clock: FakeClock = field(default_factory=lambda: FakeClock(START_MS))
     living: list[Stamper] = field(default_factory=list)
     messages: list[Message] = field(default_factory=list)
-    told: dict[int, Announcement] = field(default_factory=dict)
+    announced: dict[int, Announcement] = field(default_factory=dict)
     next_number: int = 1
     paused: bool = False
 
@@ -196,12 +196,12 @@ class World:
 
     def truth(self) -> Counter[str]:
         """Messages by place, of those that were announced, and of those that came to an end."""
-        found: Counter[str] = Counter()
+        matching: Counter[str] = Counter()
         known = self._known()
         for message in self.messages:
             if self._is_told(message) or (message.place in (STORED, DEAD) and message.key[0] in known):
-                found[message.place] += 1
-        return found
+                matching[message.place] += 1
+        return matching
 
     def samples(self, place: str) -> int:
         """Samples of the messages in a place, likewise; refused lines are not among them."""
@@ -210,11 +210,11 @@ class World:
 
     def _known(self) -> set[int]:
         """Processes that spoke, or died before and were found by the keeper."""
-        return {*self.told, *watermarks.read(self.store, APP)}
+        return {*self.announced, *watermarks.read(self.store, APP)}
 
     def _is_told(self, message: Message) -> bool:
         process, *place = message.key
-        return process in self.told and tuple(place) <= self.told[process].place
+        return process in self.announced and tuple(place) <= self.announced[process].place
 
     def _announce(self, acceptor: Stamper) -> None:
         for app, count in acceptor.take_changes(10):
@@ -229,11 +229,11 @@ class World:
                 self.clock.now_ms(),
             )
             watermarks.announce(self.store, app, acceptor.process, word)
-            self.told[acceptor.process] = word
+            self.announced[acceptor.process] = word
 
     def _some(self, place: str, most: int = 1) -> list[Message]:
-        found = [m for m in self.messages if m.place == place]
-        return self.draw.sample(found, min(most, len(found)))
+        matching = [m for m in self.messages if m.place == place]
+        return self.draw.sample(matching, min(most, len(matching)))
 
     def _acceptor(self, message: Message) -> Stamper:
         return next(a for a in self.living if a.process == message.envelope.stamp.process)

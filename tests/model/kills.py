@@ -190,7 +190,7 @@ def rows_after(world: World, act: str) -> object:
 def rows_in_force(world: World) -> object:
     """The bytes of every page that the manifest names, by place but without the numbers of generations."""
     value = world.manifest()
-    found: dict[object, list[object]] = {}
+    by_point: dict[object, list[object]] = {}
     for (shard, hour), entry in value.entries.items():
         if value.seal(hour) >= manifest.SEALED:
             continue
@@ -199,14 +199,14 @@ def rows_in_force(world: World) -> object:
             assert inputs is not None, "inputs of a generation in force are missing"
             pages = purge.pages_of(APP, (shard, hour, generation.number), inputs)
             rows = [world.store.get(table, pages[table]) for table in ("chunks", "timelines")]
-            found.setdefault(("unit", shard, hour), []).append(rows)
+            by_point.setdefault(("unit", shard, hour), []).append(rows)
     for shard, pack in value.hours.items():
         first = DAY * 24
         inputs = generations.read_inputs(world.store, HourShard(shard, APP, first), pack.generation)
         assert inputs is not None, "inputs of hours in force are missing"
         pages = purge.pages_of(APP, (shard, first, pack.generation.number), inputs)
-        found["hours", shard] = [sorted(pack.hours), world.store.get("hours", pages["hours"])]
-    return found
+        by_point["hours", shard] = [sorted(pack.hours), world.store.get("hours", pages["hours"])]
+    return by_point
 
 
 # --- the processes ----------------------------------------------------------------------------------------------------
@@ -218,9 +218,9 @@ def _world(folder: Path) -> World:
 
 def _prepare(act: str, folder: Path, seed: int) -> None:
     """Make a store, do the act on a copy of it, and leave the case as a file."""
-    made = ACTS[act]
+    act_made = ACTS[act]
     world = _world(folder / "store")
-    made.prepare(world, np.random.default_rng(seed))
+    act_made.prepare(world, np.random.default_rng(seed))
     before = look(world)
     world.store.close()
     shutil.copytree(folder / "store", folder / "done")
@@ -231,7 +231,7 @@ def _prepare(act: str, folder: Path, seed: int) -> None:
         visits[point] += 1
 
     world = _opened(folder / "done")
-    made.do(world, counted)
+    act_made.do(world, counted)
     case = Case(act, folder / "store", before, look(world), visits, rows_after(world, act))
     (folder / "case").write_bytes(pickle.dumps(case))
 
@@ -290,8 +290,8 @@ class Killer:
         folder = self._folder / f"case-{next(_NUMBERS)}"
         folder.mkdir()
         assert self._run(_prepare, act, folder, seed) == 0, f"{act} fails although nobody is killed"
-        found: Case = pickle.loads((folder / "case").read_bytes())  # noqa: S301 -- our own child's file
-        return found
+        by_point: Case = pickle.loads((folder / "case").read_bytes())  # noqa: S301 -- our own child's file
+        return by_point
 
     def kill(self, case: Case, point: str, visit: int) -> Outcome:
         """Kill a driver at the n-th visit of a point, and let the reader do its work again."""
@@ -329,38 +329,38 @@ def _received(end: Connection) -> Any:
 
 def faults(case: Case, outcome: Outcome) -> list[str]:
     """What is wrong with an outcome, in words; nothing, as a rule."""
-    found = []
+    by_point = []
     if not outcome.killed:
-        found.append("the driver was not killed")
+        by_point.append("the driver was not killed")
     for name in case.before:
         mixed = [
             view for view in outcome.seen if _is_mixed(ACTS[case.act], case.before[name], view[name], case.after[name])
         ]
         if mixed:
-            found.append(f"{name}: a reader was told neither the old nor the new answer")
+            by_point.append(f"{name}: a reader was told neither the old nor the new answer")
         if outcome.after[name] != case.after[name]:
-            found.append(f"{name}: after doing it again the answer is another")
+            by_point.append(f"{name}: after doing it again the answer is another")
     if outcome.rows != case.rows:
-        found.append("after doing it again other bytes are in force")
-    return found
+        by_point.append("after doing it again other bytes are in force")
+    return by_point
 
 
-def _is_mixed(act: Act, before: View, told: View, after: View) -> bool:
-    if act.ends or told in (before, after):
+def _is_mixed(act: Act, before: View, meanwhile: View, after: View) -> bool:
+    if act.ends or meanwhile in (before, after):
         return False
     if not act.by_hour:
         return True
-    old, seen, new = _by_hour(before), _by_hour(told), _by_hour(after)
+    old, seen, new = _by_hour(before), _by_hour(meanwhile), _by_hour(after)
     return any(seen.get(hour) not in (old.get(hour), new.get(hour)) for hour in {*old, *seen, *new})
 
 
 def _by_hour(view: View) -> dict[int, dict[object, object]]:
     """Answers of each hour: they are named by (series, time in ms), or by (series, hour or day)."""
-    found: dict[int, dict[object, object]] = {}
+    by_point: dict[int, dict[object, object]] = {}
     for (series, when), answer in view.items():
         hour = (when - 1) // HOUR_MS if when > HOUR_MS else when
-        found.setdefault(hour, {})[series, when] = answer
-    return found
+        by_point.setdefault(hour, {})[series, when] = answer
+    return by_point
 
 
 def warm() -> None:

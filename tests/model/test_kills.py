@@ -44,9 +44,9 @@ def test_killed_at_its_points_an_act_is_old_or_new_and_done_again_it_is_whole(ki
     assert case.visits, "an act that comes to no point"
     wrong = {}
     for point, times in case.visits.items():
-        found = faults(case, killer.kill(case, point, 1 + zlib.crc32(act.encode()) % times))
-        if found:
-            wrong[point] = found
+        differences = faults(case, killer.kill(case, point, 1 + zlib.crc32(act.encode()) % times))
+        if differences:
+            wrong[point] = differences
     assert wrong == {}
 
 
@@ -58,12 +58,12 @@ def test_kill_fifty_times_at_every_point(killer: Killer) -> None:
         cases = list(pool.map(lambda args: killer.case(*args), itertools.product(ACTS, range(3))))
         plan = list(_plan(cases))
         outcomes = []
-        for job, found in zip(plan, pool.map(lambda job: faults(job[0], killer.kill(*job)), plan), strict=True):
-            outcomes.append((job, found))
+        for job, differences in zip(plan, pool.map(lambda job: faults(job[0], killer.kill(*job)), plan), strict=True):
+            outcomes.append((job, differences))
             if len(outcomes) % 100 == 0:
                 print(f"{len(outcomes)} kills after {time.monotonic() - began:.0f} s", flush=True)
     counts = Counter(point for (_, point, _), _ in outcomes)
-    wrong = [(case.act, point, visit, found) for (case, point, visit), found in outcomes if found]
+    wrong = [(case.act, point, visit, differences) for (case, point, visit), differences in outcomes if differences]
     for point, count in sorted(counts.items()):
         print(f"{point:<20} {count:4} kills, {sum(p == point for _, p, _, _ in wrong)} faults")
     print(f"{len(plan)} kills at {len(counts)} points of {len(POINTS)} in {time.monotonic() - began:.0f} s")

@@ -275,10 +275,10 @@ class Life(RuleBasedStateMachine):
     def percentiles_too(self, lasting: AppStorage) -> None:
         """Within one percent, of each day over all series."""
         q = len(self.moments) % 5 / 4
-        for day, found in zip((DAY, DAY + 1), self.world.quantiles(q, lasting), strict=True):
+        for day, answers in zip((DAY, DAY + 1), self.world.quantiles(q, lasting), strict=True):
             wanted, size = self.world.model.quantile(day, q)
-            assert math.isnan(found) == math.isnan(wanted)
-            assert not abs(found - wanted) > 0.010_001 * size
+            assert math.isnan(answers) == math.isnan(wanted)
+            assert not abs(answers - wanted) > 0.010_001 * size
 
     def as_of_an_earlier_moment_too(self, fresh: AppStorage) -> None:
         """The same as accepted by a time."""

@@ -195,8 +195,8 @@ class World:
         """Take out what is stamped within a range (by default: until now) and in all these conditions; its number."""
         self.clock.advance(1)
         now = self.clock.now_ms()
-        asked = [Matcher("__name__", "=", f"m{metric}")] if metric is not None else []
-        asked += [Matcher("n", "=", str(series))] if series is not None else []
+        matchers = [Matcher("__name__", "=", f"m{metric}")] if metric is not None else []
+        matchers += [Matcher("n", "=", str(series))] if series is not None else []
         draft = Retraction(
             0,
             now,
@@ -206,17 +206,21 @@ class World:
             data_from,
             data_to,
             source,
-            tuple(asked),
+            tuple(matchers),
             "wrong",
             "ann",
         )
-        made = retractions.add(self.store, APP, draft)
-        chosen = frozenset(n for n in range(100) if metric in (None, n % 3) and series in (None, n)) if asked else None
-        self.model.retract(
-            made.number,
-            Taken(now, made.write_from_ms, made.write_to_ms, made.data_from_ms, made.data_to_ms, source, chosen),
+        result = retractions.add(self.store, APP, draft)
+        chosen = (
+            frozenset(n for n in range(100) if metric in (None, n % 3) and series in (None, n)) if matchers else None
         )
-        return made.number
+        self.model.retract(
+            result.number,
+            Taken(
+                now, result.write_from_ms, result.write_to_ms, result.data_from_ms, result.data_to_ms, source, chosen
+            ),
+        )
+        return result.number
 
     def undo(self, number: int) -> None:
         """Put it back."""
@@ -234,13 +238,13 @@ class World:
     def answer(self, storage: AppStorage | None = None) -> Answer:
         """Every sample there is, by a process that has just started, or by the given one."""
         batch = (storage or self.fresh()).select(ALL, START - 1, START + 48 * HOUR_MS)
-        found: Answer = {}
+        result: Answer = {}
         for row, labels in enumerate(batch.labels):
             for i in range(batch.offsets[row], batch.offsets[row + 1]):
                 key = int(labels["n"]), int(batch.ts[i])
-                assert key not in found, "a sample counted twice"
-                found[key] = float(batch.values[i])
-        return found
+                assert key not in result, "a sample counted twice"
+                result[key] = float(batch.values[i])
+        return result
 
     def hours(self, storage: AppStorage | None = None) -> Steps:
         """Hourly aggregates by (series number, hour), as a reader gets them."""
@@ -257,8 +261,8 @@ class World:
     def quantiles(self, q: float, storage: AppStorage | None = None) -> list[float]:
         """The quantile of all values of each of the two days, whatever the series."""
         starts = np.array([START, START + DAY_MS])
-        found = percentiles.group_percentiles(storage or self.fresh(), ALL, starts, starts + DAY_MS, qs=[q], by=[])
-        return found.values[0][0].tolist() if len(found.labels) else [math.nan, math.nan]
+        result = percentiles.group_percentiles(storage or self.fresh(), ALL, starts, starts + DAY_MS, qs=[q], by=[])
+        return result.values[0][0].tolist() if len(result.labels) else [math.nan, math.nan]
 
     def resolutions(self) -> set[str]:
         """Where daily answers come from: days, hours or raw samples."""
@@ -288,19 +292,19 @@ class World:
         A batch is there when all its rows are in `ledger` or `pending`; what one batch has stored another cannot
         have brought too late.
         """
-        found: dict[int, dict[tuple[int, int], Placed]] = {}  # batch -> its rows that are there
+        result: dict[int, dict[tuple[int, int], Placed]] = {}  # batch -> its rows that are there
         for key, cells in self.store.scan("ledger", *keys.ledger_range(APP)):
             commit, outcome, batch = _account(cells[b"v"])
             if outcome == commit_records.ABANDONED:  # by an epoch that closed meanwhile: no reader finds it
                 continue
             assert outcome in (commit_records.STORED, commit_records.EXPIRED_HOUR)
             number = int.from_bytes(key[-4:], "big")
-            found.setdefault(batch, {})[number & 0xFF, number >> 8] = commit, outcome == commit_records.STORED
+            result.setdefault(batch, {})[number & 0xFF, number >> 8] = commit, outcome == commit_records.STORED
         for item in commit_records.scan(self.store, APP, list(range(256))):
             row = item.key.shard, item.hour
             decided = None if self.model.is_sealed(item.hour) else True
-            found.setdefault(item.key.batch, {}).setdefault(row, (_commit(item.cell), decided))
-        return _accounts(found, self.model.in_time)
+            result.setdefault(item.key.batch, {}).setdefault(row, (_commit(item.cell), decided))
+        return _accounts(result, self.model.in_time)
 
     def recount(self) -> Steps:
         """Hourly aggregates, counted from the list of versions."""
@@ -324,10 +328,10 @@ Placed = tuple[Commit, bool | None]  # whether it was in time; None: nobody has 
 
 
 def _accounts(
-    found: Mapping[int, Mapping[tuple[int, int], Placed]], undecided: Callable[[Stamp, int], bool]
+    placed: Mapping[int, Mapping[tuple[int, int], Placed]], undecided: Callable[[Stamp, int], bool]
 ) -> dict[Stamp, dict[int, Account]]:
     accounts: dict[Stamp, dict[int, Account]] = {}
-    for rows in found.values():
+    for rows in placed.values():
         counts: dict[tuple[Stamp, int], list[tuple[int, bool]]] = {}
         for (_, hour), (commit, in_time) in rows.items():
             assert set(commit.rows) <= rows.keys(), "a batch that is not wholly there"
@@ -337,10 +341,10 @@ def _accounts(
                 known = undecided(stamp, hour) if in_time is None else in_time
                 counts.setdefault((stamp, hour), []).append((count, known))  # a message twice: it is one acceptance
         for (stamp, hour), parts in counts.items():
-            made = Account(sum(count for count, _ in parts), all(in_time for _, in_time in parts))
-            was = accounts.setdefault(stamp, {}).setdefault(hour, made)
-            assert was.samples == made.samples, "two batches of one message differ"
-            accounts[stamp][hour] = Account(made.samples, was.in_time or made.in_time)
+            result = Account(sum(count for count, _ in parts), all(in_time for _, in_time in parts))
+            was = accounts.setdefault(stamp, {}).setdefault(hour, result)
+            assert was.samples == result.samples, "two batches of one message differ"
+            accounts[stamp][hour] = Account(result.samples, was.in_time or result.in_time)
     return accounts
 
 
@@ -354,14 +358,14 @@ def parsed(samples: Sequence[Sample]) -> Parsed:
 
 
 def _by_series(batch: HourBatch) -> Steps:
-    found: Steps = {}
+    result: Steps = {}
     for row, labels in enumerate(batch.labels):
         for column, hour in enumerate(batch.hours.tolist()):
             if batch.count[row, column]:
                 key = int(labels["n"]), hour
-                assert key not in found, "a step counted twice"
-                found[key] = {name: getattr(batch, name)[row, column].item() for name, _ in COLUMNS}
-    return found
+                assert key not in result, "a step counted twice"
+                result[key] = {name: getattr(batch, name)[row, column].item() for name, _ in COLUMNS}
+    return result
 
 
 def whole_day(world: World) -> dict[int, Row]:
@@ -373,7 +377,7 @@ def days_in_force(world: World) -> dict[int, dict[str, float]]:
     """Daily aggregates of the day by series number, read from the rows that the month's manifest names."""
     number = {int(t): n for n in range(20) for t in SeriesTable.from_canonical([form_of(n)]).ids}
     [row] = world.store.get("manifest", [keys.manifest_month(APP, month_of(DAY))], [b"v"])
-    found = {}
+    result = {}
     for shard, days in manifest.decode_month(row[b"v"] if row else None).days.items():
         if DAY not in days.days:
             continue
@@ -381,5 +385,5 @@ def days_in_force(world: World) -> dict[int, dict[str, float]]:
         for _, steps in read_pack(world.store, place, days.generation):
             rows = steps.at(DAY)
             for i, series in enumerate(rows.series.tolist()):
-                found[number[series]] = {name: getattr(rows, name)[i].item() for name, _ in COLUMNS}
-    return found
+                result[number[series]] = {name: getattr(rows, name)[i].item() for name, _ in COLUMNS}
+    return result

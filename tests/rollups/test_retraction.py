@@ -32,26 +32,26 @@ def world() -> World:
     return world
 
 
-def preview(world: World, **asked: object) -> Preview:
+def preview(world: World, **conditions: object) -> Preview:
     """What a draft would hide."""
-    draft = Draft(reason="test", **asked)  # type: ignore[arg-type]  # a table's row
+    draft = Draft(reason="test", **conditions)  # type: ignore[arg-type]  # a table's row
     return retraction.preview(world.store, APP, retraction.validate_draft(draft, world.clock.now_ms()))
 
 
 def test_a_preview_counts_what_answers_would_lose(world: World) -> None:
-    found = preview(world, source="b")
-    assert (found.samples, found.series, found.hours, found.sources) == (2, 2, 1, ("b",))
-    assert (found.first_ms, found.last_ms, found.metrics) == (START + 1, START + 5, ("m0", "m2"))
+    counts = preview(world, source="b")
+    assert (counts.samples, counts.series, counts.hours, counts.sources) == (2, 2, 1, ("b",))
+    assert (counts.first_ms, counts.last_ms, counts.metrics) == (START + 1, START + 5, ("m0", "m2"))
 
 
 def test_a_preview_tells_values_that_go_from_older_ones_that_return(world: World) -> None:
-    found = preview(world, source="b")
-    assert (found.samples, found.restored, found.versions) == (2, 1, 2)
+    counts = preview(world, source="b")
+    assert (counts.samples, counts.restored, counts.versions) == (2, 1, 2)
 
 
 def test_a_version_that_nobody_sees_is_no_sample(world: World) -> None:
-    found = preview(world, source="a", data_from_ms=START, data_to_ms=START + 1)
-    assert (found.samples, found.versions, found.series) == (0, 1, 0)
+    counts = preview(world, source="a", data_from_ms=START, data_to_ms=START + 1)
+    assert (counts.samples, counts.versions, counts.series) == (0, 1, 0)
 
 
 def test_what_is_retracted_already_is_not_counted_again(world: World) -> None:
@@ -99,13 +99,13 @@ def test_a_preview_of_too_much_says_that_there_is_more(
 ) -> None:
     assert not preview(world, write_from_ms=0).at_least
     monkeypatch.setattr(limits, limit, 1)
-    found = preview(world, write_from_ms=0)
-    assert found.at_least
-    assert 0 < found.samples < 4
+    counts = preview(world, write_from_ms=0)
+    assert counts.at_least
+    assert 0 < counts.samples < 4
 
 
 @pytest.mark.parametrize(
-    "asked",
+    "conditions",
     [
         {},
         {"source": ""},
@@ -115,15 +115,15 @@ def test_a_preview_of_too_much_says_that_there_is_more(
         {"matchers": (Matcher("host", "!=", "x"),)},
         {"matchers": (Matcher("host", "=~", ".*"),)},
     ],
-    ids=lambda asked: " ".join(asked) or "nothing",
+    ids=lambda conditions: " ".join(conditions) or "nothing",
 )
-def test_a_draft_that_would_take_out_everything_is_refused(world: World, asked: dict[str, object]) -> None:
+def test_a_draft_that_would_take_out_everything_is_refused(world: World, conditions: dict[str, object]) -> None:
     with pytest.raises(Refused, match="everything"):
-        preview(world, **asked)
+        preview(world, **conditions)
 
 
 @pytest.mark.parametrize(
-    ("asked", "error"),
+    ("conditions", "error"),
     [
         ({"source": "a", "data_from_ms": 5, "data_to_ms": 5}, Refused),
         ({"source": "a", "write_from_ms": 5, "write_to_ms": 4}, Refused),
@@ -133,9 +133,9 @@ def test_a_draft_that_would_take_out_everything_is_refused(world: World, asked: 
     ],
     ids=["no time", "writes upside down", "a long source", "many matchers", "a broken expression"],
 )
-def test_a_draft_that_cannot_be_is_refused(world: World, asked: dict[str, object], error: type[Exception]) -> None:
+def test_a_draft_that_cannot_be_is_refused(world: World, conditions: dict[str, object], error: type[Exception]) -> None:
     with pytest.raises(error):
-        preview(world, **asked)
+        preview(world, **conditions)
 
 
 @pytest.mark.parametrize("reason", ["", "  ", "x" * (limits.RETRACT_REASON_CHARS_MAX + 1)])
@@ -146,15 +146,19 @@ def test_a_retraction_without_a_fit_reason_is_refused(world: World, reason: str)
 
 
 def test_a_retraction_ends_where_it_was_made_unless_said_otherwise(world: World) -> None:
-    made = retraction.validate_draft(Draft(source="a", reason="x"), 1_000)
-    assert (made.write_from_ms, made.write_to_ms, made.data_to_ms) == (0, 1_000, limits.TIME_MAX_MS)
+    retraction_made = retraction.validate_draft(Draft(source="a", reason="x"), 1_000)
+    assert (retraction_made.write_from_ms, retraction_made.write_to_ms, retraction_made.data_to_ms) == (
+        0,
+        1_000,
+        limits.TIME_MAX_MS,
+    )
 
 
 def test_an_undo_keeps_the_row_and_its_times(world: World) -> None:
-    made = retraction.retract(
+    retraction_made = retraction.retract(
         world.store, APP, retraction.validate_draft(Draft(source="a", reason="x"), START)
     ).retraction
-    ended = retraction.undo(world.store, APP, made.number, START + 5).retraction
+    ended = retraction.undo(world.store, APP, retraction_made.number, START + 5).retraction
     assert (ended.start_ms, ended.end_ms, ended.reason) == (START, START + 5, "x")
     assert retractions.read(world.store, APP) == (ended,)
 
@@ -165,8 +169,8 @@ def test_hours_under_a_seal_are_told_and_left_alone(world: World) -> None:
     sealed = msgspec.structs.replace(value, nonce=1, seals={HOUR: SEALED})
     before = manifest.encode(value)
     assert world.store.check_and_put("manifest", keys.manifest(APP, DAY), b"v", before, manifest.encode(sealed))
-    found = preview(world, source="a")
-    assert (found.samples, found.hours, found.sealed) == (1, 1, 1)
+    counts = preview(world, source="a")
+    assert (counts.samples, counts.hours, counts.sealed) == (1, 1, 1)
     done = retraction.retract(
         world.store, APP, retraction.validate_draft(Draft(source="a", reason="x"), world.clock.now_ms())
     )
@@ -238,9 +242,9 @@ def test_a_preview_equals_a_count_over_the_list_of_versions(
     matchers = () if metric is None else (Matcher("__name__", "=", metric),)
     draft = Draft(source, matchers, *writes, *data, reason="x")
     try:
-        made = retraction.validate_draft(draft, world.clock.now_ms())
+        retraction_made = retraction.validate_draft(draft, world.clock.now_ms())
     except Refused:
         return
-    found = retraction.preview(world.store, APP, made)
+    counts = retraction.preview(world.store, APP, retraction_made)
     expected = counted(versions, draft, world.clock.now_ms())
-    assert (found.samples, found.restored, found.versions, found.series) == expected
+    assert (counts.samples, counts.restored, counts.versions, counts.series) == expected

@@ -162,8 +162,8 @@ def only_what_has_an_entry_is_sealed(patch: Patch) -> None:
     marked = retention.with_seal
 
     def partly(now: Manifest, hours: tuple[int, ...], state: int, nonce: int) -> Manifest:
-        held = {hour for _, hour in now.entries}
-        return marked(now, tuple(hour for hour in hours if hour in held), state, nonce)
+        pack = {hour for _, hour in now.entries}
+        return marked(now, tuple(hour for hour in hours if hour in pack), state, nonce)
 
     patch.setattr(retention, "with_seal", partly)
 
@@ -183,7 +183,7 @@ def sealed_hours_must_fit_today(patch: Patch) -> None:
 
     def checked(self: RollupReader, hour: int, state: int, packs: object) -> None:
         day = self.view.manifests[hour // 24]
-        if all(self._hour_is_exact(shard, hour) for shard, held in day.hours.items() if hour in held.hours):
+        if all(self._hour_is_exact(shard, hour) for shard, pack in day.hours.items() if hour in pack.hours):
             take(self, hour, state, packs)  # type: ignore[arg-type]
 
     patch.setattr(RollupReader, "_take_sealed", checked)
@@ -204,8 +204,8 @@ def late_data_is_stored(patch: Patch) -> None:
 
 def sealed_hours_answer_any_moment(patch: Patch) -> None:
     def take(self: RollupReader, hour: int, state: int, packs: dict[object, object]) -> None:
-        for shard, held in self.view.manifests[hour // 24].hours.items():
-            if hour in held.hours:
+        for shard, pack in self.view.manifests[hour // 24].hours.items():
+            if hour in pack.hours:
                 self._take_hour(packs, shard, hour, self.plan.everything)  # type: ignore[arg-type]
 
     patch.setattr(RollupReader, "_take_sealed", take)

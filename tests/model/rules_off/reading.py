@@ -93,14 +93,14 @@ def a_writer_that_dies_after_its_first_step() -> None:
 
 
 def manifests_first(patch: Patch) -> None:
-    refreshed, manifests = AppState._refreshed, DecodedRows.manifests
+    refreshed, manifests = AppState._refresh_tail, DecodedRows.manifests
     early: dict[int, dict[int, Manifest]] = {}
 
     def reads_ahead(self: AppState, reader: Reader, *, force: bool) -> object:
         early[id(self.rows)] = manifests(self.rows, reader, range(DAY, DAY + 3))
         return refreshed(self, reader, force=force)
 
-    patch.setattr(AppState, "_refreshed", reads_ahead)
+    patch.setattr(AppState, "_refresh_tail", reads_ahead)
     patch.setattr(DecodedRows, "manifests", lambda self, reader, days: early[id(self)])
 
 
@@ -114,12 +114,12 @@ def a_run_between_the_two_looks_of_a_query() -> None:
 
 def manifests_are_kept(patch: Patch) -> None:
     manifests = DecodedRows.manifests
-    held: dict[int, dict[int, Manifest]] = {}
+    decoded: dict[int, dict[int, Manifest]] = {}
 
-    def kept(self: DecodedRows, reader: Reader, days: Sequence[int]) -> dict[int, Manifest]:
-        return held.setdefault(id(self), manifests(self, reader, range(DAY, DAY + 3)))
+    def decode_once(self: DecodedRows, reader: Reader, days: Sequence[int]) -> dict[int, Manifest]:
+        return decoded.setdefault(id(self), manifests(self, reader, range(DAY, DAY + 3)))
 
-    patch.setattr(DecodedRows, "manifests", kept)
+    patch.setattr(DecodedRows, "manifests", decode_once)
 
 
 def a_run_between_two_queries() -> None:
@@ -154,8 +154,8 @@ def an_empty_directory(patch: Patch) -> None:
     directory = View.directory
 
     def emptied(self: View, unit: HourShard, generation: object) -> object:
-        made = directory(self, unit, generation)  # type: ignore[arg-type]
-        return msgspec.structs.replace(made, pages={}) if isinstance(made, Inputs) else made
+        inputs = directory(self, unit, generation)  # type: ignore[arg-type]
+        return msgspec.structs.replace(inputs, pages={}) if isinstance(inputs, Inputs) else inputs
 
     patch.setattr(View, "directory", emptied)
 

@@ -113,15 +113,15 @@ def hours_of_now(patch: Patch) -> None:
     apply = publication.apply_changes
 
     def marked(now: Manifest, changes: object, hour_rows: dict[int, HourPack], **rest: object) -> Manifest:
-        made = apply(now, changes, hour_rows, **rest)  # type: ignore[arg-type]
-        packs = dict(made.hours)
+        value = apply(now, changes, hour_rows, **rest)  # type: ignore[arg-type]
+        packs = dict(value.hours)
         for shard in hour_rows:
             hours = {
-                hour: HourInputs(fingerprint(made.entry(shard, hour).state), of.retractions, of.stamp_max_ms)
+                hour: HourInputs(fingerprint(value.entry(shard, hour).state), of.retractions, of.stamp_max_ms)
                 for hour, of in packs[shard].hours.items()
             }
             packs[shard] = HourPack(packs[shard].generation, hours)
-        return msgspec.structs.replace(made, hours=packs)
+        return msgspec.structs.replace(value, hours=packs)
 
     patch.setattr(publication, "apply_changes", marked)
 
@@ -158,9 +158,9 @@ def every_cell_of_the_unit_goes(patch: Patch) -> None:
     def greedy(store: Backend, app: int, items: list[PendingCommit], at: Hook, *rest: int) -> None:
         settle(store, app, items, at, *rest)
         units = {(item.key.shard, item.hour) for item in items}
-        for found in list(commit_records.scan(store, app, sorted({shard for shard, _ in units}))):
-            if (found.key.shard, found.hour) in units:
-                store.delete("pending", [(found.key.to_bytes(), [keys.hour_column(found.hour)])])
+        for result in list(commit_records.scan(store, app, sorted({shard for shard, _ in units}))):
+            if (result.key.shard, result.hour) in units:
+                store.delete("pending", [(result.key.to_bytes(), [keys.hour_column(result.hour)])])
 
     patch.setattr(publish, "settle", greedy)
 
@@ -243,11 +243,13 @@ def own_batches_only(patch: Patch) -> None:
     read = source.read_hour_shard
 
     def own(reader: Reader, task: HourShardTask) -> MergeInput:
-        found = read(reader, task)
-        blocks = [keys.LogKey(task.shard, task.app, task.hour, r.ingest_ms, r.batch) for r in found.batches]
+        result = read(reader, task)
+        blocks = [keys.LogKey(task.shard, task.app, task.hour, r.ingest_ms, r.batch) for r in result.batches]
         there = reader.get("log", [name.to_bytes() for name in blocks])
-        held = {Replay(b.ingest_ms, b.batch) for b, row in zip(blocks, there, strict=True) if row is not None}
-        return MergeInput(found.pieces, found.merged, found.parents, frozenset(held & {*task.fresh, *task.replay}))
+        batches = {Replay(b.ingest_ms, b.batch) for b, row in zip(blocks, there, strict=True) if row is not None}
+        return MergeInput(
+            result.pieces, result.merged, result.parents, frozenset(batches & {*task.fresh, *task.replay})
+        )
 
     patch.setattr(source, "read_hour_shard", own)
 
@@ -268,9 +270,9 @@ def compaction_drops_what_is_retracted(patch: Patch) -> None:
     in_place = compute_task._without_abandoned
 
     def dropping(task: HourShardTask, piece: Piece) -> Piece:
-        found = in_place(task, piece)
-        kept = Visibility(task.retractions).visible_rows(found)
-        return found if kept is None else keep(found, kept)
+        result = in_place(task, piece)
+        visible = Visibility(task.retractions).visible_rows(result)
+        return result if visible is None else keep(result, visible)
 
     patch.setattr(compute_task, "_without_abandoned", dropping)
 

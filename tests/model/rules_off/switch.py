@@ -66,12 +66,12 @@ def right(world: World) -> None:
         world.roll()
 
 
-def keep(piece: Piece, kept: BOOL) -> Piece:
+def keep(piece: Piece, rows: BOOL) -> Piece:
     """A piece with only some of its rows."""
     owner = np.repeat(np.arange(len(piece.counts)), piece.counts)
-    counts = np.bincount(owner[kept], minlength=len(piece.counts)).astype(np.int32)
+    counts = np.bincount(owner[rows], minlength=len(piece.counts)).astype(np.int32)
     return Piece(
-        piece.messages, piece.series, piece.metrics, counts, piece.message[kept], piece.ts[kept], piece.values[kept]
+        piece.messages, piece.series, piece.metrics, counts, piece.message[rows], piece.ts[rows], piece.values[rows]
     )
 
 

@@ -242,8 +242,8 @@ def spoil(world: World, table: str, name: str) -> None:
         column[0] += 1
         wrong = with_column(steps.rows, name, column)
         by_step = [(int(step), wrong.take(steps.step == step)) for step in np.unique(steps.step)]
-        [(_, made)] = rollup_rows.encode_rows({metric: by_step}, lambda _, page: b"key")
-        world.store.put([(table, [(key, made)])])
+        [(_, encoded)] = rollup_rows.encode_rows({metric: by_step}, lambda _, page: b"key")
+        world.store.put([(table, [(key, encoded)])])
 
 
 def with_column(rows_: aggregates.Aggregates, name: str, column: np.ndarray) -> aggregates.Aggregates:
@@ -326,29 +326,29 @@ def forget(world: World) -> None:
 
 def waits(world: World) -> dict[tuple[bytes, int], tuple[object, ...]]:
     """What pending records say, but for message ids, which no block tells."""
-    found: dict[tuple[bytes, int], tuple[object, ...]] = {}
+    rows_by_key: dict[tuple[bytes, int], tuple[object, ...]] = {}
     for key, row in rows(world, "pending"):
         for column, cell in row.items():
             commit = commit_records.decode(cell)
             m = commit.messages
             stamps = m.ms.tolist(), m.process.tolist(), m.sequence.tolist(), m.source.tolist(), m.sources
             content = commit.samples.tolist(), commit.ts_min, commit.ts_max, sorted(commit.rows)
-            found[key, keys.column_hour(column)] = (stamps, content)
-    return found
+            rows_by_key[key, keys.column_hour(column)] = (stamps, content)
+    return rows_by_key
 
 
 def work_list(world: World) -> list[tuple[object, ...]]:
     """What a full run would do."""
-    found: list[tuple[object, ...]] = []
+    rows_by_key: list[tuple[object, ...]] = []
 
     class Listing(LocalExecutor):
         def compact(self, run: int, tasks: Sequence[HourShardTask], done: object) -> list[CompactionResult]:
-            found.extend((t.shard, t.hour, t.kind, t.fresh, t.replay, t.samples, t.wants_hours) for t in tasks)
+            rows_by_key.extend((t.shard, t.hour, t.kind, t.fresh, t.replay, t.samples, t.wants_hours) for t in tasks)
             raise Crash("only looking")
 
     with pytest.raises(Crash):
         world.driver().roll(Listing(world.store), [APP], now_ms=NOW)
-    return sorted(found, key=repr)
+    return sorted(rows_by_key, key=repr)
 
 
 def never_run() -> World:
@@ -447,8 +447,10 @@ def test_nothing_is_rebuilt_of_a_unit_whose_directory_is_lost() -> None:
     """What its generations hold cannot be told, so that nothing is provably missing."""
     world = with_pending()
     forget(world)
-    held = {g.number for entry in world.manifest().entries.values() for g in entry.state.generations}
-    world.store.delete("inputs", [(key, None) for key, _ in rows(world, "inputs") if keys.parse_inputs(key)[3] in held])
+    numbers = {g.number for entry in world.manifest().entries.values() for g in entry.state.generations}
+    world.store.delete(
+        "inputs", [(key, None) for key, _ in rows(world, "inputs") if keys.parse_inputs(key)[3] in numbers]
+    )
     report = check(world, repair=True)
     assert (UNKNOWN, "inputs") in kinds(report)
     assert world.pending_rows() == 0

@@ -61,8 +61,8 @@ def waiting(batch: int = 9, hour: int = HOUR, samples: int = 3, ms: int = 1_000,
 
 def holding(state: State, *, hours_of: State | None = None, seal: int = OPEN) -> Manifest:
     """A manifest with one unit, and hours made of some state of it."""
-    made = {HOUR: HourInputs(fingerprint(hours_of))} if hours_of else {}
-    hours = {4: HourPack(Generation(77), made)} if made else {}
+    inputs = {HOUR: HourInputs(fingerprint(hours_of))} if hours_of else {}
+    hours = {4: HourPack(Generation(77), inputs)} if inputs else {}
     return Manifest(1, 0, {(4, HOUR): Entry(state)}, hours, {HOUR: seal} if seal else {})
 
 
@@ -137,26 +137,29 @@ class TestStaleDays:
     full = holding(ONE, hours_of=ONE)
     of = day_fingerprint([(HOUR, fingerprint(ONE))])
 
-    def found(self, month: Month, manifest: Manifest, now_ms: int) -> list[int]:
+    def days_to_build(self, month: Month, manifest: Manifest, now_ms: int) -> list[int]:
         """Their numbers."""
         return [stale.day for stale in plan.find_stale_days(month, {DAY: manifest}, PlanContext(now_ms))]
 
     def test_a_closed_day_with_exact_hours_is_built(self) -> None:
-        assert self.found(Month(), self.full, self.over) == [DAY]
+        assert self.days_to_build(Month(), self.full, self.over) == [DAY]
 
     def test_an_open_day_is_not(self) -> None:
-        assert self.found(Month(), self.full, self.over - 1) == []
+        assert self.days_to_build(Month(), self.full, self.over - 1) == []
 
     def test_a_day_with_a_stale_hour_is_not(self) -> None:
-        assert self.found(Month(), holding(TWO, hours_of=ONE), self.over) == []
+        assert self.days_to_build(Month(), holding(TWO, hours_of=ONE), self.over) == []
 
     def test_an_equal_one_in_force_is_left_alone(self) -> None:
-        assert self.found(Month(1, {4: DayPack(Generation(5), {DAY: DayInputs(self.of)})}), self.full, self.over) == []
+        assert (
+            self.days_to_build(Month(1, {4: DayPack(Generation(5), {DAY: DayInputs(self.of)})}), self.full, self.over)
+            == []
+        )
 
     def test_one_of_another_state_is_built_anew(self) -> None:
-        assert self.found(Month(1, {4: DayPack(Generation(5), {DAY: DayInputs(b"other")})}), self.full, self.over) == [
-            DAY
-        ]
+        assert self.days_to_build(
+            Month(1, {4: DayPack(Generation(5), {DAY: DayInputs(b"other")})}), self.full, self.over
+        ) == [DAY]
 
 
 NOW = 10**12
@@ -193,8 +196,8 @@ def test_nothing_starts_for_a_while_after_trouble() -> None:
 
 def test_pressure_counts_the_fullest_shard_and_all_samples() -> None:
     items = [waiting(1, shard=4), waiting(2, shard=4), waiting(2, shard=4, hour=HOUR + 1), waiting(3, shard=5)]
-    found = plan.measure_backlog([(items, {}), ([], {})], END)
-    assert found == Backlog(rows=2, samples=12, oldest_ms=1_000, overdue_ms=None)
+    backlog = plan.measure_backlog([(items, {}), ([], {})], END)
+    assert backlog == Backlog(rows=2, samples=12, oldest_ms=1_000, overdue_ms=None)
 
 
 @pytest.mark.parametrize(

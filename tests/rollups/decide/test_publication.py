@@ -6,19 +6,19 @@ from rollups.decide.publication import EntryChange, entry_after
 from spm.store.manifest import Entry, Generation, PreviousState, Replay, State, day_fingerprint
 from tests.model.world import START, World
 
-OLD, MADE, OTHER = Generation(1), Generation(2), Generation(3)
-HELD = Entry(State((OLD,), (Replay(5, 7),)), (), 20, 30, ("b",))
+OLD, NEW, OTHER = Generation(1), Generation(2), Generation(3)
+ENTRY = Entry(State((OLD,), (Replay(5, 7),)), (), 20, 30, ("b",))
 
 
 def change(replaced: tuple[Generation, ...] = (), *, stamps: tuple[int, int] = (40, 50)) -> EntryChange:
-    return EntryChange(3, 4, MADE, replaced, (Replay(5, 7),), *stamps, ("a",))
+    return EntryChange(3, 4, NEW, replaced, (Replay(5, 7),), *stamps, ("a",))
 
 
 def test_what_a_minor_run_adds_is_the_newest_generation_and_a_full_merge_the_oldest() -> None:
     """Beside a full merge may stand what a minor run has added since it was planned: that is newer."""
-    assert entry_after(HELD, change(), 9).state.generations == (OLD, MADE)
+    assert entry_after(ENTRY, change(), 9).state.generations == (OLD, NEW)
     both = Entry(State((OLD, OTHER), ()), (), 20, 30, ("b",))
-    assert entry_after(both, change((OLD,)), 9).state.generations == (MADE, OTHER)
+    assert entry_after(both, change((OLD,)), 9).state.generations == (NEW, OTHER)
 
 
 @pytest.mark.parametrize(
@@ -28,15 +28,15 @@ def test_what_a_minor_run_adds_is_the_newest_generation_and_a_full_merge_the_old
 )
 def test_an_entry_covers_the_stamps_of_all_that_it_holds(stamps: tuple[int, int], wanted: tuple[int, int]) -> None:
     """By these a retraction is found to reach it: narrower, and what is taken out would stay in its hours."""
-    after = entry_after(HELD, change(stamps=stamps), 9)
+    after = entry_after(ENTRY, change(stamps=stamps), 9)
     assert (after.stamp_min_ms, after.stamp_max_ms) == wanted
 
 
 def test_an_entry_names_the_sources_of_all_that_it_holds_and_keeps_its_former_state_whole() -> None:
-    after = entry_after(HELD, change(), 9)
+    after = entry_after(ENTRY, change(), 9)
     assert after.sources == ("a", "b")
     assert after.state.replay == ()
-    assert after.history == (PreviousState(9, HELD.state),)
+    assert after.history == (PreviousState(9, ENTRY.state),)
 
 
 def test_what_an_older_write_brought_is_deleted_for_good_from_a_unit_that_newer_ones_joined() -> None:

@@ -23,14 +23,14 @@ DAY_MS = DAY_HOURS * HOUR_MS
 HOUR = DAY * DAY_HOURS
 HOURS = range(HOUR, HOUR + DAY_HOURS)
 LATER = START + 3 * DAY_MS
-HELD = {(1, HOUR): Entry(State((Generation(7),), ()))}
-FOUND = {DAY // 30: Month(1, {1: DayPack(Generation(9), {DAY: DayInputs(b"x")})})}
+ENTRIES = {(1, HOUR): Entry(State((Generation(7),), ()))}
+MONTHS = {DAY // 30: Month(1, {1: DayPack(Generation(9), {DAY: DayInputs(b"x")})})}
 
 
 def value(seal: int = OPEN, entries: bool = True) -> Manifest:
     """A manifest with all hours in one state."""
     seals = dict.fromkeys(HOURS, seal) if seal else {}
-    return Manifest(1, 0, HELD if entries else {}, {}, seals)
+    return Manifest(1, 0, ENTRIES if entries else {}, {}, seals)
 
 
 END = START + DAY_MS
@@ -51,8 +51,8 @@ WHEN = {
 
 @pytest.mark.parametrize("case", WHEN, ids=lambda case: str(case).replace(" ", "-"))
 def test_what_is_due_follows_from_ages_and_states(case: str) -> None:
-    keep, now_ms, held, wanted = WHEN[case]
-    found = plan_retention(keep, now_ms, {DAY: held}, FOUND)
+    keep, now_ms, value, wanted = WHEN[case]
+    plan = plan_retention(keep, now_ms, {DAY: value}, MONTHS)
     empty = RetentionPlan({}, (), {}, ())
     what = {
         "": empty,
@@ -60,10 +60,10 @@ def test_what_is_due_follows_from_ages_and_states(case: str) -> None:
         "expire": RetentionPlan({}, (DAY,), {}, ()),
         "drop": RetentionPlan({}, (), {DAY // 30: (DAY,)}, ()),
     }
-    assert found == what[wanted]
+    assert plan == what[wanted]
 
 
 def test_a_day_that_no_month_names_any_more_is_forgotten() -> None:
     assert plan_retention(RetentionPeriods(), LATER, {DAY: value(EXPIRED)}, {}).forget_days == (DAY,)
-    assert plan_retention(RetentionPeriods(), LATER, {DAY: value(EXPIRED)}, FOUND).forget_days == ()
+    assert plan_retention(RetentionPeriods(), LATER, {DAY: value(EXPIRED)}, MONTHS).forget_days == ()
     assert plan_retention(RetentionPeriods(), LATER, {DAY: value(EXPIRED, entries=False)}, {}).forget_days == ()

@@ -38,21 +38,21 @@ def scan(world: World, table: str) -> list[tuple[bytes, dict[bytes, bytes]]]:
 
 def stored(world: World) -> list[tuple[int, int, float, int, str]]:
     """Every version in any row of `log` and of `chunks`, whether a manifest names it or not: (series, ts, value, …)."""
-    found = []
+    versions = []
     for shard in every_shard(world.store, APP):
         for _, row in world.store.scan("log", *keys.app_range(shard, APP)):
-            found += _versions(Piece.of_row(row))
+            versions += _versions(Piece.of_row(row))
         for key, row in world.store.scan("inputs", *keys.app_range(shard, APP)):
             _, _, hour, number = keys.parse_inputs(key)
-            found += _generation(world, HourShard(shard, APP, hour), number, generations.decode_inputs(row[b"v"]))
-    return sorted(set(found))
+            versions += _generation(world, HourShard(shard, APP, hour), number, generations.decode_inputs(row[b"v"]))
+    return sorted(set(versions))
 
 
 def _generation(
-    world: World, unit: HourShard, number: int, made: generations.Inputs
+    world: World, unit: HourShard, number: int, inputs: generations.Inputs
 ) -> list[tuple[int, int, float, int, str]]:
     """A generation's versions by its pages alone; packs have none."""
-    if not made.timeline_pages:
+    if not inputs.timeline_pages:
         return []
     named = [g for (b, s), e in world.manifest(unit.hour // 24).entries.items() for g in _all(e) if g.number == number]
     generation = named[0] if named else Generation(number)
@@ -65,7 +65,7 @@ def _generation(
         rows = world.store.get(table, list(names))  # type: ignore[call-overload]
         return [None if row is None else pages[table](row[b"v"]) for row in rows]
 
-    return _versions(merge(generations.read_generation(fetch, lambda: made, unit, generation, None)))
+    return _versions(merge(generations.read_generation(fetch, lambda: inputs, unit, generation, None)))
 
 
 def _all(entry: manifest.Entry) -> list[Generation]:
@@ -268,11 +268,11 @@ def test_nobody_undoes_a_retraction_whose_purge_was_killed() -> None:
 @pytest.mark.parametrize("number", ["unknown", "undone"])
 def test_only_a_retraction_in_force_is_purged(number: str) -> None:
     world = merged()
-    made = world.retract(source="bad")
-    world.undo(made)
+    inputs = world.retract(source="bad")
+    world.undo(inputs)
     before = stored(world)
     with pytest.raises(Refused):
-        erase_retracted(world.store, APP, made if number == "undone" else 99, now_ms=world.clock.now_ms())
+        erase_retracted(world.store, APP, inputs if number == "undone" else 99, now_ms=world.clock.now_ms())
     assert stored(world) == before
 
 

@@ -327,9 +327,9 @@ def test_hours_that_a_rolled_back_move_left_behind_are_passed_over_where_a_seal_
     expire_app(world)
     sealed(world)
     now = world.manifest()
-    kept = msgspec.structs.replace(now, hours={**now.hours, shard: before.hours[shard]})
+    value = msgspec.structs.replace(now, hours={**now.hours, shard: before.hours[shard]})
     key = keys.manifest(APP, DAY)
-    world.store.check_and_put("manifest", key, b"v", manifest.encode(now), manifest.encode(kept))
+    world.store.check_and_put("manifest", key, b"v", manifest.encode(now), manifest.encode(value))
     assert world.hours() == world.recount()
     assert [round(world.quantiles(q)[0], 1) for q in (0.0, 1.0)] == [1.0, 1.0]
 

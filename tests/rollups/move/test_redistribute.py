@@ -40,9 +40,9 @@ CLOSE_POINTS = ["epoch closing", "epoch ending", "histories cut", "epoch closed"
 @pytest.fixture(params=["memory", "lmdb"])
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Backend]:
     """A store of each kind that runs here."""
-    made: Backend = MemoryBackend() if request.param == "memory" else LmdbBackend(str(tmp_path), map_bytes=1 << 28)
-    yield made
-    made.close()
+    backend: Backend = MemoryBackend() if request.param == "memory" else LmdbBackend(str(tmp_path), map_bytes=1 << 28)
+    yield backend
+    backend.close()
 
 
 def filled(store: Backend | None = None, to: tuple[str, int, int] = WIDER) -> World:
@@ -282,9 +282,9 @@ def test_replayed_batches_move_too() -> None:
 
 def test_an_epoch_with_anything_in_its_shards_is_not_closed() -> None:
     world = filled()
-    found = close(world)
-    assert not found.closed
-    assert "3 hour(s)" in found.obstacles[0]
+    result = close(world)
+    assert not result.closed
+    assert "3 hour(s)" in result.obstacles[0]
     assert epochs.read(world.store, APP).epochs[0].state == CLOSING
     move(world)
     assert close(world).closed
@@ -296,8 +296,8 @@ def test_pending_cells_of_a_closing_epoch_stand_in_its_way(monkeypatch: pytest.M
     monkeypatch.setattr("ingest.writer.epochs.read_many", lambda store, apps, default: dict.fromkeys(apps, NARROW))
     world.send((0, 40, 1.0))
     monkeypatch.undo()
-    found = close(world)
-    assert found == EpochClosing(False, ("1 pending record(s) of it wait for a run",))
+    result = close(world)
+    assert result == EpochClosing(False, ("1 pending record(s) of it wait for a run",))
     right(world)
     world.roll()
     assert not close(world).closed
@@ -318,11 +318,11 @@ def test_what_a_stale_writer_leaves_in_a_closed_epoch_is_passed_over(monkeypatch
     envelope = world.send((0, 40, 1.0), (2, 40, 1.0))
     monkeypatch.undo()
     world.roll()
-    found = world.answer()
-    assert {k: v for k, v in found.items() if k in truth} == truth
-    held = {place: entry.state for place, entry in world.manifest().entries.items()}
+    result = world.answer()
+    assert {k: v for k, v in result.items() if k in truth} == truth
+    states = {place: entry.state for place, entry in world.manifest().entries.items()}
     newest = epochs.read(world.store, APP).newest
-    for (shard, _), metrics in metrics_of(world.store, APP, held).items():
+    for (shard, _), metrics in metrics_of(world.store, APP, states).items():
         assert (newest.place(APP, metrics) == shard).all()
     world.store_again(envelope)  # under the newest
     right(world)
@@ -382,9 +382,9 @@ def test_the_spread_follows_the_rate(epoch: PlacementEpoch, rate: int, wanted: i
 
 def test_an_app_that_is_being_moved_is_not_widened_again() -> None:
     store = MemoryBackend()
-    made = widen(store, APP, 3 * SPREAD_HOUR_SHARD_SAMPLES)
-    assert made is not None
-    assert [(e.spread, e.state) for e in made.epochs] == [(1, OPEN), (4, OPEN)]
+    backend = widen(store, APP, 3 * SPREAD_HOUR_SHARD_SAMPLES)
+    assert backend is not None
+    assert [(e.spread, e.state) for e in backend.epochs] == [(1, OPEN), (4, OPEN)]
     assert widen(store, APP, 9 * SPREAD_HOUR_SHARD_SAMPLES) is None
 
 

@@ -88,9 +88,9 @@ class Story:
         advance_watermarks(self.store, APP, self.world.clock.now_ms())
         vector = WatermarkVector.of(watermarks.read(self.store, APP))
         stamp = self.message.stamp
-        found = read_outcomes(self.store, APP, 0)
-        told = bool(found.are_settled[found.stamps == pack_place((stamp.ms, stamp.sequence))].any())
-        if told or stamp.ms <= vector.views[stamp.process].watermark >> 16:
+        outcomes = read_outcomes(self.store, APP, 0)
+        is_settled = bool(outcomes.are_settled[outcomes.stamps == pack_place((stamp.ms, stamp.sequence))].any())
+        if is_settled or stamp.ms <= vector.views[stamp.process].watermark >> 16:
             self.world.clock.advance(2_000)  # older than a cached tail may be
             reader = AppStorage(
                 self.store, APP, placement=self.world.spread(), clock=self.world.clock, cache=PageCache()

@@ -45,13 +45,13 @@ class Writers:
     def __init__(self, world: World) -> None:
         self.world, self.looks = world, 0
         self.all = [Writer(world.store, EIGHT) for _ in range(WRITERS)]
-        self.made: list[tuple[Writer, WriteBatch, Envelope]] = []
+        self.unsent: list[tuple[Writer, WriteBatch, Envelope]] = []
 
     def act(self, data: st.DataObject) -> None:
         """One of them writes, makes a batch for later, or puts the oldest of those."""
         what = data.draw(st.sampled_from(["write", "make", "put"]))
-        if what == "put" and self.made:
-            writer, batch, message = self.made.pop(0)
+        if what == "put" and self.unsent:
+            writer, batch, message = self.unsent.pop(0)
             writer.commit(batch)
             self.world.model.accept(versions_of(message))
         elif what == "make":
@@ -60,7 +60,7 @@ class Writers:
                 app=APP, source="slow", parsed=parsed(data.draw(SAMPLES)), message_id=bytes(16)
             )
             writer = data.draw(st.sampled_from(self.all))
-            self.made.append((writer, writer.prepare([message]), message))
+            self.unsent.append((writer, writer.prepare([message]), message))
         else:
             self.world.writer = data.draw(st.sampled_from(self.all))
             self.world.send(*data.draw(SAMPLES))
@@ -111,8 +111,8 @@ def test_writers_that_look_at_different_times_lose_and_double_nothing_while_shar
                 break
             world.roll(at=between)
         writers.whole()
-    while writers.made:  # whatever was made by an epoch that is closed by now
-        writer, batch, message = writers.made.pop(0)
+    while writers.unsent:  # whatever was made by an epoch that is closed by now
+        writer, batch, message = writers.unsent.pop(0)
         writer.commit(batch)
         world.model.accept(versions_of(message))
     writers.whole()

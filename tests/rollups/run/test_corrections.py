@@ -217,6 +217,6 @@ def test_the_agenda_says_that_a_retraction_waits_for_a_run() -> None:
 def test_a_retraction_of_another_day_is_found_without_looking_at_every_day() -> None:
     world = filled()
     world.retract(data_from=START, data_to=START + HOUR_MS)
-    found = world.driver().plan_app(APP, PlanContext(NEXT_DAY + 3 * HOUR_MS))
-    assert not found.all_days
-    assert [plan.day for plan in found.plans] == [DAY]
+    app_plan = world.driver().plan_app(APP, PlanContext(NEXT_DAY + 3 * HOUR_MS))
+    assert not app_plan.all_days
+    assert [plan.day for plan in app_plan.plans] == [DAY]

@@ -75,11 +75,11 @@ def test_pages_are_durable_before_the_inputs_that_list_them(world: World) -> Non
     fill(world)
     with pytest.raises(Crash):
         world.roll(at=crash_at("pages written"))
-    found = {
+    answer = {
         t: [k for b in world.distribution.all_shards(APP) for k, _ in world.store.scan(t, *keys.app_range(b, APP))]
         for t in ("chunks", "timelines", "inputs")
     }
-    assert [bool(found[t]) for t in ("chunks", "timelines", "inputs")] == [True, True, False]
+    assert [bool(answer[t]) for t in ("chunks", "timelines", "inputs")] == [True, True, False]
 
 
 def test_a_run_takes_exactly_the_pending_cells_of_its_plan(world: World) -> None:
@@ -184,8 +184,8 @@ def test_odd_bits_survive_a_run(world: World) -> None:
         world.acceptor.stamp_message(app=APP, source="odd", parsed=replace(plain, values=values), message_id=bytes(16))
     )
     world.roll()
-    found = world.answer()
-    got = np.array([found[1, START + 200 + i] for i in range(len(values))])
+    answer = world.answer()
+    got = np.array([answer[1, START + 200 + i] for i in range(len(values))])
     assert got.view(np.uint64).tolist() == patterns
 
 

@@ -55,11 +55,11 @@ def filled() -> World:
 
 def outcomes(world: World) -> dict[int, int]:
     """Samples by outcome, of all account rows."""
-    found: dict[int, int] = {}
+    by_hour: dict[int, int] = {}
     for _, cells in world.store.scan("ledger", *keys.ledger_range(APP)):
         commit, outcome, _ = commit_records.decode_ledger_row(cells[b"v"])
-        found[outcome] = found.get(outcome, 0) + commit.sample_count
-    return found
+        by_hour[outcome] = by_hour.get(outcome, 0) + commit.sample_count
+    return by_hour
 
 
 def test_a_sealing_hour_is_left_to_its_sealer() -> None:
@@ -260,14 +260,14 @@ def test_units_an_upgrade_could_not_read_are_left_and_counted(aged: World) -> No
 
 def rows_by_run(world: World) -> list[set[str]]:
     """A hash of every generated row without its generation's number, per run."""
-    found: dict[int, set[str]] = {}
+    by_hour: dict[int, set[str]] = {}
     for table in ("chunks", "timelines", "hours"):
         for shard in world.distribution.all_shards(APP):
             for key, cells in world.store.scan(table, *keys.app_range(shard, APP)):
                 number, without = _parsed(table, key)
                 mark = hashlib.sha256(repr((table, without, sorted(cells.items()))).encode()).hexdigest()
-                found.setdefault(number >> 24, set()).add(mark)
-    return [found[run] for run in sorted(found)]
+                by_hour.setdefault(number >> 24, set()).add(mark)
+    return [by_hour[run] for run in sorted(by_hour)]
 
 
 def _parsed(table: str, key: bytes) -> tuple[int, tuple[int, ...]]:

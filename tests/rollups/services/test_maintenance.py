@@ -48,10 +48,10 @@ def site(world: World, tmp_path: Path) -> Site:
 
 
 def test_a_shorter_retention_says_first_what_would_go(site: Site, app: App) -> None:
-    found = services_maintenance.preview_expiry(site, APP, Retention(1, None, None))
-    assert [each.resolution for each in found] == ["Samples"]
-    assert found[0].rows > 0
-    assert found[0].size_bytes > 0
+    result = services_maintenance.preview_expiry(site, APP, Retention(1, None, None))
+    assert [each.resolution for each in result] == ["Samples"]
+    assert result[0].rows > 0
+    assert result[0].size_bytes > 0
     assert services_maintenance.preview_expiry(site, APP, Retention(30, None, None)) == []
 
 
@@ -63,12 +63,12 @@ def test_an_app_without_an_end_keeps_all_and_leaves_no_run(site: Site, app: App)
 def test_retention_leaves_a_run_with_the_days_it_sealed(site: Site, app: App, world: World) -> None:
     App.objects.update(raw_days=2)
     hours = world.hours()
-    [found] = services_maintenance.expire(site, apps=[APP]).values()
-    assert found.errors == []
+    [result] = services_maintenance.expire(site, apps=[APP]).values()
+    assert result.errors == []
     assert [world.manifest().seal(START // HOUR_MS + n) for n in range(3)] == [SEALED] * 3
     assert world.hours() == hours
     run, day = Run.objects.get(), RunDay.objects.get()
-    assert (run.kind, run.state, run.units) == (RunKind.SEAL, RunState.DONE, len(found.sealed_hours))
+    assert (run.kind, run.state, run.units) == (RunKind.SEAL, RunState.DONE, len(result.sealed_hours))
     assert (day.app_id, str(day.day), day.published) == (APP, "2023-08-31", False)
     assert services_maintenance.preview_expiry(site, APP, Retention(2, None, None)) == []
 

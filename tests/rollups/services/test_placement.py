@@ -137,11 +137,11 @@ def test_what_a_late_writer_puts_there_meanwhile_is_moved_in_the_same_go(
 
 
 def test_what_waits_is_said_and_done_by_the_next_go(site: Site, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    told = redistribute.EpochClosing(False, ("1 hour(s) of day 19600 are still in its shards",))
-    monkeypatch.setattr(redistribute, "close_epoch", lambda *_: told)
+    closing = redistribute.EpochClosing(False, ("1 hour(s) of day 19600 are still in its shards",))
+    monkeypatch.setattr(redistribute, "close_epoch", lambda *_: closing)
     moved = placement.redistribute(site, APP, PlacementRequest(spread=6))
-    assert moved.obstacles == told.obstacles
-    assert placement.summarise(site, APP).obstacles == told.obstacles
+    assert moved.obstacles == closing.obstacles
+    assert placement.summarise(site, APP).obstacles == closing.obstacles
     assert Run.objects.filter(kind=RunKind.REDISTRIBUTE).count() == 2, "the second found nothing to move, and ended it"
     monkeypatch.undo()
     right(world)
@@ -211,14 +211,14 @@ def test_the_daily_round_goes_on_with_what_a_crash_or_a_command_has_begun(site: 
 
 
 def test_a_large_app_is_moved_on_spark(site: Site, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[str] = []
-    monkeypatch.setattr(placement, "redistribute", lambda *_, executor, **__: asked.append(executor))
+    requests: list[str] = []
+    monkeypatch.setattr(placement, "redistribute", lambda *_, executor, **__: requests.append(executor))
     epochs.open_epoch(site.store, APP, function=HASH, shards=16, spread=2)
     placement.widen(site, apps=[APP])
     monkeypatch.setattr(limits, "ROLL_LOCAL_SAMPLES_MAX", 20)
     busy(world)
     placement.widen(site, apps=[APP])
-    assert asked == ["local", "spark"]
+    assert requests == ["local", "spark"]
 
 
 # --- for people -------------------------------------------------------------------------------------------------------
@@ -228,8 +228,8 @@ def test_people_are_shown_how_an_app_lies(site: Site, world: World) -> None:
     assert placement.summarise(site, APP) == placement.PlacementSummary("hash, 1 of 16 shards", (), 1, ())
     epochs.open_epoch(world.store, APP, function=BYTE, shards=32, spread=1)
     epochs.set_state(world.store, APP, 0, CLOSING)
-    found = placement.summarise(site, APP)
-    assert (found.newest, found.former) == ("byte, 1 of 32 shards", ("0: hash, 1 of 16 shards, closing",))
+    summary = placement.summarise(site, APP)
+    assert (summary.newest, summary.former) == ("byte, 1 of 32 shards", ("0: hash, 1 of 16 shards, closing",))
 
 
 def test_a_worker_without_the_placement_function_gives_up_and_nothing_moves(
@@ -254,10 +254,10 @@ def test_a_worker_without_the_placement_function_gives_up_and_nothing_moves(
 @pytest.fixture
 def url(app: App, tmp_path: Path) -> str:
     """A store on disk with an app of one shard."""
-    made = f"lmdb://{tmp_path}/store"
-    world = World(open_backend(made), distribution=NARROW)
+    url = f"lmdb://{tmp_path}/store"
+    world = World(open_backend(url), distribution=NARROW)
     world.send((0, 1, 1.0), (1, 2, 2.0))
-    return made
+    return url
 
 
 def test_the_command_opens_moves_and_closes(url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -264,9 +264,9 @@ def test_hours_that_late_data_changed_are_listed(site: Site, world: World) -> No
     world.clock.jump(NEXT_DAY - world.clock.now_ms())
     world.send((0, 2, 5.0), (1, 3, 6.0), source="late")
     full(site)
-    [found] = Correction.objects.all()
-    assert (found.app_id, found.cause, found.samples, found.sources) == (APP, CorrectionCause.LATE, 2, ["late"])
-    assert int(found.hour.timestamp() * 1000) == START
+    [counts] = Correction.objects.all()
+    assert (counts.app_id, counts.cause, counts.samples, counts.sources) == (APP, CorrectionCause.LATE, 2, ["late"])
+    assert int(counts.hour.timestamp() * 1000) == START
 
 
 def test_of_many_corrections_the_newest_stay(site: Site, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -276,7 +276,7 @@ def test_of_many_corrections_the_newest_stay(site: Site, world: World, monkeypat
     for value in (5.0, 6.0):
         world.send((0, 2, value))
         last = full(site).number
-    assert [found.run for found in Correction.objects.all()] == [last]
+    assert [counts.run for counts in Correction.objects.all()] == [last]
 
 
 def test_beat_starts_a_full_run_for_a_retraction(site: Site, world: World) -> None:
@@ -293,10 +293,10 @@ def test_beat_starts_a_full_run_for_a_retraction(site: Site, world: World) -> No
 
 def test_a_retraction_is_recorded_with_its_numbers_and_who_ended_it(site: Site, world: World) -> None:
     app, by = App.objects.get(), Actor("token robot", "10.0.0.1")
-    done, found, alerts = services_retractions.retract(
+    done, counts, alerts = services_retractions.retract(
         site, app, Draft(source="host", reason="x"), by, alerts_of=lambda _: 2
     )
-    assert (found.samples, alerts) == (3, 2)
+    assert (counts.samples, alerts) == (3, 2)
     services_retractions.undo(site, app, done.retraction.number, Actor("ada", "10.0.0.2"))
     [listed] = services_retractions.list_retractions(site, app)
     assert listed.record is not None
@@ -317,8 +317,8 @@ def test_a_retraction_is_recorded_with_its_numbers_and_who_ended_it(site: Site, 
     ids=["none", "a name", "quotes", "a pattern", "a name that is none"],
 )
 def test_conditions_are_shown_as_a_selector_that_means_the_same(matchers: tuple[Matcher, ...], text: str) -> None:
-    made = retraction.validate_draft(Draft(source="a", matchers=matchers, reason="x"), 5)
-    assert services_retractions.selector_text(made) == text
+    draft = retraction.validate_draft(Draft(source="a", matchers=matchers, reason="x"), 5)
+    assert services_retractions.selector_text(draft) == text
     assert not text or parse_selector(text) == matchers
 
 

@@ -51,8 +51,8 @@ def units_of(world: World) -> list[HourShardTask]:
 
 def packs_of(world: World) -> list[PackTask]:
     """The packs of hours in force of the first day."""
-    found = world.manifest().hours.items()
-    return [frames.pack_in_force(APP, shard, DAY, pack.generation, sorted(pack.hours)) for shard, pack in found]
+    rows = world.manifest().hours.items()
+    return [frames.pack_in_force(APP, shard, DAY, pack.generation, sorted(pack.hours)) for shard, pack in rows]
 
 
 def table(session: SparkSession, columns: str, rows: Sequence[tuple[object, ...]]) -> DataFrame:
@@ -64,12 +64,12 @@ def test_a_recount_of_what_a_run_made_finds_no_difference(session: SparkSession,
     world, url = rolled(tmp_path)
     counted = frames.recounted(session, url, units_of(world))
     standing = frames.in_force(session, url, packs_of(world))
-    found = frames.mismatches(counted, standing)
+    rows = frames.mismatches(counted, standing)
     assert schema_of(counted) == schema_of(standing) == frames.HOURS
-    assert schema_of(found) == frames.MISMATCHES
+    assert schema_of(rows) == frames.MISMATCHES
     assert counted.count() == standing.count() == len(world.recount())
     assert sorted(map(tuple, counted.collect())) == sorted(map(tuple, standing.collect()))
-    assert found.collect() == []
+    assert rows.collect() == []
 
 
 def test_a_recount_names_the_series_and_what_differs(session: SparkSession) -> None:
@@ -77,8 +77,8 @@ def test_a_recount_names_the_series_and_what_differs(session: SparkSession) -> N
     row = (APP, 1, FIRST, 5, 6)
     ours = [(*row, *numbers), (APP, 1, FIRST + 1, 5, 6, *numbers)]
     theirs = [(*row, 7, *numbers[1:]), (APP, 1, FIRST + 2, 5, 6, *numbers)]
-    found = frames.mismatches(table(session, frames.HOURS, ours), table(session, frames.HOURS, theirs))
-    assert {(r.hour - FIRST, r.differs) for r in found.collect()} == {(0, "count"), (1, "missing"), (2, "surplus")}
+    rows = frames.mismatches(table(session, frames.HOURS, ours), table(session, frames.HOURS, theirs))
+    assert {(r.hour - FIRST, r.differs) for r in rows.collect()} == {(0, "count"), (1, "missing"), (2, "surplus")}
 
 
 def test_a_purge_list_says_what_the_plain_verdict_says(session: SparkSession) -> None:
@@ -90,22 +90,22 @@ def test_a_purge_list_says_what_the_plain_verdict_says(session: SparkSession) ->
         for hour in (48, 49)
         for number in numbers
     ]
-    word = References(
+    references = References(
         named=frozenset({(0, 48, 1), (1, 49, 2), (0, 49, 3)}),
         parents=frozenset({(0, 48, 2), (1, 49, 3), (0, 49, 3)}),
         sealed=frozenset({49}),
         covered={(0, 48): frozenset({4, 5}), (1, 49): frozenset({1})},
     )
-    words = [("named", *place) for place in word.named] + [("parent", *place) for place in word.parents]
-    words += [("sealed", 0, hour, 0) for hour in word.sealed]
-    words += [("covered", *place, number) for place, batches in word.covered.items() for number in batches]
-    found = frames.superseded_rows(
-        table(session, frames.LISTED, list(listing)), table(session, frames.REFERENCES, words)
+    named = [("named", *place) for place in references.named] + [("parent", *place) for place in references.parents]
+    named += [("sealed", 0, hour, 0) for hour in references.sealed]
+    named += [("covered", *place, number) for place, batches in references.covered.items() for number in batches]
+    frame = frames.superseded_rows(
+        table(session, frames.LISTED, list(listing)), table(session, frames.REFERENCES, named)
     )
-    assert schema_of(found) == frames.SUPERSEDED
-    rows = [(ListedRows(r.table, r.shard, r.hour, r.number, r.rows, r.size_bytes), r.reason) for r in found.collect()]
+    assert schema_of(frame) == frames.SUPERSEDED
+    rows = [(ListedRows(r.table, r.shard, r.hour, r.number, r.rows, r.size_bytes), r.reason) for r in frame.collect()]
     assert len(rows) == len(dict(rows))
-    assert dict(rows) == find_superseded(listing, word)
+    assert dict(rows) == find_superseded(listing, references)
 
 
 def in_ruins(path: Path) -> tuple[World, str]:
@@ -129,11 +129,11 @@ def test_a_purge_listed_on_spark_deletes_what_a_plain_purge_would(
 ) -> None:
     world, url = in_ruins(tmp_path)
     plain = purge(world.store, APP, keep=keep, dry_run=True)
-    found = list_superseded(session, world.store, url, APP, keep)
-    listed = purge(world.store, APP, keep=keep, dry_run=True, listings=found)
+    rows = list_superseded(session, world.store, url, APP, keep)
+    listed = purge(world.store, APP, keep=keep, dry_run=True, listings=rows)
     assert listed.tallies == plain.tallies
     assert {ORPHAN, SUPERSEDED, COVERED} <= {reason for _, reason in plain.tallies}
-    assert purge(world.store, APP, keep=keep, listings=found).tallies == plain.tallies
+    assert purge(world.store, APP, keep=keep, listings=rows).tallies == plain.tallies
     assert list_superseded(session, world.store, url, APP, keep) == {}
     assert purge(world.store, APP, keep=keep, dry_run=True).tallies == {}
     assert (world.answer(), world.hours()) == (world.truth, world.recount())
@@ -142,16 +142,16 @@ def test_a_purge_listed_on_spark_deletes_what_a_plain_purge_would(
 def test_what_a_run_names_after_the_list_was_made_on_spark_stays(session: SparkSession, tmp_path: Path) -> None:
     world, url = rolled(tmp_path)
     world.send((0, 2, 50.0))
-    found: dict[int, Listing] = {}
+    rows: dict[int, Listing] = {}
 
     def listed_meanwhile(point: str) -> None:
         if point == "compacted":
-            found.update(list_superseded(session, world.store, url, APP, 0))
+            rows.update(list_superseded(session, world.store, url, APP, 0))
         ignore_point(point)
 
     world.roll(at=listed_meanwhile)
-    assert any(listing.generations for listing in found.values())
-    purge(world.store, APP, keep=0, listings=found)
+    assert any(listing.generations for listing in rows.values())
+    purge(world.store, APP, keep=0, listings=rows)
     assert (world.answer(), world.hours()) == (world.truth, world.recount())
 
 
@@ -171,12 +171,12 @@ def test_the_plain_job_counts_as_the_kernels_do(session: SparkSession, tmp_path:
     rows = [(series, ts, value) for (series, ts), value in world.truth.items()]
     columns = {"series": pa.int64(), "ts": pa.int64(), "value": pa.float64()}
     samples = session.createDataFrame(pa.table(list(map(list, zip(*rows, strict=True))), schema=pa.schema(columns)))
-    found = hourly(samples)
-    assert schema_of(found) == (
+    frame = hourly(samples)
+    assert schema_of(frame) == (
         "series long, hour long, count long, sum double, min double, max double, first double, last double"
     )
     names = ("count", "sum", "min", "max", "first", "last")
-    plain = {(r.series, r.hour): tuple(r[name] for name in names) for r in found.collect()}
+    plain = {(r.series, r.hour): tuple(r[name] for name in names) for r in frame.collect()}
     assert plain == {key: tuple(row[name] for name in names) for key, row in world.hours().items()}
 
 
@@ -193,9 +193,9 @@ def test_a_comparison_names_the_hour_whose_aggregate_was_changed(session: SparkS
     maxima[0] += 1.0
     changed = blocks.encode_columns(blocks.HOURS, {"values": maxima})
     world.store.put([("hours", [(key, {**row, rollup_rows.CELLS["max"]: changed})])])
-    found = find_differences(session, url, question)
-    comparison.report_differences(APP, question, found, report)
-    assert [d.what for d in found] == ["max"]
+    rows = find_differences(session, url, question)
+    comparison.report_differences(APP, question, rows, report)
+    assert [d.what for d in rows] == ["max"]
     assert (report.hours, report.status, report.findings[0].table) == (len(question.tasks), 1, "hours")
 
 
@@ -217,7 +217,7 @@ BOUNDS = {"bounded": (1, 3), "unbounded": (0, 24), "from a start": (2, 24), "up 
 def test_rows_over_many_shards_are_those_over_one_in_order(
     session: SparkSession, tmp_path: Path, figure: Callable[[str], None]
 ) -> None:
-    found: list[dict[str, list[tuple[object, ...]]]] = []
+    by_bounds: list[dict[str, list[tuple[object, ...]]]] = []
     for spread in (1, 16):
         url = f"lmdb://{tmp_path}/{spread}"
         world = World(open_backend(url), distribution=PlacementTable.single(spread=spread))
@@ -225,15 +225,15 @@ def test_rows_over_many_shards_are_those_over_one_in_order(
             world.send(*((s, i * HOUR_MS // 2 + 1 + s, float(i + s)) for s in range(9)))
         world.roll()
         assert (len({unit.shard for unit in units_of(world)}) > 1) == (spread > 1)
-        rows = frames.recounted(session, url, units_of(world)).drop("shard").orderBy("hour", "metric", "series")
-        collected = list(map(tuple, rows.collect()))
-        found.append({n: [row for row in collected if a <= row[1] - FIRST < b] for n, (a, b) in BOUNDS.items()})
-    assert found[0] == found[1]
-    assert {name: len(rows) for name, rows in found[0].items()} == {
+        frame = frames.recounted(session, url, units_of(world)).drop("shard").orderBy("hour", "metric", "series")
+        collected = list(map(tuple, frame.collect()))
+        by_bounds.append({n: [row for row in collected if a <= row[1] - FIRST < b] for n, (a, b) in BOUNDS.items()})
+    assert by_bounds[0] == by_bounds[1]
+    assert {name: len(rows) for name, rows in by_bounds[0].items()} == {
         "bounded": 18,
         "unbounded": 36,
         "from a start": 18,
         "up to an end": 18,
         "nothing": 0,
     }
-    figure(f"{len(BOUNDS)} kinds of bounds, {len(found[0]['unbounded'])} rows")
+    figure(f"{len(BOUNDS)} kinds of bounds, {len(by_bounds[0]['unbounded'])} rows")

@@ -152,9 +152,9 @@ def test_the_stages_give_the_columns_they_promise(session: SparkSession, tmp_pat
     frame = one_partition_each(session, [b"\x90"])
     assert schema_of(frame) == TASKS
     url = f"lmdb://{tmp_path}"
-    made = frame.mapInArrow(compact_groups(url, 1, lambda _: None, points_of_worker), COMPACTED)
-    assert schema_of(made) == COMPACTED
-    assert made.collect() == []
+    frame_of_rows = frame.mapInArrow(compact_groups(url, 1, lambda _: None, points_of_worker), COMPACTED)
+    assert schema_of(frame_of_rows) == COMPACTED
+    assert frame_of_rows.collect() == []
     built = frame.limit(0).mapInArrow(build_months(url, 1, points_of_worker), PACKED)
     assert schema_of(built) == PACKED
 
@@ -162,9 +162,9 @@ def test_the_stages_give_the_columns_they_promise(session: SparkSession, tmp_pat
 def test_every_task_has_a_partition_of_its_own(session: SparkSession) -> None:
     for count in (0, 1, 5):
         tasks = [bytes([n]) for n in range(count)]
-        found = one_partition_each(session, tasks).rdd.glom().collect()
-        assert sorted(len(part) for part in found) == [1] * count or found == [[]]
-        assert sorted(bytes(row.task) for part in found for row in part) == tasks
+        partitions = one_partition_each(session, tasks).rdd.glom().collect()
+        assert sorted(len(part) for part in partitions) == [1] * count or partitions == [[]]
+        assert sorted(bytes(row.task) for part in partitions for row in part) == tasks
 
 
 def test_groups_are_balanced_by_samples() -> None:
@@ -180,5 +180,5 @@ def test_groups_are_balanced_by_samples() -> None:
 
 def test_the_wrapper_drops_the_argument_that_a_small_runtime_refuses(tmp_path: Path) -> None:
     home = write_wrapper(Path("/bin/echo"), tmp_path)
-    told = os.popen(f"{home}/bin/java -Xmx1g --add-modules=jdk.incubator.vector -cp 'a b' Main").read()
-    assert told == "-Xmx1g -cp a b Main\n"
+    output = os.popen(f"{home}/bin/java -Xmx1g --add-modules=jdk.incubator.vector -cp 'a b' Main").read()
+    assert output == "-Xmx1g -cp a b Main\n"

@@ -123,9 +123,9 @@ def test_workers_run_our_sources_from_the_archive_and_nothing_else(session: Spar
 
         yield str(rollups.__file__), str(numba.__file__), os.getcwd()
 
-    found = session.sparkContext.parallelize(range(2), 2).mapPartitions(places).collect()
+    workers = session.sparkContext.parallelize(range(2), 2).mapPartitions(places).collect()
     repository = str(Path(__file__).resolve().parents[3])
-    for ours, theirs, folder in found:
+    for ours, theirs, folder in workers:
         assert not ours.startswith(repository)
         assert theirs.startswith(folder)
         assert not folder.startswith(repository)

@@ -36,10 +36,10 @@ def test_a_cluster_is_refused_for_a_store_on_this_machines_disk() -> None:
 
 def test_sources_travel_under_a_name_of_their_content_and_older_ones_go(tmp_path: Path) -> None:
     (tmp_path / "sources-old.zip").touch()
-    made = shipment.sources(tmp_path)
-    assert shipment.sources(tmp_path) == made
-    assert [f.name for f in tmp_path.iterdir()] == [made.name]
-    names = zipfile.ZipFile(made).namelist()
+    archive = shipment.sources(tmp_path)
+    assert shipment.sources(tmp_path) == archive
+    assert [f.name for f in tmp_path.iterdir()] == [archive.name]
+    names = zipfile.ZipFile(archive).namelist()
     assert {"rollups/compute/task.py", "spm/store/keys.py"} <= set(names)
     assert not [name for name in names if not name.endswith(".py")]
 
@@ -88,10 +88,11 @@ def test_the_rehearsal_goes_through_every_task() -> None:
 
 
 def test_the_sentence_of_a_spark_error_is_what_the_worker_said() -> None:
-    told = (
+    message = (
         "Job aborted.\n  Traceback (most recent call last):\n  File x\nzlib.error: bad\nspm.errors.CorruptBlock: no\n"
     )
-    assert first_line(RuntimeError(told)) == "Job aborted."
+    assert first_line(RuntimeError(message)) == "Job aborted."
     assert (
-        first_line(RuntimeError(told + "ValueError: 7 is no shard\nat org.apache.x\n")) == "ValueError: 7 is no shard"
+        first_line(RuntimeError(message + "ValueError: 7 is no shard\nat org.apache.x\n"))
+        == "ValueError: 7 is no shard"
     )
