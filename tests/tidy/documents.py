@@ -22,7 +22,7 @@ _CODE_PATH = re.compile(r"(?:spm|ingest|rollups|alerts|frontend|tests|docs|bin|r
 _PUBLIC = re.compile(
     r"manage(?:\.py)? (?:shred|tidy|erase)\b|`{1,2}(?:shred|tidy|erase)\b|commands\.shred"  # former commands
     r"|letterbox|letter_box|LetterBox|accountbook|AccountBook"  # former proxy models: migrations and admin addresses
-    r"|spm_standing_\w+|\"turns\"|tests/tidy|tests\.tidy"  # a metric, a file of the data folder, this folder
+    r"|spm_standing_\w+|\"turns\"|tests/tidy|tests\.tidy|\$environment/doors"  # a metric, files and folders
 )
 
 
@@ -58,7 +58,7 @@ def banned_words() -> list[str]:
 def _pattern() -> re.Pattern[str]:
     """One alternative per phrase. Words are whole words; ``*`` at the end of one stands for any ending."""
     phrases = [re.escape(word.lower()).replace(r"\*", r"\w*").replace(r"\ ", " ") for word in banned_words()]
-    ends = [phrase if phrase.endswith(r"\(") else phrase + r"(?!\w)" for phrase in phrases]
+    ends = [phrase if phrase.endswith((",", r"\.")) else phrase + r"(?!\w)" for phrase in phrases]
     return re.compile(r"(?<!\w)(?:" + "|".join(f"({phrase})" for phrase in ends) + ")")
 
 
