@@ -167,14 +167,14 @@ def test_a_process_keeps_its_name_over_restarts_and_shares_it_with_nobody(tmp_pa
 
 
 @pytest.fixture
-def own_door() -> Iterator[None]:
-    """A front door on this test's store, closed behind it."""
+def own_acceptor() -> Iterator[None]:
+    """An acceptor on this test's store, closed afterwards."""
     close_process_acceptor()
     yield
     close_process_acceptor()
 
 
-@pytest.mark.usefixtures("own_door")
+@pytest.mark.usefixtures("own_acceptor")
 def test_metrics_sent_are_read_back_from_the_own_app(settings: Any) -> None:
     app, settings.SPM_OWN_METRICS_S = internal_app.create(), 30
     telemetry.ACCEPTED_MESSAGES.inc()

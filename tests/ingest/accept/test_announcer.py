@@ -34,8 +34,8 @@ def parsed(samples: int = 1, rejected: int = 0) -> Parsed:
     return Parsed(table, np.zeros(samples, np.int32), ts, np.ones(samples), rejected=rejected)
 
 
-def push(door: StampAnnouncer, app: int = APP, samples: int = 1, rejected: int = 0) -> Envelope:
-    return door.stamp_message(app=app, source="h", parsed=parsed(samples, rejected), message_id=b"i" * 16)
+def push(announcer: StampAnnouncer, app: int = APP, samples: int = 1, rejected: int = 0) -> Envelope:
+    return announcer.stamp_message(app=app, source="h", parsed=parsed(samples, rejected), message_id=b"i" * 16)
 
 
 def words(store: MemoryBackend, app: int = APP) -> dict[int, Announcement]:
@@ -46,26 +46,26 @@ def words(store: MemoryBackend, app: int = APP) -> dict[int, Announcement]:
 
 def test_the_store_hears_how_many_messages_lie_up_to_the_last_stamp() -> None:
     store, clock = MemoryBackend(), FakeClock(1000)
-    door = silent_announcer(clock, store)
-    push(door, samples=3, rejected=2)
+    announcer = silent_announcer(clock, store)
+    push(announcer, samples=3, rejected=2)
     clock.advance(5)
-    last = push(door, samples=4)
-    push(door, OTHER)
+    last = push(announcer, samples=4)
+    push(announcer, OTHER)
     clock.advance(7)
-    door.announce()
+    announcer.announce()
     assert words(store) == {1: Announcement(1005, last.stamp.sequence, 2, 7, 2, 2, 7, at_ms=1012)}
     assert words(store, OTHER)[1].messages == 1
 
 
 def test_what_is_settled_is_no_longer_open() -> None:
     store = MemoryBackend()
-    door = silent_announcer(FakeClock(), store)
-    first, second = push(door, samples=3), push(door, samples=4)
-    door.confirm(first)
-    door.announce()
+    announcer = silent_announcer(FakeClock(), store)
+    first, second = push(announcer, samples=3), push(announcer, samples=4)
+    announcer.confirm(first)
+    announcer.announce()
     assert (words(store)[1].open_messages, words(store)[1].open_samples) == (1, 4)
-    door.confirm(second)
-    door.announce()
+    announcer.confirm(second)
+    announcer.announce()
     assert (words(store)[1].messages, words(store)[1].open_messages) == (2, 0)
 
 
@@ -76,27 +76,27 @@ def test_what_is_settled_is_no_longer_open() -> None:
 def test_every_word_is_true_whatever_happened_before_it(story: list[str]) -> None:
     clock, inner = FakeClock(), MemoryBackend()
     store = Faulty(inner)
-    door = silent_announcer(clock, store)
+    announcer = silent_announcer(clock, store)
     given_out: list[Envelope] = []
     open_: list[Envelope] = []
     for step in story:
         if step.startswith("push"):
-            given_out.append(push(door, int(step[-1]), samples=1 + len(given_out) % 3))
+            given_out.append(push(announcer, int(step[-1]), samples=1 + len(given_out) % 3))
             open_.append(given_out[-1])
         elif step == "settle" and open_:
-            door.confirm(open_.pop(0))
+            announcer.confirm(open_.pop(0))
         elif step == "jump":
             clock.jump(-1000 if len(given_out) % 2 else 1000)
         elif step == "retire":
-            door.retire()
+            announcer.retire()
         elif step == "fail":
             store.fails_at = len(store.calls)
-            door.announce()
+            announcer.announce()
             store.fails_at = None
         else:
-            door.announce()
+            announcer.announce()
         _recount(inner, given_out)
-    door.close()
+    announcer.close()
     last = _recount(inner, given_out)
     assert last == len(given_out), "the last words leave nothing out"
 
@@ -144,38 +144,38 @@ def test_counts_and_stamps_agree_under_many_threads() -> None:
 def test_a_store_that_does_not_answer_keeps_no_push_and_hears_the_newest_later() -> None:
     inner = MemoryBackend()
     store = Faulty(inner)
-    door = silent_announcer(FakeClock(), store)
-    push(door)
+    announcer = silent_announcer(FakeClock(), store)
+    push(announcer)
     store.fails_at = 0
-    door.announce()
-    push(door)
+    announcer.announce()
+    push(announcer)
     assert words(inner) == {}
     store.fails_at = None
-    door.announce()
+    announcer.announce()
     assert words(inner)[1].messages == 2
 
 
 def test_a_round_tells_of_so_many_apps_and_forgets_none(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "ANNOUNCE_APPS_AT_ONCE", 3)
     store = MemoryBackend()
-    door = silent_announcer(FakeClock(), store)
+    announcer = silent_announcer(FakeClock(), store)
     for app in range(1, 9):
-        push(door, app)
+        push(announcer, app)
     heard = []
     for _ in range(3):
-        door.announce()
-        push(door, 1)  # the busiest app does not keep others from being announced
+        announcer.announce()
+        push(announcer, 1)  # the busiest app does not keep others from being announced
         heard.append(sum(bool(words(store, app)) for app in range(1, 9)))
     assert heard == [3, 6, 8]
 
 
 def test_a_retired_process_is_announced_as_ended_and_the_next_message_has_another_one() -> None:
     store = MemoryBackend()
-    door = silent_announcer(FakeClock(), store)
-    lost = push(door)
-    door.retire()
-    assert push(door).stamp.process == lost.stamp.process + 1
-    door.announce()
+    announcer = silent_announcer(FakeClock(), store)
+    lost = push(announcer)
+    announcer.retire()
+    assert push(announcer).stamp.process == lost.stamp.process + 1
+    announcer.announce()
     announcements = words(store)
     assert (announcements[1].ended, announcements[1].open_messages, announcements[2].ended) == (True, 1, False)
 
@@ -183,26 +183,26 @@ def test_a_retired_process_is_announced_as_ended_and_the_next_message_has_anothe
 def test_one_app_more_than_a_process_counts_is_another_process(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stamper, "ACCEPT_APPS_MAX", 2)
     store = MemoryBackend()
-    door = silent_announcer(FakeClock(), store)
-    envelopes = [push(door, app) for app in (1, 2, 1, 3, 1)]
+    announcer = silent_announcer(FakeClock(), store)
+    envelopes = [push(announcer, app) for app in (1, 2, 1, 3, 1)]
     assert [e.stamp.process for e in envelopes] == [1, 1, 1, 2, 2]
-    door.announce()
+    announcer.announce()
     assert not words(store, 2)[1].ended, "something of it is still open"
     for envelope in envelopes:
-        door.confirm(envelope)
-    door.announce()
-    door.announce()
+        announcer.confirm(envelope)
+    announcer.announce()
+    announcer.announce()
     assert words(store, 2)[1].ended
     assert (words(store, 1)[1].ended, words(store, 1)[1].messages, words(store, 1)[1].open_messages) == (True, 2, 0)
-    assert list(door._stampers) == [2], "an ended process takes no memory"
+    assert list(announcer._stampers) == [2], "an ended process takes no memory"
 
 
 def test_a_word_that_is_not_settled_is_repeated_while_its_process_lives() -> None:
     store, clock = MemoryBackend(), FakeClock(1000)
-    door = silent_announcer(clock, store)
-    push(door)
+    announcer = silent_announcer(clock, store)
+    push(announcer)
     for _ in range(limits.ANNOUNCE_ALIVE_ROUNDS):
-        door.announce()
+        announcer.announce()
         clock.advance(2000)
     assert words(store)[1].at_ms == 1000 + 2000 * (limits.ANNOUNCE_ALIVE_ROUNDS - 1)
 
@@ -210,20 +210,20 @@ def test_a_word_that_is_not_settled_is_repeated_while_its_process_lives() -> Non
 @pytest.fixture
 def talking() -> Iterator[tuple[MemoryBackend, StampAnnouncer]]:
     store = MemoryBackend()
-    door = StampAnnouncer(store, SystemClock(), every_s=0.01)
-    yield store, door
-    door.close()
+    announcer = StampAnnouncer(store, SystemClock(), every_s=0.01)
+    yield store, announcer
+    announcer.close()
 
 
 def test_the_thread_announces_by_itself_and_has_the_last_word(talking: tuple[MemoryBackend, StampAnnouncer]) -> None:
-    store, door = talking
-    push(door)
+    store, announcer = talking
+    push(announcer)
     end = time.monotonic() + 5
     while not words(store) and time.monotonic() < end:
         time.sleep(0.005)
     assert words(store)[1].messages == 1
-    push(door)
-    door.close()
+    push(announcer)
+    announcer.close()
     assert (words(store)[1].messages, words(store)[1].ended) == (2, True)
     with pytest.raises(StoreUnavailable, match="about to end"):
-        push(door)
+        push(announcer)

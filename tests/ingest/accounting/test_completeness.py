@@ -120,12 +120,12 @@ def series(parsed: Parsed) -> dict[tuple[str, str], float]:
 
 
 def test_an_app_is_told_who_of_its_sources_is_up(app: App) -> None:
-    now, door = END + 1_000_000, RecordingAcceptor()
+    now, acceptor = END + 1_000_000, RecordingAcceptor()
     sources.note_seen(app.pk, "up", now - 5_000, period_ms=10_000)
     sources.note_seen(app.pk, "down", now - 2_000_000, period_ms=10_000)
     sources.note_seen(app.pk, "unknown", now)
-    assert source_series.send_source_series(MemoryBackend(), door, now) == 1  # type: ignore[arg-type]
-    (sender, state), (_, hour) = door.accepted
+    assert source_series.send_source_series(MemoryBackend(), acceptor, now) == 1  # type: ignore[arg-type]
+    (sender, state), (_, hour) = acceptor.accepted
     assert (sender.app_id, sender.source) == (app.pk, sources.SYSTEM_SOURCE)
     values = series(state)
     assert {name: values["spm_source_up", name] for name in ("up", "down")} == {"up": 1.0, "down": 0.0}
@@ -136,18 +136,18 @@ def test_an_app_is_told_who_of_its_sources_is_up(app: App) -> None:
 
 
 def test_an_hour_is_told_once_and_who_is_up_every_time(app: App) -> None:
-    now, door = END + limits.BALANCE_SLACK_MS, RecordingAcceptor()
+    now, acceptor = END + limits.BALANCE_SLACK_MS, RecordingAcceptor()
     sources.note_seen(app.pk, "a", now, period_ms=10_000)
     for minute in range(3):
-        source_series.send_source_series(MemoryBackend(), door, now + minute * 60_000)  # type: ignore[arg-type]
-    assert len(door.accepted) == 4
+        source_series.send_source_series(MemoryBackend(), acceptor, now + minute * 60_000)  # type: ignore[arg-type]
+    assert len(acceptor.accepted) == 4
 
 
 def test_apps_without_announced_periods_are_told_nothing(app: App) -> None:
-    door: Any = RecordingAcceptor()
+    acceptor: Any = RecordingAcceptor()
     sources.note_seen(app.pk, "plain", END)
-    assert source_series.send_source_series(MemoryBackend(), door, END) == 0
-    assert not door.accepted
+    assert source_series.send_source_series(MemoryBackend(), acceptor, END) == 0
+    assert not acceptor.accepted
 
 
 def test_what_the_system_says_is_no_source_of_the_app(app: App) -> None:

@@ -47,7 +47,7 @@ SILENT_MS = limits.PROCESS_SILENT_S * 1000 + 1
 
 
 @dataclass
-class Door:
+class World:
     """One accepting process, a store and a writer."""
 
     store: Backend = field(default_factory=MemoryBackend)
@@ -100,43 +100,43 @@ def place(envelope: Envelope) -> tuple[int, int]:
 
 @pytest.mark.parametrize("compacted", [False, True], ids=["waiting for a run", "accounted for"])
 def test_a_mark_moves_when_everything_up_to_it_is_stored(compacted: bool) -> None:
-    door = Door()
-    sent = [door.stored() for _ in range(3)]
-    door.process.announce()
+    world = World()
+    sent = [world.stored() for _ in range(3)]
+    world.process.announce()
     if compacted:
-        door.compact()
-    assert door.advance_watermarks().moved == 1
-    assert door.mark() == place(sent[-1])
-    assert door.marks.watermark.totals == OutcomeTotals(3, 3, 3, 0, 0, 0, 3, 0, 0, 0)
-    assert door.advance_watermarks() == KeepResult()
+        world.compact()
+    assert world.advance_watermarks().moved == 1
+    assert world.mark() == place(sent[-1])
+    assert world.marks.watermark.totals == OutcomeTotals(3, 3, 3, 0, 0, 0, 3, 0, 0, 0)
+    assert world.advance_watermarks() == KeepResult()
 
 
 def test_a_mark_waits_for_the_one_that_is_missing_and_goes_as_far_as_words_allow() -> None:
-    door = Door()
-    first = door.stored()
-    door.process.announce()
-    missing = door.accept()
-    last = door.stored()
-    door.process.announce()
-    assert door.advance_watermarks() == KeepResult(moved=1, waiting=1)
-    assert door.mark() == place(first)
-    assert door.advance_watermarks().moved == 0
-    door.writer.write([missing])
-    assert door.advance_watermarks().moved == 1
-    assert door.mark() == place(last)
+    world = World()
+    first = world.stored()
+    world.process.announce()
+    missing = world.accept()
+    last = world.stored()
+    world.process.announce()
+    assert world.advance_watermarks() == KeepResult(moved=1, waiting=1)
+    assert world.mark() == place(first)
+    assert world.advance_watermarks().moved == 0
+    world.writer.write([missing])
+    assert world.advance_watermarks().moved == 1
+    assert world.mark() == place(last)
 
 
 def test_marks_move_although_something_is_always_on_its_way() -> None:
     """In each round the newest messages are unsettled; only older announcements let watermarks move under load."""
-    door, lags = Door(), []
+    world, lags = World(), []
     late: list[Envelope] = []
     for _ in range(60):
-        late.append(door.accept())
+        late.append(world.accept())
         if len(late) > 3:
-            door.writer.write([late.pop(0)])
-        door.process.announce()
-        door.advance_watermarks()
-        lags.append(door.clock.now_ms() - door.mark()[0])
+            world.writer.write([late.pop(0)])
+        world.process.announce()
+        world.advance_watermarks()
+        lags.append(world.clock.now_ms() - world.mark()[0])
     assert max(lags[5:]) <= 500
 
 
@@ -151,28 +151,28 @@ def test_marks_move_although_something_is_always_on_its_way() -> None:
     ],
 )
 def test_each_sample_has_one_outcome_when_some_died(kill: str, totals: OutcomeTotals) -> None:
-    door = Door()
-    envelope = door.accept((0, -START - 5 if kill == "part" else 1, 1.0), (1, 1, 1.0), rejected=3 * ("lines" in kill))
-    door.process.announce()
+    world = World()
+    envelope = world.accept((0, -START - 5 if kill == "part" else 1, 1.0), (1, 1, 1.0), rejected=3 * ("lines" in kill))
+    world.process.announce()
     for _ in range(2):  # and nothing changes when it is delivered again
         if kill not in ("whole", "lines, buried"):
-            door.writer.write([envelope])
+            world.writer.write([envelope])
         if kill in ("whole", "both", "lines, buried"):
-            door.writer.write_dead_letter(envelope, "cannot be written")
-    assert door.advance_watermarks().moved == 1
-    assert door.marks.watermark.totals == totals
-    assert (door.marks.dead_stamps.tolist() == [pack_place(place(envelope))]) == (totals.stored == 0)
+            world.writer.write_dead_letter(envelope, "cannot be written")
+    assert world.advance_watermarks().moved == 1
+    assert world.marks.watermark.totals == totals
+    assert (world.marks.dead_stamps.tolist() == [pack_place(place(envelope))]) == (totals.stored == 0)
 
 
 def test_refused_lines_alone_settle_nothing_but_a_message_without_samples() -> None:
-    door = Door()
-    envelope = door.accept((0, 1, 1.0), rejected=3)
-    door.process.announce()
-    steps = door.writer.prepare([envelope]).steps
-    door.store.put([step for step in steps if step[0] == "ledger"])
-    assert door.advance_watermarks().moved == 0
+    world = World()
+    envelope = world.accept((0, 1, 1.0), rejected=3)
+    world.process.announce()
+    steps = world.writer.prepare([envelope]).steps
+    world.store.put([step for step in steps if step[0] == "ledger"])
+    assert world.advance_watermarks().moved == 0
     empty = replace(envelope, series_index=envelope.series_index[:0], ts=envelope.ts[:0], values=envelope.values[:0])
-    other = Door()
+    other = World()
     other.process.stamp_message(app=APP, source="h", parsed=parsed([(0, 1, 1.0)]), message_id=bytes(16))
     other.process.announce()
     other.writer.write([replace(empty, stamp=replace(empty.stamp, ms=other.clock.now_ms()))])
@@ -180,120 +180,120 @@ def test_refused_lines_alone_settle_nothing_but_a_message_without_samples() -> N
 
 
 def test_stragglers_of_a_process_that_was_killed_are_named_once_it_is_gone() -> None:
-    door = Door()
-    first = door.stored()
-    door.process.announce()
-    lost, straggler = door.accept(), door.stored()
-    assert door.advance_watermarks() == KeepResult(moved=1, waiting=1)
-    assert door.advance_watermarks().adopted == 0
-    assert door.advance_watermarks(SILENT_MS).adopted == 1
-    assert (door.mark(), door.marks.adopted_stamps.tolist()) == (place(first), [pack_place(place(straggler))])
-    assert door.advance_watermarks(SILENT_MS).adopted == 0
-    door.writer.write([lost])
-    assert door.advance_watermarks(SILENT_MS).adopted == 1
+    world = World()
+    first = world.stored()
+    world.process.announce()
+    lost, straggler = world.accept(), world.stored()
+    assert world.advance_watermarks() == KeepResult(moved=1, waiting=1)
+    assert world.advance_watermarks().adopted == 0
+    assert world.advance_watermarks(SILENT_MS).adopted == 1
+    assert (world.mark(), world.marks.adopted_stamps.tolist()) == (place(first), [pack_place(place(straggler))])
+    assert world.advance_watermarks(SILENT_MS).adopted == 0
+    world.writer.write([lost])
+    assert world.advance_watermarks(SILENT_MS).adopted == 1
 
 
 def test_what_a_process_stored_that_was_killed_before_its_first_word_is_known_once_it_is_gone() -> None:
-    door = Door()
-    straggler = door.stored()
-    assert door.advance_watermarks() == KeepResult()
-    assert door.keep_long() == 1
-    assert door.marks.adopted_stamps.tolist() == [pack_place(place(straggler))]
+    world = World()
+    straggler = world.stored()
+    assert world.advance_watermarks() == KeepResult()
+    assert world.keep_long() == 1
+    assert world.marks.adopted_stamps.tolist() == [pack_place(place(straggler))]
 
 
 def test_a_process_that_was_taken_for_gone_goes_on_and_nothing_is_counted_twice() -> None:
-    door = Door()
-    sent = [door.stored((n, 1, 1.0)) for n in range(3)]
-    missing = door.accept()
-    door.process.announce()
-    assert door.advance_watermarks(SILENT_MS).adopted == 3
-    door.writer.write([missing])
-    assert door.advance_watermarks().moved == 1
-    together = door.marks.watermark.totals
-    for record in door.marks.adoptions:
+    world = World()
+    sent = [world.stored((n, 1, 1.0)) for n in range(3)]
+    missing = world.accept()
+    world.process.announce()
+    assert world.advance_watermarks(SILENT_MS).adopted == 3
+    world.writer.write([missing])
+    assert world.advance_watermarks().moved == 1
+    together = world.marks.watermark.totals
+    for record in world.marks.adoptions:
         together = together.plus(record.totals)
     assert (together.messages, together.stored) == (4, 4)
-    assert (door.marks.messages, len(sent)) == (4, 3)
-    door.stored()
-    door.process.announce()
-    assert door.advance_watermarks().moved == 1
+    assert (world.marks.messages, len(sent)) == (4, 3)
+    world.stored()
+    world.process.announce()
+    assert world.advance_watermarks().moved == 1
 
 
 def test_an_hour_without_announcements_and_a_dead_message_in_it_are_counted_by_one_word() -> None:
     """The store was away for announcements; the ledger rows of dead stamps lie far before the announcement."""
-    door = Door()
-    door.stored()
-    door.process.announce()
-    door.advance_watermarks()
-    dead = door.accept((0, 1, 1.0), (1, 1, 1.0))
-    door.writer.write_dead_letter(dead, "cannot be written")
-    door.clock.advance(HOUR_MS)
-    door.stored(rejected=4)
-    door.compact()
-    door.process.announce()
-    door.advance_watermarks(limits.KEEP_STUCK_MS + 1)
-    assert (door.marks.watermark.totals.dead, door.marks.watermark.totals.rejected, door.marks.messages) == (2, 4, 3)
+    world = World()
+    world.stored()
+    world.process.announce()
+    world.advance_watermarks()
+    dead = world.accept((0, 1, 1.0), (1, 1, 1.0))
+    world.writer.write_dead_letter(dead, "cannot be written")
+    world.clock.advance(HOUR_MS)
+    world.stored(rejected=4)
+    world.compact()
+    world.process.announce()
+    world.advance_watermarks(limits.KEEP_STUCK_MS + 1)
+    assert (world.marks.watermark.totals.dead, world.marks.watermark.totals.rejected, world.marks.messages) == (2, 4, 3)
 
 
 @pytest.mark.parametrize("lost", [False, True], ids=["refused", "answer lost"])
 @pytest.mark.parametrize("fails_at", range(10))
 def test_a_look_that_fails_anywhere_is_made_good_by_the_next(fails_at: int, lost: bool) -> None:
-    door = Door()
-    door.stored()
-    door.process.announce()
-    straggler = door.stored()
+    world = World()
+    world.stored()
+    world.process.announce()
+    straggler = world.stored()
     for later in (0, SILENT_MS):
         try:
             advance_watermarks(
-                Faulty(door.store, fails_at=fails_at, lost_answer=lost), APP, door.clock.now_ms() + later
+                Faulty(world.store, fails_at=fails_at, lost_answer=lost), APP, world.clock.now_ms() + later
             )
         except StoreUnavailable:
-            assert advance_watermarks(door.store, APP, door.clock.now_ms() + later).damaged == 0
-    assert (door.marks.messages, door.marks.adopted_stamps.tolist()) == (1, [pack_place(place(straggler))])
-    assert len(door.marks.adoptions) == 1
+            assert advance_watermarks(world.store, APP, world.clock.now_ms() + later).damaged == 0
+    assert (world.marks.messages, world.marks.adopted_stamps.tolist()) == (1, [pack_place(place(straggler))])
+    assert len(world.marks.adoptions) == 1
 
 
 def test_a_damaged_account_is_told_and_only_what_it_holds_stays_unsettled() -> None:
-    door = Door()
-    good = door.stored()
-    door.process.announce()
-    bad = door.stored()
-    door.process.announce()
-    for item in commit_records.scan(door.store, APP, list(SPREAD.all_shards(APP))):
+    world = World()
+    good = world.stored()
+    world.process.announce()
+    bad = world.stored()
+    world.process.announce()
+    for item in commit_records.scan(world.store, APP, list(SPREAD.all_shards(APP))):
         if commit_records.decode(item.cell).messages.ms[0] == bad.stamp.ms:
             cell = {keys.hour_column(item.hour): item.cell[:-1] + b"?"}
-            door.store.put([("pending", [(item.key.to_bytes(), cell)])])
-    assert door.advance_watermarks() == KeepResult(moved=1, waiting=1, damaged=1)
-    assert door.mark() == place(good)
+            world.store.put([("pending", [(item.key.to_bytes(), cell)])])
+    assert world.advance_watermarks() == KeepResult(moved=1, waiting=1, damaged=1)
+    assert world.mark() == place(good)
 
 
 @pytest.mark.parametrize("column", [b"a", b"m"], ids=["words", "mark"])
 def test_a_damaged_row_of_marks_is_told_and_others_marks_move_on(column: bytes) -> None:
-    door = Door()
-    door.stored()
-    door.process.announce()
-    door.advance_watermarks()
-    [damaged] = marks.read(door.store, APP)
-    flip(door.store, "marks", keys.watermark(APP, damaged), column)
-    before = door.store.get("marks", [keys.watermark(APP, damaged)])
-    door.process = StampAnnouncer(door.store, door.clock, every_s=None)
-    door.stored()
-    door.process.announce()
-    assert door.advance_watermarks() == KeepResult(moved=1, waiting=1, damaged=1)
-    assert door.advance_watermarks(SILENT_MS).damaged == 1
-    assert door.store.get("marks", [keys.watermark(APP, damaged)]) == before  # no keeper overwrites damaged rows
+    world = World()
+    world.stored()
+    world.process.announce()
+    world.advance_watermarks()
+    [damaged] = marks.read(world.store, APP)
+    flip(world.store, "marks", keys.watermark(APP, damaged), column)
+    before = world.store.get("marks", [keys.watermark(APP, damaged)])
+    world.process = StampAnnouncer(world.store, world.clock, every_s=None)
+    world.stored()
+    world.process.announce()
+    assert world.advance_watermarks() == KeepResult(moved=1, waiting=1, damaged=1)
+    assert world.advance_watermarks(SILENT_MS).damaged == 1
+    assert world.store.get("marks", [keys.watermark(APP, damaged)]) == before  # no keeper overwrites damaged rows
 
 
 def test_erasing_an_app_takes_its_marks_and_leaves_the_others() -> None:
-    door = Door()
-    door.stored()
-    door.process.announce()
-    door.advance_watermarks()
-    word = door.marks.newest
+    world = World()
+    world.stored()
+    world.process.announce()
+    world.advance_watermarks()
+    word = world.marks.newest
     assert word is not None
-    marks.announce(door.store, APP + 1, 1, word)
-    delete_app(door.store, APP)
-    assert keys_of(door.store, "marks") == [keys.watermark(APP + 1, 1)]
+    marks.announce(world.store, APP + 1, 1, word)
+    delete_app(world.store, APP)
+    assert keys_of(world.store, "marks") == [keys.watermark(APP + 1, 1)]
 
 
 # --- how much is read -------------------------------------------------------------------------------------------------
@@ -343,12 +343,12 @@ def test_whatever_its_age_what_a_process_left_is_looked_at_some_day() -> None:
 
 
 def test_commit_records_that_were_decoded_once_are_not_decoded_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    door = Door()
+    world = World()
     decoded: list[bytes] = []
     for n in range(5):
-        door.stored((n, 1, 1.0))
-    door.accept()
-    door.process.announce()
+        world.stored((n, 1, 1.0))
+    world.accept()
+    world.process.announce()
     cells, opened = CommitCellCache(), commit_columns.open_cells
 
     def noted(raws: list[bytes], kind: int, *, copy: bool = False) -> list[CellOrError]:
@@ -357,33 +357,33 @@ def test_commit_records_that_were_decoded_once_are_not_decoded_again(monkeypatch
 
     monkeypatch.setattr(commit_columns, "open_cells", noted)
     for _ in range(3):
-        advance_watermarks(door.store, APP, door.clock.now_ms(), cells=cells)
+        advance_watermarks(world.store, APP, world.clock.now_ms(), cells=cells)
     assert len(decoded) == len(set(decoded))
 
 
 def test_decoded_records_take_no_more_than_their_bytes() -> None:
-    door = Door()
+    world = World()
     for n in range(50):
-        door.stored((n % 4, n + 1, 1.0))
+        world.stored((n % 4, n + 1, 1.0))
     cells = CommitCellCache(bytes_max=5_000)
-    advance_watermarks(door.store, APP, door.clock.now_ms(), cells=cells)
+    advance_watermarks(world.store, APP, world.clock.now_ms(), cells=cells)
     assert 0 < cells._cells.weight <= 5_000
     assert sum(cell.size for cell, _ in cells._cells._entries.values()) == cells._cells.weight
 
 
 def test_of_too_many_accounts_the_newest_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
     store = Counting()
-    door = Door(store)
+    world = World(store)
     for n in range(30):
-        door.stored((0, n + 1, 1.0))
-        door.clock.advance(60_000)
-    door.compact()
-    door.process.announce()
+        world.stored((0, n + 1, 1.0))
+        world.clock.advance(60_000)
+    world.compact()
+    world.process.announce()
     monkeypatch.setattr(limits, "KEEP_ROWS_MAX", 5)
     store.rows = 0
-    door.advance_watermarks(limits.KEEP_STUCK_MS + 1)
+    world.advance_watermarks(limits.KEEP_STUCK_MS + 1)
     assert store.rows < 20
-    assert door.mark() == (0, 0)
+    assert world.mark() == (0, 0)
 
 
 # --- rounds -----------------------------------------------------------------------------------------------------------
@@ -449,22 +449,22 @@ def test_an_app_whose_store_fails_holds_up_no_other(apps: list[App], monkeypatch
 
 def test_a_record_is_never_larger_than_a_cell(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "STAMPS_PER_CELL", 2)
-    door = Door()
+    world = World()
     for n in range(5):
-        door.stored((0, n + 1, 1.0))
-    door.keep_long()
-    assert [len(record.stamps) for record in door.marks.adoptions] == [2, 2, 1]
+        world.stored((0, n + 1, 1.0))
+    world.keep_long()
+    assert [len(record.stamps) for record in world.marks.adoptions] == [2, 2, 1]
     with pytest.raises(AssertionError, match="too large"):
-        marks.adopt(door.store, APP, door.marks, AdoptionRecord(np.arange(3, dtype=np.uint64), NONE, OutcomeTotals()))
+        marks.adopt(world.store, APP, world.marks, AdoptionRecord(np.arange(3, dtype=np.uint64), NONE, OutcomeTotals()))
 
 
 def test_adoption_records_have_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "ADOPTIONS_MAX", 2)
-    door = Door()
+    world = World()
     for n in range(4):
-        door.stored((0, n + 1, 1.0))
-        door.keep_long()
-    assert len(door.marks.adoptions) == 2
+        world.stored((0, n + 1, 1.0))
+        world.keep_long()
+    assert len(world.marks.adoptions) == 2
 
 
 @pytest.mark.django_db
