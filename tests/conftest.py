@@ -56,11 +56,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         for item in items:  # they take as long as they take, whatever their module allows its short forms
             item.add_marker(pytest.mark.timeout(0), append=False)
         return
-    kept = [item for item in items if item.get_closest_marker("proof") is None]
+    selected = [item for item in items if item.get_closest_marker("proof") is None]
     if config.getoption("--database"):
-        kept = [item for item in kept if _touches_database(item) and item.get_closest_marker("xdist_group") is None]
-    config.hook.pytest_deselected(items=[item for item in items if item not in kept])
-    items[:] = kept
+        selected = [
+            item for item in selected if _touches_database(item) and item.get_closest_marker("xdist_group") is None
+        ]
+    config.hook.pytest_deselected(items=[item for item in items if item not in selected])
+    items[:] = selected
 
 
 def _put_in(item: pytest.Item, group: str, config: pytest.Config) -> None:

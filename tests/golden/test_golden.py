@@ -10,7 +10,7 @@ from tests.golden.make import FOLDER, GOLDEN
 
 EACH = pytest.mark.parametrize("name", GOLDEN)
 WRITTEN = pytest.mark.parametrize("name", [name for name, golden in GOLDEN.items() if golden.write])
-# name -> CRC-32 of the file: whoever changes a file must change this line too, and must not
+# name -> CRC-32 of the file, which must never change
 FROZEN: dict[str, int] = {
     "announced-1": 0xA7655324,
     "chunk-1": 0xF6ADD7CA,

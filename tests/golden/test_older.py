@@ -167,9 +167,9 @@ def _manifests(store: Backend) -> list[Manifest]:
 
 def _hours(store: Backend) -> Aggregates:
     """The hours in force of the hour."""
-    [(bucket, pack)] = _manifests(store)[0].hours.items()
+    [(shard, pack)] = _manifests(store)[0].hours.items()
     metrics = sorted({int(m) for e in sent(1, 1) for m in e.series.metrics})
-    names = [keys.hours(bucket, APP, metric, HOUR // 24, pack.generation.number, 0) for metric in metrics]
+    names = [keys.hours(shard, APP, metric, HOUR // 24, pack.generation.number, 0) for metric in metrics]
     parts = [rollup_rows.decode_row(row).at(HOUR) for row in store.get("hours", names) if row]
     assert np.all([len(part) for part in parts])
     return concatenate(parts)

@@ -36,7 +36,7 @@ class Gateway:
     callers: set[str] = field(default_factory=set)
     fault: Callable[[str, int], None] = lambda name, count: None
     rows: int = 0  # of every scan
-    standing: set[bytes] = field(default_factory=set)  # rows that are there
+    present: set[bytes] = field(default_factory=set)  # rows that are there
     scanners: dict[int, int] = field(default_factory=dict)
     lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -64,7 +64,7 @@ class Gateway:
 
     def checkAndPut(self, table: bytes, row: bytes, *given: object) -> bool:
         self.note("checkAndPut")
-        return row not in self.standing
+        return row not in self.present
 
     def scannerOpenWithScan(self, table: bytes, scan: Any, attributes: object) -> int:
         self.note("scannerOpenWithScan", scan.startRow)
@@ -169,9 +169,9 @@ def test_registrations_are_answered_in_their_order_however_many_are_under_way(
     gateway: Gateway, backend: HBaseBackend
 ) -> None:
     rows = [(bytes([n % 16]) + n.to_bytes(20, "big"), b"form") for n in range(2_000)]
-    gateway.standing = {key for key, _ in rows[::7]}
+    gateway.present = {key for key, _ in rows[::7]}
     was_set = backend._set_absent(b"x_series", b"c", rows)
-    assert was_set == {key: key not in gateway.standing for key, _ in rows}
+    assert was_set == {key: key not in gateway.present for key, _ in rows}
     assert gateway.count("checkAndPut") == len(rows)
     assert 1 < len(gateway.callers) <= limits.HBASE_LANES + 1
 

@@ -1,4 +1,4 @@
-"""The account adds up at any moment of any history, and tells the truth about where things are."""
+"""The balance adds up at any moment of any history, and says truly where samples are."""
 
 import os
 import random

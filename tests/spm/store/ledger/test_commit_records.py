@@ -1,4 +1,4 @@
-"""Claims about spm/store/ledger/commit_records.py: commit records and account rows."""
+"""Claims about spm/store/ledger/commit_records.py: commit records and ledger rows."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Claims about spm/store/versions/retractions.py and lens.py: what a retraction hides, when, and what remembers it."""
+"""Claims about retractions.py and visibility.py of spm/store/versions: what a retraction hides, and what records it."""
 
 import msgspec
 import numpy as np
@@ -250,7 +250,7 @@ def test_one_retraction_too_many_is_refused(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 class Deaf(MemoryBackend):
-    """Does what it is told, but the answers of its first check-and-puts of retractions are lost."""
+    """Carries calls out, but the answers of its first check-and-puts of retractions are lost."""
 
     lost = 0
 
