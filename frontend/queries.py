@@ -20,13 +20,13 @@ from spm.query.reader import AppStorage
 from spm.query.request.admission import shared_admission
 from spm.query.request.budget import Budget, Cancellation, QueryLimits
 
-admission = shared_admission(settings.SPM_DATA / "turns")
+admission = shared_admission(settings.SPM_DATA / "turns")  # processes of all versions lock slots of this file
 _clock = SystemClock()
 
 
 @dataclass(frozen=True, slots=True)
 class QuerySession:
-    """Queries on one app's data, while its organisation holds a place among the running queries."""
+    """Queries on one app's data, while they hold a slot of query admission."""
 
     storage: AppStorage
     cancellation: Cancellation
@@ -42,7 +42,7 @@ class QuerySession:
 
 @contextmanager
 def query_session(app: App, request: HttpRequest, asof_ms: int | None = None) -> Iterator[QuerySession]:
-    """Wait for admission and open one app's data; raises `QueryRefused` if no place becomes free in time."""
+    """Wait for admission and open one app's data; raises `QueryRefused` if no slot becomes free in time."""
     cancellation = cancellation_of(request.META)
     with admission.admit(app.organisation_id, cancellation):
         yield QuerySession(storage_of(app.pk, asof_ms), cancellation)

@@ -9,7 +9,7 @@ from rest_framework.response import Response
 
 from frontend.api.base import ColumnsRenderer, FailureSerializer, Operation
 from frontend.presenters import charts as presenters_charts
-from frontend.prometheus.explaining import explanation_with_corrections
+from frontend.prometheus.explanations import explanation_with_corrections
 from frontend.queries import query_session
 from spm.clock import SystemClock
 from spm.limits import QUERY_TEXT_CHARS_MAX, TIME_MAX_MS

@@ -33,7 +33,7 @@ from spm.errors import (
     StoreUnavailable,
 )
 from spm.fast_dataclass import dataclass
-from spm.limits import EXPORT_TIMEOUT_S, REMOTE_READ_TIMEOUT_S, RETRY_AFTER_S, STREAM_TURN_BYTES, STREAM_TURN_S
+from spm.limits import EXPORT_TIMEOUT_S, REMOTE_READ_TIMEOUT_S, RETRY_AFTER_S, STREAM_SLICE_BYTES, STREAM_SLICE_S
 from spm.query.formats import prometheus
 from spm.query.reader import AppStorage
 from spm.query.request.budget import Budget, Cancellation, QueryLimits
@@ -80,7 +80,7 @@ class Call:
 
     @property
     def asof_ms(self) -> int | None:
-        """The time of an as-of query, if it is one."""
+        """The time of an as-of query; ``None`` for any other query."""
         return self.parameters.asof_ms(self.now_ms)
 
     def storage(self) -> AppStorage:
@@ -92,7 +92,7 @@ class Call:
         return admission.admit(self.caller.organisation_id, self.budget.check_deadline, patient=patient)
 
     def admit_stream(self) -> AbstractContextManager[None]:
-        """Take a place among the organisation's streamed responses."""
+        """Wait until the organisation has few enough streamed responses, and count one more while the context lasts."""
         return admission.admit_stream(self.caller.organisation_id, self.budget.check_deadline)
 
 
@@ -118,12 +118,15 @@ StreamingView = Callable[[Call, HttpRequest, ExitStack], HttpResponseBase]
 
 
 def protobuf_endpoint(view: StreamingView) -> Callable[..., HttpResponseBase]:
-    """Wrap a view that reads a body which is not a form; its response may be a stream."""
+    """Wrap a view, by POST only, that reads a body which is not a form; its response may be a stream."""
     return _streaming_view(view, ["POST"], timeout_s=REMOTE_READ_TIMEOUT_S, form=False)
 
 
 def streaming_endpoint(view: StreamingView) -> Callable[..., HttpResponseBase]:
-    """Wrap a view whose response is a stream; the view's ``resources``, its place first, are released at its end."""
+    """Wrap a view whose response is a stream.
+
+    The view gets an ``ExitStack`` of resources, the admission of its stream among them: they are released at its end.
+    """
     return _streaming_view(view, ["GET", "POST"], timeout_s=EXPORT_TIMEOUT_S, form=True)
 
 
@@ -156,14 +159,14 @@ def _streaming_view(
 def streaming_response(
     call: Call, chunks: Iterator[bytes], resources: ExitStack, content_type: str
 ) -> StreamingHttpResponse:
-    """Return a streamed response; its first chunk is computed before it begins, so that errors have their status."""
+    """Return a streamed response; its first chunk is computed before it begins, so that an error can set the status."""
     response = StreamingHttpResponse(_StreamedBody(call, chunks, resources), content_type=content_type)
     response["Cache-Control"] = "no-store"
     return response
 
 
 class _StreamedBody:
-    """The chunks of a response: computed under query admission, sent without it; releases its resources at the end."""
+    """The chunks of a response: computed while admitted, sent without a slot; releases its resources at the end."""
 
     def __init__(self, call: Call, chunks: Iterator[bytes], resources: ExitStack) -> None:
         self._call, self._chunks = call, chunks
@@ -176,13 +179,13 @@ class _StreamedBody:
             yield from chunks
 
     def _next_chunks(self) -> list[bytes]:
-        """Compute the chunks of one admission; returns none at the end."""
-        chunks, size, until = list[bytes](), 0, _clock.monotonic() + STREAM_TURN_S
+        """Compute the chunks of one time slice; returns none at the end."""
+        chunks, size, until = list[bytes](), 0, _clock.monotonic() + STREAM_SLICE_S
         with self._call.admit(patient=True):
             for chunk in self._chunks:
                 chunks.append(chunk)
                 size += len(chunk)
-                if size >= STREAM_TURN_BYTES or _clock.monotonic() >= until:
+                if size >= STREAM_SLICE_BYTES or _clock.monotonic() >= until:
                     break
         return chunks
 
@@ -223,7 +226,7 @@ def _method_not_allowed(methods: Sequence[str]) -> HttpResponse:
 
 
 def handler_of(view: Callable[..., object]) -> Handler:
-    """Return the handler behind a ``json_endpoint`` or ``query_endpoint``, for the fast path."""
+    """Return the handler that a ``json_endpoint`` or ``query_endpoint`` calls, for the fast path."""
     handler: Handler = view.handler  # type: ignore[attr-defined]
     return handler
 

@@ -2,8 +2,8 @@
 
 A dashboard sends dozens of small queries at once, and Django's work around a view costs as much as answering one. This
 is a WSGI application in front of Django's. It takes the plain calls: GET, or POST with a form, of an address that
-answers with JSON, with a token, for an allowed host. All other calls go to Django. The views are those of Django's
-path, so permissions, limits, errors and explanations are equal. The protective headers are too, as for pushes
+answers with JSON, with a token, for an allowed host. All other calls go to Django. Both paths call the same views, so
+permissions, limits, errors and explanations are equal. The protective headers are equal too, as for pushes
 (``ingest.http.fast_path``): no sniffing, framing, scripts or caching, and HSTS where the site has it. Enter by
 `FastPath`.
 """
@@ -31,10 +31,9 @@ from spm.query.formats import prometheus
 from spm.web import request_metrics
 
 PREFIX = "/prometheus/"
-_OTHER_BODIES = frozenset(
-    {"api/v1/read", "federate"}
-)  # these read and write bodies of their own; speed is not their need
-_HOSTS_KEPT = 64
+# These have bodies of their own kinds, and few callers: Django answers them.
+_OTHER_BODIES = frozenset({"api/v1/read", "federate"})
+_HOSTS_MAX, _STATUS_LINES_MAX = 64, 64  # cached
 _clock, _log = SystemClock(), logging.getLogger("django.request")
 
 Environ = dict[str, Any]
@@ -44,20 +43,20 @@ _Route = tuple[str, endpoint.Handler, dict[str, str]]  # the name of a view, its
 
 
 class FastPath:
-    """A WSGI application that answers plain queries and passes all other requests on."""
+    """A WSGI application that answers plain queries and passes all other requests to Django's."""
 
-    def __init__(self, rest: Application) -> None:
-        self._rest, self._routes = rest, _Routes()
+    def __init__(self, django: Application) -> None:
+        self._django, self._routes = django, _Routes()
         self._headers = [("Content-Type", "application/json"), ("Vary", endpoint.VARY), *protective_headers().items()]
 
     def __call__(self, environ: Environ, start_response: Start) -> Iterable[bytes]:
-        """Answer one request, or pass it on."""
+        """Answer one request, or pass it to Django."""
         if not _is_plain(environ):
-            return self._rest(environ, start_response)
+            return self._django(environ, start_response)
         path: str = environ["PATH_INFO"]
         secret, route = tokens.from_header(environ["HTTP_AUTHORIZATION"]), self._routes.find(path.removeprefix(PREFIX))
         if secret is None or route is None:
-            return self._rest(environ, start_response)
+            return self._django(environ, start_response)
         started_s, (name, handler, path_parameters) = _clock.monotonic(), route
         close_old_connections()  # the only one of Django's signal handlers that matters here
         status, body, headers = _respond(environ, secret, handler, path_parameters)
@@ -112,7 +111,7 @@ def _is_plain(environ: Environ) -> bool:
     return method == "POST" and kind == FORM and environ.get("CONTENT_LENGTH", "").isdecimal()
 
 
-@lru_cache(maxsize=_HOSTS_KEPT)
+@lru_cache(maxsize=_HOSTS_MAX)
 def _is_allowed_host(host: str, allowed: tuple[str, ...]) -> bool:
     name, _ = split_domain_port(host)
     return bool(name) and validate_host(name, allowed)
@@ -132,7 +131,7 @@ def _read_form(environ: Environ) -> bytes:
     return body
 
 
-@lru_cache(maxsize=_HOSTS_KEPT)
+@lru_cache(maxsize=_STATUS_LINES_MAX)
 def _status_line(status: int) -> str:
     try:
         return f"{int(status)} {HTTPStatus(status).phrase}"
@@ -148,7 +147,7 @@ class _Routes:
         self._patterns: list[URLPattern] = []  # those with a label name in the path
 
     def find(self, route: str) -> _Route | None:
-        """Return the route of an address, if the fast path has one."""
+        """Return the route of an address; ``None`` if the fast path has none."""
         if not self._plain:
             self._build()
         return self._plain.get(route) or next(filter(None, (_resolve(each, route) for each in self._patterns)), None)

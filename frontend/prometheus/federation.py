@@ -24,7 +24,7 @@ from frontend.prometheus.endpoint import (
     query_endpoint,
     streaming_response,
 )
-from frontend.prometheus.explaining import explanation_response
+from frontend.prometheus.explanations import explanation_response
 from spm.errors import BadQuery
 from spm.limits import FUTURE_MS, READ_FORM_BYTES_MAX
 from spm.query import explain, streaming
@@ -57,8 +57,8 @@ def federate(call: Call) -> HttpResponseBase:
         batch = storage.select(
             matchers, now_ms - call.budget.limits.lookback_ms, now_ms, check_deadline=call.budget.check_deadline
         )
-        call.budget.series(len(batch.labels), "match[]")
-        call.budget.samples(len(batch.ts))
+        call.budget.charge_series(len(batch.labels), "match[]")
+        call.budget.charge_samples(len(batch.ts))
         provenances.append(batch.provenance)
         for metric, series, line in _newest(batch, quotes=quotes):
             lines.setdefault(metric, {})[series] = line
@@ -108,9 +108,9 @@ def remote_read(call: Call, request: HttpRequest, resources: ExitStack) -> HttpR
         batch = storage.select(
             query.matchers, query.start_ms - 1, query.end_ms, check_deadline=call.budget.check_deadline
         )
-        call.budget.series(len(batch.labels), "the read query")
-        call.budget.samples(len(batch.ts))
-        call.budget.shown(call.budget.usage.samples)
+        call.budget.charge_series(len(batch.labels), "the read query")
+        call.budget.charge_samples(len(batch.ts))
+        call.budget.check_points(call.budget.usage.samples)
         batches.append(batch)
     compressed = bytes(cramjam.snappy.compress_raw(formats_remote_read.encode_response(batches)))
     response = HttpResponse(compressed, content_type="application/x-protobuf", headers={"Content-Encoding": "snappy"})

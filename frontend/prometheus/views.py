@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from frontend.prometheus.endpoint import Call, json_endpoint, query_endpoint
-from frontend.prometheus.explaining import explanation_with_corrections
+from frontend.prometheus.explanations import explanation_with_corrections
 from frontend.prometheus.parameters import NamesQuery
 from spm import telemetry
 from spm.clock import SystemClock
@@ -100,7 +100,7 @@ def query_exemplars(call: Call) -> bytes:
 
 
 def _query_response(call: Call, storage: AppStorage, result: Result) -> bytes:
-    call.budget.shown(prometheus.points_of(result))
+    call.budget.check_points(prometheus.points_of(result))
     call.budget.check_deadline()
     return prometheus.query_body(
         result,

@@ -20,7 +20,7 @@ from frontend.prometheus.endpoint import (
     streaming_endpoint,
     streaming_response,
 )
-from frontend.prometheus.explaining import explanation_response
+from frontend.prometheus.explanations import explanation_response
 from frontend.transfer.writers import FORMS, TABLES
 from spm.errors import BadQuery, QueryTooLarge
 from spm.limits import (

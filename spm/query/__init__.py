@@ -1,6 +1,6 @@
-"""Reading: PromQL over the tables. Enter by ``configure`` once per process, then ``storage_for(app)``.
+"""Reads samples and evaluates PromQL. Enter by ``configure`` once per process, then ``storage_for(app)``.
 
-The room imports the store and the foundation, never Django: views and rules hand it an app's number and a query.
+The package imports the store and the foundation, never Django: views and rules pass it an app's number and a query.
 """
 
 import threading
@@ -34,7 +34,7 @@ def configure(url: str) -> None:
 
 
 def result_cache_of(storage: AppStorage) -> AppResultCache:
-    """The answers that this process has cached for one storage."""
+    """The result cache of this process, for the app of one storage."""
     return AppResultCache(_RESULTS, storage)
 
 
@@ -44,7 +44,7 @@ def storage_for(app: int, clock: Clock | None = None) -> AppStorage:
         storage = _STORAGES.get(app)
         if storage is None:
             if "url" not in _SETTINGS:
-                raise Refused("the query room has no store", remedy="Call spm.query.configure(url) first.")
+                raise Refused("no store is configured for queries", remedy="Call spm.query.configure(url) first.")
             storage = AppStorage(
                 open_backend(_SETTINGS["url"]),
                 app,

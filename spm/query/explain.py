@@ -1,8 +1,8 @@
-"""The full provenance of an answer, for `explain=1`: segments, units, generations, the last hours, retractions.
+"""Explains an answer, for `explain=1`: its segments, hour-shards, generations, last hours and retractions.
 
 The answer's own provenance says which time ranges it took from which resolution. Everything else is read anew from one
-consistent view of the store, and so may be a moment younger than the answer. Lists are bounded: they name the newest,
-and count the rest. Enter by `explanation`.
+consistent view of the store, and so may be a moment younger than the answer. Lists are bounded: they name the newest
+entries, and the other hour-shards are counted. Enter by `explanation`.
 """
 
 from __future__ import annotations
@@ -75,37 +75,41 @@ def span_of(provenance: Provenance) -> tuple[int, int]:
 
 
 def _details(view: View, provenance: Provenance, first: int, end: int, now_ms: int) -> dict[str, Any]:
+    """The part of an explanation that is read from the store, for the hours first:end."""
     stored = [
         (hour, _requested_shards(view, provenance, hour, shards))
         for hour, shards in view.stored_hours(first - 1, end - 1, sealed=True)
     ]
     hours = [(hour, shards) for hour, shards in stored if shards]
-    units = [(hour, shard) for hour, shards in hours for shard in shards if hour >= first]
+    hour_shards = [(hour, shard) for hour, shards in hours for shard in shards if hour >= first]
     retractions = [
         r for r in view.retractions.values() if r.data_from_ms < end * HOUR_MS and r.data_to_ms > first * HOUR_MS
     ]
-    then_ms = now_ms if provenance.asof_ms is None else provenance.asof_ms
-    behind_ms = max(watermarks.lag_ms(watermarks.read(view.reader, view.app), now_ms) - (now_ms - then_ms), 0)
+    answer_ms = now_ms if provenance.asof_ms is None else provenance.asof_ms
+    lag_ms = max(watermarks.lag_ms(watermarks.read(view.reader, view.app), now_ms) - (now_ms - answer_ms), 0)
     senders = {hour: _senders(view, hour, shards) for hour, shards in hours[-_HOURS_WITH_SENDERS:]}
     newest = sorted(retractions, key=lambda r: -r.number)[:EXPLAINED_HOUR_SHARDS_MAX]
     return {
-        "units": [_unit(view, hour, shard) for hour, shard in units[-EXPLAINED_HOUR_SHARDS_MAX:]],
-        "unitsLeftOut": max(len(units) - EXPLAINED_HOUR_SHARDS_MAX, 0),
+        "units": [_hour_shard(view, hour, shard) for hour, shard in hour_shards[-EXPLAINED_HOUR_SHARDS_MAX:]],
+        "unitsLeftOut": max(len(hour_shards) - EXPLAINED_HOUR_SHARDS_MAX, 0),
         "lastHours": [
-            _hour(senders, hour, then_ms, behind_ms) for hour in range(max(first, end - EXPLAINED_HOURS), end)
+            _hour(senders, hour, answer_ms, lag_ms) for hour in range(max(first, end - EXPLAINED_HOURS), end)
         ],
         "retractions": [_retraction(retraction, provenance) for retraction in newest],
     }
 
 
 def _requested_shards(view: View, provenance: Provenance, hour: int, shards: Sequence[int]) -> Sequence[int]:
-    """The shards of an hour where requested metrics may lie; for a sealed hour all, as a former placement may count."""
+    """The shards of an hour in which requested metrics may lie.
+
+    If a sealed hour has none of them, all its shards: its rows may lie where a former placement put them.
+    """
     requested = [shard for shard in shards if shard in provenance.shards]
     return requested or (shards if provenance.shards and view.seal(hour) >= SEALED else [])
 
 
-def _unit(view: View, hour: int, shard: int) -> dict[str, Any]:
-    """One hour-shard; ``None`` stands for what is unknown as of the time."""
+def _hour_shard(view: View, hour: int, shard: int) -> dict[str, Any]:
+    """One hour-shard, for the list `units`; ``None`` stands for what is unknown as of the time."""
     entry, day = view.entry(shard, hour), view.manifests.get(hour // DAY_HOURS)
     hours = day.hours.get(shard) if day else None
     pending = [(piece, _known_messages(view, piece)) for piece in view.tail.pieces(shard, hour)]
@@ -129,38 +133,38 @@ def _unit(view: View, hour: int, shard: int) -> dict[str, Any]:
     }
 
 
-def _hour(senders: Mapping[int, set[str] | None], hour: int, then_ms: int, behind_ms: int) -> dict[str, Any]:
-    """Whether the answer has all that was accepted for one of the last hours, and who has sent for it.
+def _hour(senders: Mapping[int, set[str] | None], hour: int, answer_ms: int, lag_ms: int) -> dict[str, Any]:
+    """Whether the answer has all that was accepted for one of the last hours, and which sources have sent for it.
 
     A source is silent if it sent for the last earlier hour that has data, and not for this one. ``None`` stands for
     what is unknown.
     """
-    now, before = senders.get(hour, set()), senders.get(hour - 1, set())
-    earlier = [sources for h, sources in senders.items() if h < hour]  # in the order of time
+    sources, sources_before = senders.get(hour, set()), senders.get(hour - 1, set())
+    earlier = [each for h, each in senders.items() if h < hour]  # in the order of time
     expected = earlier[-1] if earlier else set()
-    over = (hour + 1) * HOUR_MS <= then_ms
-    silent = None if now is None or expected is None else expected - now
-    settled = over and not behind_ms
+    is_over = (hour + 1) * HOUR_MS <= answer_ms
+    silent = None if sources is None or expected is None else expected - sources
+    is_settled = is_over and not lag_ms
     return {
         "start": moment(hour * HOUR_MS),
-        "over": over,
-        "complete": None if settled and silent is None else settled and bool(now) and not silent,
-        "sources": None if now is None else len(now),
-        "sourcesOfTheHourBefore": None if before is None else len(before),
+        "over": is_over,
+        "complete": None if is_settled and silent is None else is_settled and bool(sources) and not silent,
+        "sources": None if sources is None else len(sources),
+        "sourcesOfTheHourBefore": None if sources_before is None else len(sources_before),
         "sourcesSilentSince": None if silent is None else sorted(silent)[:EXPLAINED_HOURS],
-        "acceptedNotYetVisibleForMs": behind_ms,
+        "acceptedNotYetVisibleForMs": lag_ms,
     }
 
 
 def _senders(view: View, hour: int, shards: Sequence[int]) -> set[str] | None:
-    """The sources that have sent for an hour; ``None`` if unknown."""
+    """The sources that have sent for an hour, in any of these shards; ``None`` if they are unknown."""
     by_shard = [_sources(view, hour, shard) for shard in shards]
     known = [sources for sources in by_shard if sources is not None]
     return set().union(*known) if len(known) == len(by_shard) else None
 
 
 def _sources(view: View, hour: int, shard: int) -> set[str] | None:
-    """The sources of an hour-shard; ``None`` if unknown.
+    """The sources of an hour-shard; ``None`` if they are unknown.
 
     A compacted hour-shard does not say which sources it had by a time, and an expired one does not name them.
     """
@@ -187,13 +191,13 @@ def _is_later(view: View, entry: Entry) -> bool:
 
 
 def _is_partly_later(view: View, entry: Entry) -> bool:
-    """Whether a part of it was accepted after the as-of time."""
+    """Whether some of what was compacted into an hour-shard, and not all, was accepted after the as-of time."""
     asof_ms = view.visibility.asof_ms
     return asof_ms is not None and entry.stamp_min_ms <= asof_ms < entry.stamp_max_ms
 
 
 def _retraction(retraction: Retraction, provenance: Provenance) -> dict[str, Any]:
-    """``inEffect`` is ``None`` where only more reading would show it."""
+    """One retraction; ``inEffect`` is ``None`` where more samples would have to be read to know it."""
     number = retraction.number
     in_effect: bool | None = number in provenance.retractions
     if not in_effect and number in provenance.possible_retractions:

@@ -41,7 +41,7 @@ class FakeStorage:
         key = tuple(sorted(named.items()))
         _, old_ts, old_values = self._series.get(key, (named, np.empty(0, np.int64), np.empty(0)))
         all_ts = np.concatenate((old_ts, np.fromiter(ts, np.int64)))
-        # An array is taken as it is, anything else goes through a list: NaN payloads must survive.
+        # An array is used as it is, anything else is made a list first: the payloads of NaNs must survive.
         new_values = np.asarray(values if isinstance(values, np.ndarray) else list(values), np.float64)
         all_values = np.concatenate((old_values, new_values))
         order = np.argsort(all_ts, kind="stable")
@@ -112,23 +112,28 @@ class FakeStorage:
         self, matchers: Sequence[Matcher], segments: Segments, *, check_deadline: DeadlineCheck | None = None
     ) -> SketchBatch:
         series = list(self._within(int(segments.borders[0]), int(segments.borders[-1]), matchers))
-        places, sketches = [], []
+        pairs, sketches = [], []
         for row, (_, ts, values) in enumerate(series):
             for segment, (start, end) in enumerate(pairwise(segments.borders.tolist())):
                 inside = values[(ts > start) & (ts <= end)]
                 if len(inside):
-                    places.append((row, segment))
+                    pairs.append((row, segment))
                     sketches.append(sketch.of_winners(np.array([0, len(inside)]), inside))
-        at = np.array(places, np.int64).reshape(-1, 2)
+        rows, columns = np.array(pairs, np.int64).reshape(-1, 2).T
         labels = [dict(labels) for labels, _, _ in series]
         joined = sketch.concat([Sketches.empty(), *sketches])
-        return SketchBatch(labels, at[:, 0], at[:, 1], joined, Provenance(sketched=True))
+        return SketchBatch(labels, rows, columns, joined, Provenance(sketched=True))
 
     def series(
         self, matcher_sets: Sequence[Sequence[Matcher]], start_ms: int, end_ms: int, *, most: int | None = None
     ) -> list[dict[str, str]]:
-        alive = [labels for matchers in matcher_sets or [()] for labels in self._alive(matchers, start_ms, end_ms)]
-        return [dict(key) for key in sorted({tuple(sorted(labels.items())) for labels in alive})[:most]]
+        matching = [
+            labels
+            for matchers in matcher_sets or [()]
+            for labels, ts, _ in self._within(start_ms, end_ms, matchers)
+            if len(ts)
+        ]
+        return [dict(key) for key in sorted({tuple(sorted(labels.items())) for labels in matching})[:most]]
 
     def label_names(self, matcher_sets: Sequence[Sequence[Matcher]], start_ms: int, end_ms: int) -> list[str]:
         return sorted({name for labels in self.series(matcher_sets, start_ms, end_ms) for name in labels})
@@ -142,10 +147,7 @@ class FakeStorage:
         return []
 
     def fingerprint(self, start_ms: int, end_ms: int) -> None:
-        """No fingerprint, so answers are not cached: nothing shows when the arrays have changed."""
-
-    def _alive(self, matchers: Sequence[Matcher], start_ms: int, end_ms: int) -> list[dict[str, str]]:
-        return [labels for labels, ts, _ in self._within(start_ms, end_ms, matchers) if len(ts)]
+        """Return ``None``, so that answers are not cached: nothing shows when the arrays have changed."""
 
     def _within(
         self, start_ms: int, end_ms: int, matchers: Sequence[Matcher]

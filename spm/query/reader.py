@@ -1,8 +1,9 @@
-"""The data of one app, for the evaluator: ``AppStorage`` implements ``query.storage.Storage`` over the tables.
+"""Reads the data of one app for the evaluator: ``AppStorage`` implements ``query.storage.Storage`` over the tables.
 
-What a process remembers of the app is in ``view.app_state.AppState``; each query gets a fresh ``View`` from it and is
-answered from that alone. ``asof`` gives a storage that answers as accepted by a time. Aggregates come from the coarsest
-resolution that is exact (``rolled.resolutions``), and every batch carries its provenance. Enter by ``AppStorage``.
+``view.app_state.AppState`` has what a process remembers of the app; each query gets a new ``View`` from it and is
+answered from that view alone. ``asof`` gives a storage that answers as accepted by a time. Aggregates come from the
+coarsest resolution that is exact (``rolled.resolutions``), and every batch carries its provenance. Enter by
+``AppStorage``.
 """
 
 import copy
@@ -54,7 +55,7 @@ class AppStorage:
     def __init__(
         self, backend: Backend, app: int, *, placement: PlacementTable, clock: Clock, cache: PageCache
     ) -> None:
-        """``placement`` holds until the store names one."""
+        """``placement`` is used until the store has a placement table of the app."""
         self._state = AppState(backend, app, placement, clock, cache)
         self._asof_ms: int | None = None
 
@@ -95,7 +96,7 @@ class AppStorage:
     def portions(self, matchers: Sequence[Matcher], size: int) -> list[SeriesSelection]:
         """The series that match, in portions of ``size`` neighbours: for reads larger than memory."""
 
-        def cut(_: View) -> list[SeriesSelection]:
+        def split(_: View) -> list[SeriesSelection]:
             selection = self._selection(matchers)
             parts = [slice(at, at + size) for at in range(0, len(selection), size)]
             return [
@@ -104,13 +105,13 @@ class AppStorage:
             ]
 
         now = self._state.clock.now_ms()
-        return self._answer(self._request(now - HOUR_MS, now), cut)
+        return self._answer(self._request(now - HOUR_MS, now), split)
 
     def without(self, portion: SeriesSelection, matcher_sets: Sequence[Sequence[Matcher]]) -> SeriesSelection:
         """The series of a portion that match none of the sets."""
         with self._state.lock:
-            rest = ~np.isin(portion.index, self._matching_any(matcher_sets)) if matcher_sets else slice(None)
-        return SeriesSelection(portion.index[rest], portion.series[rest], portion.metrics[rest])
+            others = ~np.isin(portion.index, self._matching_any(matcher_sets)) if matcher_sets else slice(None)
+        return SeriesSelection(portion.index[others], portion.series[others], portion.metrics[others])
 
     def labels_of(self, portion: SeriesSelection) -> Sequence[dict[str, str]]:
         """The labels of a portion's series, in its order."""
@@ -195,12 +196,12 @@ class AppStorage:
         names: Collection[str],
         read: Callable[[RollupReader], Tables],
     ) -> HourBatch:
-        """A batch of cells that begin at ``firsts``; ``hours`` are those that the query needs as a whole."""
+        """A batch of cells that begin at the hours ``firsts``; ``hours`` are the whole hours in the needed cells."""
         selection, columns = self._selection(matchers, view.check_deadline), {"count", *names}
         rollups = RollupReader.of(view, selection, list(columns))
         tables = read(rollups) if len(selection) else empty_tables(0, 0, columns)
         retraction_effects.note_effects(rollups, hours)
-        if not tables["count"].all():  # otherwise no series is without data
+        if not tables["count"].all():  # only then may a series be without data
             rows = np.flatnonzero(tables["count"].any(axis=1))
             selection, tables = selection.take(rows), {name: table.take(rows, axis=0) for name, table in tables.items()}
         values: dict[str, Any] = {name: tables.get(name, _NO_COLUMN) for name in KINDS}
@@ -228,7 +229,7 @@ class AppStorage:
     def series(
         self, matcher_sets: Sequence[Sequence[Matcher]], start_ms: int, end_ms: int, *, most: int | None = None
     ) -> list[dict[str, str]]:
-        """Labels of the series that match any of the sets; with ``most`` no more dicts than that are made."""
+        """Labels of the series that match any of the sets, of ``most`` series at most."""
         return self._from_dictionary(lambda: self._state.index.labels(self._matching_any(matcher_sets)[:most].tolist()))
 
     def label_names(self, matcher_sets: Sequence[Sequence[Matcher]], start_ms: int, end_ms: int) -> list[str]:
@@ -265,7 +266,7 @@ class AppStorage:
     def fingerprint(self, start_ms: int, end_ms: int) -> SampleFingerprint | None:
         """The fingerprint of the samples in this time range.
 
-        ``None`` for an as-of storage, and for a longer range than a query may read.
+        It is ``None`` for an as-of storage, and for a longer range than a query may read.
         """
         if self._asof_ms is not None or end_ms - start_ms > limits.QUERY_DAYS_MAX * DAY_HOURS * HOUR_MS:
             return None
@@ -290,7 +291,7 @@ class AppStorage:
         return ReadRequest(start_ms, end_ms, matchers, self._asof_ms, check_deadline)
 
     def _answer(self, request: ReadRequest, answer: Callable[[View], T]) -> T:
-        """Answer from a consistent view; start again when a run has published meanwhile (PROTOCOL 10)."""
+        """Answer from a consistent view; start again with a new view when a run has published (PROTOCOL 10)."""
         for attempt in range(limits.RESTARTS_MAX):
             try:
                 with self._state.view(request, force=attempt > 0) as view:
@@ -300,7 +301,7 @@ class AppStorage:
         raise IntegrityError(f"runs have published {limits.RESTARTS_MAX} times during one query")
 
     def _from_dictionary(self, answer: Callable[[], T]) -> T:
-        """Answer from the dictionary alone: names do not depend on the time range (they live as long as the app)."""
+        """Answer from the dictionary alone: names have no times, and remain as long as the app."""
         now = self._state.clock.now_ms()
 
         def locked(_: View) -> T:
@@ -318,7 +319,7 @@ class AppStorage:
         return self._state.index.table(rows)
 
     def _selection(self, matchers: Sequence[Matcher], check_deadline: DeadlineCheck = no_deadline) -> SeriesSelection:
-        """The series that match, in the order of their keys: that order does not depend on how the index was filled."""
+        """The series that match, in the order of their keys, which does not depend on how the index was filled."""
         with self._state.lock:
             rows = self._state.index.select(matchers, check_deadline)
             ids, metrics = self._state.index.columns()
@@ -328,7 +329,7 @@ class AppStorage:
         return SeriesSelection(rows, ids[rows], metrics[rows])
 
 
-_NO_COLUMN = np.empty((0, 0))  # of a column that the query does not need
+_NO_COLUMN = np.empty((0, 0))  # in place of a column that the query does not need
 NO_SKETCHES = np.empty(0, np.int64), np.empty(0, np.int64), Sketches.empty()
 
 

@@ -1,8 +1,8 @@
-"""Reads that are larger than memory, piece by piece, and the names of series that had samples as of a time.
+"""Reads samples that exceed memory piece by piece, and finds the series that had samples as of a time.
 
-Names come from the dictionary, which has no times. An as-of query about names therefore looks for samples, newest
-first, until each series has one; a series without any is left out. Each piece is a view of its own. Enter by
-`stream_by_labels` for samples, `series_as_of` for names.
+The dictionary has no times. An as-of query for names therefore looks for samples, newest first, until each series has
+one; a series without any is left out. Each piece is read from a view of its own. Enter by `stream_by_labels` for
+samples, `series_as_of` for names.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ from spm.query.request.provenance import Provenance, join_provenance
 from spm.query.samples.series_selection import SeriesSelection
 
 Labels = dict[str, str]
-_FIRST_SERIES = 8  # of the first piece: how many samples they have is not known yet
+_FIRST_SERIES = 8  # series of the first piece: before it, nothing is known about their number of samples
 
 
 @dataclass(frozen=True, slots=True)
 class SeriesAsOf:
-    """Labels of series, and the provenance of the samples that show them."""
+    """The labels of series that had samples, and the provenance of these samples."""
 
     labels: list[Labels]
     provenance: Provenance
@@ -48,7 +48,7 @@ def stream_by_labels(
     if not portions:
         return
     [selection] = portions  # more series are refused
-    budget.series(len(selection), "the selector")
+    budget.charge_series(len(selection), "the selector")
     keys = [sorted(labels.items()) for labels in storage.labels_of(selection)]
     order = np.array(sorted(range(len(keys)), key=keys.__getitem__), np.int64)
     at, size = 0, _FIRST_SERIES
@@ -56,15 +56,15 @@ def stream_by_labels(
         budget.check_deadline()
         piece = selection.take(order[at : at + size])
         batch = storage.select_portion(piece, start_ms, end_ms, check_deadline=budget.check_deadline)
-        budget.samples(len(batch.ts))
+        budget.charge_samples(len(batch.ts))
         yield batch
-        budget.hold(-len(batch.ts) * SAMPLE_BYTES)
+        budget.charge_values(-len(batch.ts) * SAMPLE_BYTES)
         at += size
         if len(batch.ts) * 2 < EXPORT_STRETCH_SAMPLES:
             size = min(size * 2, EXPORT_SERIES_AT_ONCE)
         elif len(batch.ts) > EXPORT_STRETCH_SAMPLES:
             size = max(size // 2, 1)
-    budget.hold(-len(order) * SERIES_BYTES)
+    budget.charge_values(-len(order) * SERIES_BYTES)
 
 
 def series_as_of(
@@ -93,7 +93,10 @@ def _with_samples(
     budget: Budget,
     parts: list[Provenance],
 ) -> list[Labels]:
-    """Labels of a portion's series that have a sample, searched in ever longer time ranges back from the newest."""
+    """Labels of a portion's series that have a sample: searched back from the newest hour, in ranges of varying length.
+
+    The provenance of each read is appended to ``parts``.
+    """
     labels: list[Labels] = []
     end, hour_count = len(hours), 1
     while end and len(portion):
@@ -101,14 +104,14 @@ def _with_samples(
         begin = max(end - hour_count, 0)
         low, high = max(hours[begin] * HOUR_MS, span_ms[0]), min((hours[end - 1] + 1) * HOUR_MS, span_ms[1])
         batch = storage.select_portion(portion, low, high, check_deadline=budget.check_deadline)
-        budget.series(len(batch.labels), "match[]")
-        budget.samples(len(batch.ts))
-        budget.hold(-len(batch.ts) * SAMPLE_BYTES)
+        budget.charge_series(len(batch.labels), "match[]")
+        budget.charge_samples(len(batch.ts))
+        budget.charge_values(-len(batch.ts) * SAMPLE_BYTES)
         parts.append(batch.provenance)
         portion = portion.take(_rows_without(storage.labels_of(portion), batch.labels))
         labels += batch.labels
-        end, small = begin, len(batch.ts) * 2 < EXPORT_STRETCH_SAMPLES
-        hour_count = min(hour_count * 2, EXPORT_STRETCH_HOURS_MAX) if small else max(hour_count // 2, 1)
+        end, is_small = begin, len(batch.ts) * 2 < EXPORT_STRETCH_SAMPLES
+        hour_count = min(hour_count * 2, EXPORT_STRETCH_HOURS_MAX) if is_small else max(hour_count // 2, 1)
     return labels
 
 

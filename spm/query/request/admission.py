@@ -1,4 +1,4 @@
-"""Admission of queries: so many of one organisation run at once on this machine, and a few more wait in each process.
+"""Admits queries: so many of one organisation run at once on this machine, and a few more wait in each process.
 
 A query that waits occupies a thread of the web server, so waiting is bounded too: queries beyond that bound are refused
 and may be sent again later. A query holds its slot until its `with` block ends, also by an error. With `MachineSlots`
@@ -106,7 +106,7 @@ class QueryAdmission:
 
     @contextmanager
     def admit_stream(self, organisation: int, cancellation: Cancellation = never_cancelled) -> Iterator[None]:
-        """Count a streamed answer while it is sent; it holds no slot by that. Raises as `admit` does."""
+        """Count a streamed answer while it is sent; this takes no slot. Raises as `admit` does."""
         with self._changed:
             if self._streams[organisation] >= self._streams_max:
                 reason = f"{self._streams_max} exports or remote reads of your organisation are being sent"
@@ -196,5 +196,5 @@ def _refusal(reason: str, detail: str) -> QueryRefused:
 
 @lru_cache(maxsize=8)
 def shared_admission(path: Path) -> QueryAdmission:
-    """Return the admission by the slots of a file: one object in a process, as file locks belong to the process."""
+    """Return the admission whose slots are bytes of this file: one object per process, as locks belong to processes."""
     return QueryAdmission(machine_slots=MachineSlots(path))

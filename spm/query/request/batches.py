@@ -1,7 +1,7 @@
-"""The batches that a query gets from the storage, and the matchers it selects series with.
+"""The batches that a query gets from the storage, and the arguments of its requests.
 
-All intervals are left-open, as PromQL's are: a sample at `start_ms` is outside, one at `end_ms` inside. `Matcher` is a
-part of a request; `SeriesBatch`, `HourBatch` and `SketchBatch` are answers.
+All intervals are left-open, as PromQL's are: a sample at `start_ms` is outside, one at `end_ms` inside. `Matcher`,
+`Segments` and `DeadlineCheck` are parts of a request; `SeriesBatch`, `HourBatch` and `SketchBatch` are answers.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ DeadlineCheck = Callable[[], None]  # called between the parts of a read; raises
 
 
 def no_deadline() -> None:
-    """The deadline check of a read without a time limit."""
+    """Do nothing: the deadline check of a read without a time limit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,14 +76,14 @@ class HourBatch:
 
     @classmethod
     def empty(cls) -> HourBatch:
-        """No series at all."""
-        none: dict[str, Any] = {name: np.empty((0, 0), kind) for name, kind in COLUMNS}
-        return cls([], np.empty(0, np.int64), **none)
+        """A batch without series."""
+        columns: dict[str, Any] = {name: np.empty((0, 0), kind) for name, kind in COLUMNS}
+        return cls([], np.empty(0, np.int64), **columns)
 
 
 @dataclass(frozen=True, slots=True)
 class Segments:
-    """Segments borders[i] < ts <= borders[i + 1] (ms), and those low[t]:high[t] of each window."""
+    """Segments borders[i] < ts <= borders[i + 1] (ms); window t consists of the segments low[t]:high[t]."""
 
     borders: I64
     low: I64
@@ -109,13 +109,13 @@ class SketchBatch:
     """Sketches by series and segment, in any order; a series has several in a segment that was read in parts."""
 
     labels: Sequence[dict[str, str]]
-    row: I64  # [N], number of the labels
+    row: I64  # [N], the series: a number among the labels
     segment: I64  # [N]
     sketches: Sketches
     provenance: Provenance = field(default_factory=Provenance)
 
     @classmethod
     def empty(cls) -> SketchBatch:
-        """No series at all."""
+        """A batch without series."""
         none = np.empty(0, np.int64)
         return cls([], none, none, Sketches.empty())

@@ -1,4 +1,4 @@
-"""What one query may use, and what it has used: one object that everything which works for a query consults.
+"""What one query may use, and what it has used: one object for all parts that work on the query.
 
 Limits are checked where things grow: series and samples when they are read, cells before they are computed, bytes for
 both, the deadline and the client whenever `check_deadline` is called. Bytes are an estimate of what the query holds at
@@ -74,24 +74,24 @@ class Budget:
             )
         self._cancellation()
 
-    def series(self, count: int, selector: str) -> None:
-        """Account for series that are read."""
+    def charge_series(self, count: int, selector: str) -> None:
+        """Charge series that are read; ``selector`` names the selector in an error."""
         if count > self.limits.series:
             raise QueryTooLarge(
                 f"{selector} selects {count} series; at most {self.limits.series} are read: narrow the selector"
             )
         self.usage.series += count
-        self.keep(count * SERIES_BYTES)
+        self.charge_bytes(count * SERIES_BYTES)
 
-    def samples(self, count: int) -> None:
-        """Account for samples that are read."""
+    def charge_samples(self, count: int) -> None:
+        """Charge samples that are read."""
         self.usage.samples += count
         if self.usage.samples > self.limits.samples:
             raise QueryTooLarge(f"more than {self.limits.samples} samples to read: ask for less time or fewer series")
-        self.keep(count * SAMPLE_BYTES)
+        self.charge_bytes(count * SAMPLE_BYTES)
 
-    def cells(self, series: int, steps: int, what: str) -> None:
-        """Account for values that are about to be computed; ``what`` names the expression."""
+    def check_cells(self, series: int, steps: int, what: str) -> None:
+        """Check the number of values that are about to be computed; ``what`` names the expression in an error."""
         count = series * steps
         if count > self.limits.cells:
             raise QueryTooLarge(
@@ -101,7 +101,7 @@ class Budget:
         self.usage.cells = max(self.usage.cells, count)
         self._check_bytes(self.usage.bytes + count * CELL_BYTES * WORKING_COPIES)
 
-    def shown(self, points: int) -> None:
+    def check_points(self, points: int) -> None:
         """Check the number of points of the answer before it is written."""
         if points > self.limits.shown:
             raise QueryTooLarge(
@@ -109,20 +109,20 @@ class Budget:
                 "use a longer step, fewer series, or /api/v1/export"
             )
 
-    def keep(self, size: int) -> None:
-        """Account for bytes that are held from now on, of which no working copies are made."""
+    def charge_bytes(self, size: int) -> None:
+        """Charge bytes that are held from now on, of which no working copies are made."""
         self.usage.bytes += size
         self._check_bytes(self.usage.bytes)
 
-    def hold(self, size: int) -> None:
-        """Account for bytes of values that are held from now on, with their working copies; released if negative."""
+    def charge_values(self, size: int) -> None:
+        """Charge bytes of values that are held from now on, and check that working copies fit; release if negative."""
         self._check_bytes(self.usage.bytes + max(size, 0) * WORKING_COPIES)
         self.usage.bytes += size
 
     def _check_bytes(self, size: int) -> None:
         if size > self.limits.bytes:
             raise QueryTooLarge(
-                f"the query needs some {size // 1_000_000} MB; at most {self.limits.bytes // 1_000_000} MB are given "
-                "to one: ask for less time or fewer series"
+                f"the query needs some {size // 1_000_000} MB; one query gets at most "
+                f"{self.limits.bytes // 1_000_000} MB: ask for less time or fewer series"
             )
         self.usage.bytes_peak = max(self.usage.bytes_peak, size)

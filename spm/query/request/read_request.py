@@ -1,6 +1,6 @@
-"""What a query asks of the store: a time range, a metric, as accepted by when, and a deadline.
+"""What a query asks of the store: a time range, a metric, the time of an as-of query, and a deadline.
 
-A value: it reads nothing, and says which retractions concern it. Enter by ``ReadRequest``.
+A request reads nothing; it says which retractions affect it. Enter by ``ReadRequest``.
 """
 
 from collections.abc import Sequence
@@ -33,10 +33,10 @@ class ReadRequest:
         return (first, end) if first < end else None
 
     def overlaps(self, retraction: Retraction) -> bool:
-        """Whether a retraction concerns any time within the time range."""
+        """Whether a retraction is about any time within the time range."""
         return retraction.data_from_ms < self.end_ms and self.start_ms < retraction.data_to_ms
 
-    def meets(self, retraction: Retraction) -> bool:
+    def is_affected_by(self, retraction: Retraction) -> bool:
         """Whether a retraction may hide anything requested."""
         if not self.overlaps(retraction):
             return False
@@ -49,5 +49,5 @@ class ReadRequest:
         return frozenset(
             r.number
             for r in retractions
-            if r.erased_ms and r.start_ms > self.asof_ms >= r.write_from_ms and self.meets(r)
+            if r.erased_ms and r.start_ms > self.asof_ms >= r.write_from_ms and self.is_affected_by(r)
         )

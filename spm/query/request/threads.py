@@ -1,7 +1,7 @@
-"""Runs parts of a query in parallel where they leave the interpreter: kernels over many samples, decoding of pages.
+"""Runs parts of a query in parallel where they release the interpreter's lock: kernels over many samples.
 
-All queries of a process share a pool with one thread fewer than there are cores, and none waits for it: the calling
-thread runs one part itself, and then takes back every part that no thread has started. Enter by ``run_parallel``.
+All queries of a process share a pool with one thread fewer than there are cores, and no query waits for the pool: the
+calling thread runs one part itself, and then every part that no other thread has started. Enter by ``run_parallel``.
 """
 
 import os
@@ -28,12 +28,12 @@ def run_parallel(parts: Sequence[Callable[[], T]]) -> list[T]:
     try:
         first = parts[0]()
     finally:
-        is_taken_back = [future.cancel() for future in futures]
-        for future, taken_back in zip(futures, is_taken_back, strict=True):
-            if not taken_back:
-                future.exception()  # waits
-    rest = zip(parts[1:], futures, is_taken_back, strict=True)
-    return [first, *(part() if taken_back else future.result() for part, future, taken_back in rest)]
+        cancelled = [future.cancel() for future in futures]
+        for future, was_cancelled in zip(futures, cancelled, strict=True):
+            if not was_cancelled:
+                future.exception()  # waits until it has ended
+    others = zip(parts[1:], futures, cancelled, strict=True)
+    return [first, *(part() if was_cancelled else future.result() for part, future, was_cancelled in others)]
 
 
 def _pool() -> ThreadPoolExecutor:

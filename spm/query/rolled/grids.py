@@ -1,4 +1,4 @@
-"""Tables of aggregates, series by cell, read from one view.
+"""Reads tables of aggregates, series by cell, from one view.
 
 ``read_cells`` is for windows of whole hours: days and hours as stored. ``read_segments`` is for windows that begin or
 end within an hour: a part of an hour is aggregated from samples.
@@ -22,22 +22,22 @@ from spm.store.rollup.aggregates import COLUMNS, Aggregates
 
 Tables = dict[str, np.ndarray]
 KINDS: dict[str, type[Any]] = dict(COLUMNS)
-_ColumnOf = tuple[int, I64]  # the first of some steps (ascending), and the column of each from there on; -1: none
+_ColumnOf = tuple[int, I64]  # (a first step, the columns of the steps from it on; -1: the step has no column)
 _EMPTY: dict[type[Any], float] = {np.int64: 0, np.float64: np.nan}
 
 
 def read_segments(rollups: RollupReader, segments: Segments, names: Collection[str]) -> Tables:
-    """Columns [series, segments] of those segments that any window needs; cells of the others may be empty."""
+    """Read the named aggregates, [series, segments], of the segments that any window needs; others may be empty."""
     _check_size(len(rollups.selection), len(segments.borders) - 1)
     grid = _hours_around(segments.borders)
     cells = read_cells(rollups, grid, names)
     starts, widths = segments.borders[:-1], np.diff(segments.borders)
     first = np.searchsorted(grid, starts // HOUR_MS)
-    whole = (starts % HOUR_MS == 0) & (widths == np.diff(grid)[np.minimum(first, len(grid) - 2)] * HOUR_MS)
+    is_cell = (starts % HOUR_MS == 0) & (widths == np.diff(grid)[np.minimum(first, len(grid) - 2)] * HOUR_MS)
     tables = empty_tables(len(rollups.selection), len(starts), names)
     for name, table in tables.items():
-        table[:, whole] = cells[name][:, first[whole]]
-    for rows, segment, heads, ts, edge_values in read_edges(rollups, segments, segments.needed & ~whole):
+        table[:, is_cell] = cells[name][:, first[is_cell]]
+    for rows, segment, heads, ts, edge_values in read_edges(rollups, segments, segments.needed & ~is_cell):
         values = aggregates.aggregate_all(rows.astype(np.uint64), heads, ts, edge_values, sketches=False)
         counted = np.flatnonzero(values.count > 0)
         for name, table in tables.items():
@@ -55,7 +55,7 @@ def _hours_around(borders: I64) -> I64:
 
 
 def read_cells(rollups: RollupReader, borders: I64, names: Collection[str]) -> Tables:
-    """Columns [series, cells]: days from day aggregates where exact, else joined from their hours."""
+    """Read the named aggregates, [series, cells]: days from day aggregates where exact, else merged from hours."""
     widths = np.diff(borders)
     _check_size(len(rollups.selection), len(widths))
     of_days = widths == DAY_HOURS
@@ -87,7 +87,7 @@ def _check_size(series: int, cells: int) -> None:
 
 
 def empty_tables(rows: int, columns: int, names: Collection[str]) -> Tables:
-    """Tables of these aggregates without data."""
+    """Make tables of these aggregates without data."""
     return {name: np.full((rows, columns), _EMPTY[kind], kind) for name, kind in KINDS.items() if name in names}
 
 
@@ -116,11 +116,11 @@ def _write(table: Any, rows: I64, at: I64, step: I64, values: Any, first: int, c
 
 def _join_days(tables: Tables, hour_tables: Tables, columns: I64) -> None:
     """Merge hours into days, with the kernel that also makes the stored days."""
-    rows, places = np.nonzero(hour_tables["count"])
-    days = places // DAY_HOURS
+    rows, hours = np.nonzero(hour_tables["count"])
+    days = hours // DAY_HOURS
     owner = (rows * len(columns) + days).astype(np.uint64)
     flat: dict[str, Any] = {
-        name: hour_tables[name][rows, places] if name in hour_tables else np.zeros(len(rows), kind)
+        name: hour_tables[name][rows, hours] if name in hour_tables else np.zeros(len(rows), kind)
         for name, kind in COLUMNS
     }
     merged = aggregates.merge_rows(Aggregates(series=owner, **flat))

@@ -1,8 +1,9 @@
-"""Percentiles over any time range and any group of series, within 1 % of the true values, from mergeable sketches.
+"""Computes percentiles over any time range and group of series, within 1 % of the true values, from sketches.
 
 Windows are cut into segments: whole UTC days and whole hours, whose sketches are stored, and edges, whose sketches are
-made from samples. A window is a range of segments, a group a set of series, and the sketch of both is the merge of
-theirs. Enter by ``group_percentiles``, or without groups, for the evaluator, by ``series_percentiles``.
+made from samples. A window is a range of segments and a group a set of series: the sketch of a group within a window is
+merged from those of its series within its segments. Enter by ``group_percentiles``; the evaluator, which needs no
+groups, enters by ``series_percentiles``.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -36,21 +37,21 @@ class Percentiles:
 
 
 def window_segments(starts: I64, ends: I64) -> Segments:
-    """The segments of windows start < ts <= end (ms)."""
-    cut = np.unique(np.concatenate([starts, ends]))
-    first, last = int(cut[0]), int(cut[-1])
+    """Cut windows start < ts <= end (ms) into segments."""
+    window_borders = np.unique(np.concatenate([starts, ends]))
+    first, last = int(window_borders[0]), int(window_borders[-1])
     hours = np.arange(-(-first // HOUR_MS), last // HOUR_MS + 1) * HOUR_MS
     days = np.arange(-(-first // _DAY_MS), last // _DAY_MS)
-    whole = np.setdiff1d(days, cut[cut % _DAY_MS != 0] // _DAY_MS)
-    hour_borders = hours[(hours % _DAY_MS == 0) | ~np.isin(hours // _DAY_MS, whole)]
-    borders = np.unique(np.concatenate([cut, hour_borders]))
+    whole_days = np.setdiff1d(days, window_borders[window_borders % _DAY_MS != 0] // _DAY_MS)
+    hour_borders = hours[(hours % _DAY_MS == 0) | ~np.isin(hours // _DAY_MS, whole_days)]
+    borders = np.unique(np.concatenate([window_borders, hour_borders]))
     return Segments(borders, np.searchsorted(borders, starts), np.searchsorted(borders, ends))
 
 
 def read_window_sketches(
     starts: I64, ends: I64, expiry: Expiry, read: Callable[[Segments], SketchBatch]
 ) -> tuple[Segments, SketchBatch]:
-    """The segments and sketches of windows, trimmed to what has not expired; none where too much has."""
+    """Read the segments and sketches of windows, trimmed to what has not expired; none where too much has expired."""
     windows, segments, batch = read_trimmed(starts, ends, expiry, window_segments, read, SketchBatch.empty())
     return segments, replace(batch, provenance=windows.with_expiry(batch.provenance))
 
@@ -73,12 +74,12 @@ def group_percentiles(
         return storage.select_sketches(matchers, segments, check_deadline=check_deadline)
 
     segments, batch = read_window_sketches(starts, ends, Expiry(), read)
-    budget.series(len(batch.labels), "the selector")
-    budget.samples(len(batch.row))
+    budget.charge_series(len(batch.labels), "the selector")
+    budget.charge_samples(len(batch.row))
     names = [tuple((name, labels[name]) for name in by if name in labels) for labels in batch.labels]
     groups = sorted(set(names))
     number = {group: i for i, group in enumerate(groups)}
-    budget.cells(len(groups) * len(qs), len(starts), "the answer")
+    budget.check_cells(len(groups) * len(qs), len(starts), "the answer")
     group_of = np.array([number[name] for name in names], np.int64)
     values = [np.full((len(groups), len(starts)), np.nan) for _ in qs]
     for at, sketches in _merge_by_window(batch, group_of, len(groups), segments, check_deadline):

@@ -113,46 +113,46 @@ class RollupReader:
 
     def _take_day(self, day: int, shards: set[int], packs: dict[tuple[int, int], _Pack]) -> bool:
         """Add the packs that answer a day; false if there are none. ``shards``: those with samples of that day."""
-        month, in_force = self.view.months.of(day)
-        requests = self._day_requests(day, shards, in_force)
+        month, month_manifest = self.view.months.of(day)
+        requests = self._day_requests(day, shards, month_manifest)
         if requests is None:
             return False
         first_hour = first_day_of(month) * DAY_HOURS
         for shard, request in requests:
-            generation = in_force.days[shard].generation
+            generation = month_manifest.days[shard].generation
             pack = packs.setdefault((shard, month), _Pack("days", shard, month, generation, first_hour, request))
             pack.steps.add(day)
         return True
 
     def _day_requests(
-        self, day: int, shards: set[int], in_force: manifest.Month
+        self, day: int, shards: set[int], month_manifest: manifest.Month
     ) -> list[tuple[int, PageRequest]] | None:
-        """The shards that answer a day together, and what to read in each; ``None`` if they do not.
+        """The shards that answer a day together, and what to read in each; ``None`` if no day aggregates answer it.
 
-        Sealed samples may be where a former placement put them: then every shard is read for all series.
+        Rows of sealed hours may lie where a former placement put them: then every shard is read for all series.
         """
         sealed = self.view.sealed_hours(day * DAY_HOURS, (day + 1) * DAY_HOURS - 1)
         if sealed and self.view.visibility.asof_ms is not None:
             return None
         if self._is_expired(day):
-            stored = [shard for shard, pack in in_force.days.items() if day in pack.days]
-            exact = [s for s in stored if self._day_is_made_of(s, day, in_force, self._hours_of(s, day))]
+            stored = [shard for shard, pack in month_manifest.days.items() if day in pack.days]
+            exact = [s for s in stored if self._day_is_made_of(s, day, month_manifest, self._hours_of(s, day))]
             return [(shard, self.plan.everything) for shard in exact or stored] or None
         candidates = [(s, self.plan.everything if sealed else self.plan.in_shard(s)) for s in sorted(shards)]
         requests = [(shard, request) for shard, request in candidates if request is not None]
         if len(requests) > 1 and (sealed or not self.plan.disjoint):
             return None  # a metric may lie in two of them
-        return requests if all(self._day_is_exact(shard, day, in_force) for shard, _ in requests) else None
+        return requests if all(self._day_is_exact(shard, day, month_manifest) for shard, _ in requests) else None
 
     def _is_expired(self, day: int) -> bool:
         of_day = self.view.manifests.get(day)
         return of_day is not None and EXPIRED in of_day.seals.values()
 
     def _day_is_made_of(
-        self, shard: int, day: int, in_force: manifest.Month, hours: Sequence[tuple[int, bytes]]
+        self, shard: int, day: int, month_manifest: manifest.Month, hours: Sequence[tuple[int, bytes]]
     ) -> bool:
-        """Whether a stored day was made of these hours in force, and known at the as-of time."""
-        pack = in_force.days.get(shard)
+        """Whether a stored day was made of these hours, and of nothing accepted after the as-of time."""
+        pack = month_manifest.days.get(shard)
         inputs = pack.days.get(day) if pack else None
         if inputs is None or not self._is_known_by_asof(inputs.stamp_max_ms):
             return False
@@ -162,21 +162,21 @@ class RollupReader:
         of_day = self.view.manifests.get(day)
         return manifest.hours_of(of_day, shard) if of_day else []
 
-    def _day_is_exact(self, shard: int, day: int, in_force: manifest.Month) -> bool:
+    def _day_is_exact(self, shard: int, day: int, month_manifest: manifest.Month) -> bool:
         hours = self._hours_of(shard, day)
-        if not hours or not self._day_is_made_of(shard, day, in_force, hours):
+        if not hours or not self._day_is_made_of(shard, day, month_manifest, hours):
             return False
         tail = self.view.tail.hour_shards()
         if tail and any((shard, hour) in tail for hour in self._open_hours(day)):
             return False
-        of_day, in_effect = self.view.manifests[day], self.view.in_force
+        of_day, in_force = self.view.manifests[day], self.view.in_force
         pack = of_day.hours.get(shard)
         stored = {hour: pack.hours[hour].retractions for hour, _ in hours if pack and hour in pack.hours}
         open_hours = [hour for hour, _ in hours if of_day.seal(hour) < SEALED]
         now: dict[int, bytes] = {}
-        for hour in open_hours if in_effect else ():
-            now[hour] = retractions.ids(retractions.touching(in_effect, of_day.entry(shard, hour), hour))
-        inputs, none = in_force.days[shard].days[day], dict.fromkeys(open_hours, b"")
+        for hour in open_hours if in_force else ():
+            now[hour] = retractions.ids(retractions.touching(in_force, of_day.entry(shard, hour), hour))
+        inputs, none = month_manifest.days[shard].days[day], dict.fromkeys(open_hours, b"")
         if inputs.retractions == retractions.day_fingerprint({**stored, **none, **now}.items()):
             return True
         # A day is as exact as the hours it was made of.
@@ -229,7 +229,7 @@ class RollupReader:
         return raw
 
     def _take_sealed(self, hour: int, seal: int, packs: _Packs) -> None:
-        """Hour aggregates answer for sealed hours, in every shard; below days nothing answers for expired ones.
+        """Add the packs that answer a sealed hour, in every shard; note what has expired if no hour aggregates may.
 
         Aggregates of another state than the one sealed remain from a move that was rolled back: they do not count.
         """
@@ -275,21 +275,21 @@ class RollupReader:
 
     def _read(self, packs: Iterable[_Pack]) -> tuple[_PackRows, list[_Pack]]:
         """(packs with their rows, packs that cannot be read), with one call of the store."""
-        listing = [
+        requests = [
             (pack, metric, page, pack.key(metric, page, self.view.app))
             for pack in packs
             for metric in pack.request.series
             for page in self._pages(pack.generation, metric)
         ]
-        if not listing:
+        if not requests:
             return [], []
-        table = listing[0][0].table
+        table = requests[0][0].table
         self.view.check_deadline()
-        names = [name for _, _, _, name in listing]
-        rows = self.view.rows.aggregates(self.view.reader, table, names, self.columns)
+        row_keys = [row_key for _, _, _, row_key in requests]
+        rows = self.view.rows.aggregates(self.view.reader, table, row_keys, self.columns)
         pack_rows: dict[int, tuple[_Pack, list[tuple[StepColumns, int]]]] = {}
         failed: list[_Pack] = []
-        for (pack, metric, page, _), row in zip(listing, rows, strict=True):
+        for (pack, metric, page, _), row in zip(requests, rows, strict=True):
             if isinstance(row, StepColumns) and self._has_sketches(row, metric):
                 pack_rows.setdefault(id(pack), (pack, []))[1].append((row, metric))
             elif row is not None or not self._is_empty(pack, metric, page):
@@ -297,7 +297,7 @@ class RollupReader:
         return list(pack_rows.values()), [pack for i, pack in enumerate(failed) if pack not in failed[:i]]
 
     def _hour_without_fallback(self, pack: _Pack) -> int | None:
-        """An hour of the pack's that no finer resolution can answer, if there is one."""
+        """An hour of the pack's that no finer resolution can answer; ``None`` if there is none."""
         if pack.table == "days":
             return next((day * DAY_HOURS for day in pack.steps if self._is_expired(day)), None)
         return next((hour for hour in pack.steps if self.view.seal(hour) >= SEALED), None)
@@ -309,7 +309,10 @@ class RollupReader:
         return [int(page) for page in np.unique(self.by_metric[metric][0] >> shift)]
 
     def _is_empty(self, pack: _Pack, metric: int, page: int) -> bool:
-        """Whether a row is absent because it would be empty, by its generation's directory."""
+        """Whether a row is absent because it would be empty, by its generation's directory.
+
+        Raises ``IntegrityError`` if it is missing and no finer resolution can answer.
+        """
         hour_shard = HourShard(pack.shard, self.view.app, pack.first_hour)
         inputs = self.view.directory(hour_shard, pack.generation)
         if isinstance(inputs, Inputs) and page not in inputs.pages.get(metric, ()):

@@ -1,10 +1,10 @@
-"""Which retractions take effect in an answer made of hour and day aggregates.
+"""Notes which retractions take effect in an answer made of hour and day aggregates.
 
-Samples show it while they are read: ``View`` notes what its visibility hides. Stored hours name the retractions they
-left out, and days were made of these. For hours whose samples have expired that stays true, whatever was retracted or
-undone since. Whether a series had any of the retracted samples they do not say, unless a retraction covers a whole
-hour. An hour whose samples are all retracted has no row, so all requested hours are examined. Enter by
-``note_effects``.
+Where samples are read, ``View`` notes the retractions that hide any of them. A stored hour names the retractions that
+it leaves out, and days are made of such hours. An hour whose samples have expired leaves out the same ones for good,
+whatever is retracted or undone later. Stored hours do not tell whether a retraction hid any sample of a series, unless
+it covers the whole hour. An hour whose samples are all retracted has no row, so all requested hours are examined. Enter
+by ``note_effects``.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def note_effects(rollups: RollupReader, hours: I64) -> None:
 
 
 def note_possible_effects(view: View, hour: int, shards: Sequence[int]) -> None:
-    """Note for hour-shards that are not read: any retraction that touches them may take effect."""
+    """Note, for hour-shards that are not read, the retractions that touch them: these may take effect."""
     new = [r for r in view.visibility.retractions if r.number not in view.provenance.possible_retractions]
     for shard in shards if new else ():
         touching = retractions.touching(new, view.entry(shard, hour), hour)
@@ -56,14 +56,14 @@ def note_possible_effects(view: View, hour: int, shards: Sequence[int]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _HourExaminer:
-    """Examines one hour after the other."""
+    """Examines whole hours of one read, and notes in its provenance which retractions take effect."""
 
     rollups: RollupReader
     _concerns_series: dict[int, bool] = field(default_factory=dict)  # retraction -> whether it selects requested series
     _has_metric: dict[tuple[int, int], bool] = field(default_factory=dict)  # shard, day
 
     def examine_open(self, hour: int) -> None:
-        """Aggregates of an open hour are used only if they leave out what is in force."""
+        """Note the retractions that an open hour leaves out: those in force, else its aggregates would not be used."""
         view = self.rollups.view
         for shard in self.rollups.plan.by_shard:
             entry = view.entry(shard, hour)
@@ -72,27 +72,27 @@ class _HourExaminer:
                     self._note_left_out(retraction, entry, hour)
 
     def examine_sealed(self, hour: int, day: Manifest) -> None:
-        """Hours without samples leave out what they did when their samples expired."""
+        """Note the retractions that an hour left out when its samples expired, and those that came too late for it."""
         view, provenance = self.rollups.view, self.rollups.view.provenance
         for shard, pack in day.hours.items():
             inputs, entry = pack.hours.get(hour), day.entry(shard, hour)
             if inputs is None:
                 continue
             stored = retractions.numbers(inputs.retractions)
-            known = [view.retractions[number] for number in stored if number in view.retractions]
-            left_out = [retraction for retraction in known if self._concerns(retraction)]
-            late = [
-                r for r in view.visibility.retractions if r.number not in stored and self._came_late(r, entry, hour)
+            retractions_of_hour = [view.retractions[number] for number in stored if number in view.retractions]
+            left_out = [retraction for retraction in retractions_of_hour if self._concerns(retraction)]
+            ineffective = [
+                r for r in view.visibility.retractions if r.number not in stored and self._came_too_late(r, entry, hour)
             ]
-            if not (left_out or late) or not self._may_hold_metric(shard, hour, day):
+            if not (left_out or ineffective) or not self._may_hold_metric(shard, hour, day):
                 continue
             for retraction in left_out:
                 self._note_left_out(retraction, entry, hour)
             provenance.lasting_retractions.update(r.number for r in left_out if r.end_ms)
-            provenance.ineffective_retractions.update(r.number for r in late)
+            provenance.ineffective_retractions.update(r.number for r in ineffective)
 
     def _note_left_out(self, retraction: Retraction, entry: Entry, hour: int) -> None:
-        """A retraction of a whole hour-shard took effect; of any other it is unknown whether it hid any sample."""
+        """Note a retraction: in effect if it covers the whole hour-shard, else possible: it may have hidden nothing."""
         covers_all = (
             retraction.write_from_ms <= entry.stamp_min_ms
             and entry.stamp_max_ms <= retraction.write_to_ms
@@ -103,8 +103,11 @@ class _HourExaminer:
         provenance = self.rollups.view.provenance
         (provenance.retractions if covers_all else provenance.possible_retractions).add(retraction.number)
 
-    def _came_late(self, retraction: Retraction, entry: Entry, hour: int) -> bool:
-        """Whether it would hide something, had it come in time. Expired days no longer know their sources."""
+    def _came_too_late(self, retraction: Retraction, entry: Entry, hour: int) -> bool:
+        """Whether a retraction would hide something if samples were stored. Expired days no longer name their sources.
+
+        It is false for a retraction that is already noted as ineffective.
+        """
         if retraction.number in self.rollups.view.provenance.ineffective_retractions:
             return False
         sources = entry.sources or (retraction.source,)
@@ -112,7 +115,7 @@ class _HourExaminer:
         return touches and self._concerns(retraction)
 
     def _concerns(self, retraction: Retraction) -> bool:
-        """Whether its matchers select any of the requested series."""
+        """Whether a retraction's matchers select any of the requested series."""
         if not retraction.matchers:
             return True
         if retraction.number not in self._concerns_series:
@@ -125,7 +128,7 @@ class _HourExaminer:
     def _may_hold_metric(self, shard: int, hour: int, day: Manifest) -> bool:
         """Whether a requested metric lies in a shard, or lay there when its samples expired; true if unknown.
 
-        The rows of an hour say nothing of a metric that is left out altogether: the directory does.
+        A metric whose samples are all left out has no row in an hour; the directory of the generation names it.
         """
         if shard in self.rollups.plan.by_shard:
             return True
@@ -133,9 +136,9 @@ class _HourExaminer:
         if (shard, number) not in self._has_metric:
             generation, first = day.hours[shard].generation, number
             if day.seal(hour) == EXPIRED:
-                month, in_force = view.months.of(number)
-                if shard in in_force.days:
-                    generation, first = in_force.days[shard].generation, first_day_of(month)
+                month, month_manifest = view.months.of(number)
+                if shard in month_manifest.days:
+                    generation, first = month_manifest.days[shard].generation, first_day_of(month)
             inputs = view.directory(HourShard(shard, view.app, first * DAY_HOURS), generation)
             metrics = np.unique(self.rollups.selection.metrics).tolist()
             self._has_metric[shard, number] = not isinstance(inputs, Inputs) or any(m in inputs.pages for m in metrics)

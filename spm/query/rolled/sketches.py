@@ -19,7 +19,7 @@ from spm.store.rollup.rows import SKETCH
 from spm.store.rollup.sketch import Sketches
 from spm.store.versions.merge import Winners
 
-COLUMNS = ("min", SKETCH)  # an hour whose least value is a number and that has no sketch was written without
+COLUMNS = ("min", SKETCH)  # an hour with a minimum and without a sketch was written without sketches
 _DAY_MS = DAY_HOURS * HOUR_MS
 _SegmentSketches = tuple[I64, I64, Sketches]  # row in the selection, segment, sketch
 

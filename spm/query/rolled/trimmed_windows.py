@@ -26,7 +26,7 @@ class HasProvenance(Protocol):
 
     @property
     def provenance(self) -> Provenance:
-        """What it rests on."""
+        """What the result rests on."""
 
 
 R = TypeVar("R", bound=HasProvenance)
@@ -42,7 +42,7 @@ class Expiry:
 
     @classmethod
     def of(cls, provenance: Provenance) -> "Expiry":
-        """What a read has found to be expired."""
+        """What has expired, by the provenance of a read."""
         hours_ms = -(-provenance.hours_expired_ms // _DAY_MS) * _DAY_MS
         return cls(max(provenance.raw_expired_ms, hours_ms), hours_ms, provenance.asof_ms is not None)
 
@@ -50,7 +50,7 @@ class Expiry:
         return self.samples_ms > 0
 
     def join(self, other: "Expiry") -> "Expiry":
-        """The later of both."""
+        """Whatever has expired by this one or the other."""
         return Expiry(
             max(self.samples_ms, other.samples_ms),
             max(self.hours_ms, other.hours_ms),
@@ -60,7 +60,7 @@ class Expiry:
 
 @dataclass(frozen=True, slots=True)
 class TrimmedWindows:
-    """Windows first_ms[t] < ts <= last_ms[t] as far as they have not expired."""
+    """Windows first_ms[t] < ts <= last_ms[t], trimmed to what has not expired."""
 
     first_ms: I64
     last_ms: I64
@@ -69,11 +69,11 @@ class TrimmedWindows:
     complete: bool  # no window was trimmed
     hours_complete: bool  # no window lacks hours
 
-    def segments(self, cut: Callable[[I64, I64], Segments]) -> Segments | None:
-        """The segments of the windows that have an answer, by a rule for cutting windows; other windows have none."""
+    def segments(self, cut_windows: Callable[[I64, I64], Segments]) -> Segments | None:
+        """The segments of the windows that have an answer, by a function that cuts windows; other windows have none."""
         if not self.answered.any():
             return None
-        segments = cut(self.first_ms[self.answered], self.last_ms[self.answered])
+        segments = cut_windows(self.first_ms[self.answered], self.last_ms[self.answered])
         low, high = np.zeros(len(self.answered), np.int64), np.zeros(len(self.answered), np.int64)
         low[self.answered], high[self.answered] = segments.low, segments.high
         return Segments(segments.borders, low, high)
@@ -100,17 +100,17 @@ def read_trimmed(
     first_ms: I64,
     last_ms: I64,
     expiry: Expiry,
-    cut: Callable[[I64, I64], Segments],
+    cut_windows: Callable[[I64, I64], Segments],
     read: Callable[[Segments], R],
     empty: R,
 ) -> tuple[TrimmedWindows, Segments, R]:
-    """Trim windows, cut them into segments by a rule, and read these.
+    """Trim windows, cut them into segments by ``cut_windows``, and read these.
 
     Where a read shows that more has expired it is repeated. ``empty`` is the result of a read without any window.
     """
     while True:
         windows = trim(first_ms, last_ms, expiry)
-        segments = windows.segments(cut)
+        segments = windows.segments(cut_windows)
         result = empty if segments is None else read(segments)
         more = Expiry.of(result.provenance)
         joined = expiry.join(more) if more else expiry

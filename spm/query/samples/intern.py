@@ -1,6 +1,6 @@
 """Keeps equal columns once: hour after hour, pages name the same series with the same counts.
 
-That saves memory, and makes equal columns recognisable by their address. A column is forgotten when nothing uses it any
+That saves memory, and equal columns can be recognised by their address. A column is forgotten when nothing uses it any
 more. Enter by ``intern``.
 """
 

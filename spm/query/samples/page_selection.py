@@ -34,15 +34,15 @@ class CachedTimelines:
 
     timelines: Timelines
     counts: I32
-    place: tuple[Pages, Pages]  # numbers of the pages, and the first timeline of each
+    positions: tuple[Pages, Pages]  # numbers of the pages, and the first timeline of each
 
     @classmethod
     def of(cls, pool: TimelinePool) -> "CachedTimelines | None":
-        """From a pool; ``None`` for one that is damaged or has several versions of a time."""
+        """The timelines of a pool; ``None`` if it is damaged or has several versions of a time."""
         if (pool.bases < 0).any() or not is_ascending(pool.ts, pool.counts):
             return None
-        place = tuple(pool.pages.tolist()), tuple(pool.bases.tolist())
-        return cls(Timelines.of(pool.ts, pool.counts), intern(pool.counts), place)
+        positions = tuple(pool.pages.tolist()), tuple(pool.bases.tolist())
+        return cls(Timelines.of(pool.ts, pool.counts), intern(pool.counts), positions)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -54,7 +54,7 @@ class SharedPage(ChunkPage):
 
     @classmethod
     def of(cls, page: ChunkPage) -> "SharedPage":
-        """Raises ``CorruptBlock`` for a page with columns of a type that kernels cannot read by their address."""
+        """Share the columns of a page; raises ``CorruptBlock`` for types that kernels cannot read by their address."""
         types = [column.dtype for column in (page.series, page.timeline, page.counts, page.values)]
         if types != _TYPES:
             raise CorruptBlock("a chunk has columns of a wrong kind", got=types)
@@ -66,7 +66,7 @@ class SharedPage(ChunkPage):
 
 
 _LAYOUT_FIELDS, _UNEVEN = 5, -1
-_FEW = 8  # up to one in so many of a page's series are looked up each; more are found by one walk along the page
+_FEW = 8  # up to one in so many of a page's series, each is looked up; more are collected in one pass over the page
 _TYPES = [np.uint64, np.int32, np.int32, np.float64]
 
 
@@ -82,7 +82,7 @@ class PageSelection:
     shift: int
     pages: Pages  # of the pool; none where no series is selected
     samples: int
-    _placed: dict[tuple[int, tuple[Pages, Pages]], tuple[CachedTimelines, I64]] = field(default_factory=dict)
+    _complete_entries: dict[tuple[int, tuple[Pages, Pages]], tuple[CachedTimelines, I64]] = field(default_factory=dict)
 
     @classmethod
     def of(
@@ -103,17 +103,20 @@ class PageSelection:
         return cls(chunks, used, entries[:size], counts[:size], timeline, shift, pages, samples)
 
     def entries_along(self, cached: CachedTimelines) -> I64:
-        """The entries with their timelines; raises ``IntegrityError`` where values and times differ in length."""
-        key = id(cached.counts), cached.place
-        placed = self._placed.get(key)
-        if placed is None:
-            pages, bases = (np.array(each, np.int64) for each in cached.place)
+        """The entries with timelines of a pool; raises ``IntegrityError`` if values and times differ in length."""
+        key = id(cached.counts), cached.positions
+        complete = self._complete_entries.get(key)
+        if complete is None:
+            pages, bases = (np.array(each, np.int64) for each in cached.positions)
             entries = self.entries.copy()
             lengths = cached.timelines.lengths
             if not _place_timelines(entries, self.timeline, self.counts, self.shift, pages, bases, lengths):
                 raise IntegrityError("a chunk and its timelines differ in length")
-            placed = self._placed[key] = cached, entries
-        return placed[1]
+            complete = self._complete_entries[key] = (
+                cached,
+                entries,
+            )  # the timelines stay alive, so no other has their id
+        return complete[1]
 
 
 @njit(cache=True, nogil=True)

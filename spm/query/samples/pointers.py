@@ -2,7 +2,7 @@
 
 A kernel call costs about a microsecond per array argument; a query over a hundred pages would spend its time there. So
 the kernel gets one column of addresses, and its caller keeps the arrays alive. Never write through these addresses.
-Enter by ``address_of``, and in kernels by ``floats_at`` and its siblings.
+Enter by ``address_of``, and in kernels by ``floats_at``, ``integers_at``, ``unsigned_at`` and ``shorts_at``.
 """
 
 from typing import Any

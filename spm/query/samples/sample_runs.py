@@ -48,7 +48,7 @@ class SampleRuns:
 
     @classmethod
     def of(cls, batch: SeriesBatch) -> SampleRuns:
-        """A batch as runs: one run and one timeline for each series."""
+        """Make runs of a batch: one run and one timeline for each series."""
         ts, values = np.require(batch.ts, np.int64, "C"), np.require(batch.values, np.float64, "C")
         first, counts = batch.offsets[:-1], np.diff(batch.offsets)
         numbers = np.arange(len(counts) + 1, dtype=np.int64)
@@ -66,14 +66,14 @@ class SampleRuns:
 
     @classmethod
     def where(cls, present: BOOL, labels: Sequence[dict[str, str]], times: I64, values: F64) -> SampleRuns:
-        """The values [S, T] of S series at T times they share, where present: a run for each part without a gap."""
+        """Make runs of values [S, T] of S series at T common times, where present: one for each part without a gap."""
         ts, cells = np.require(times, np.int64, "C"), np.require(values, np.float64, "C")
         counts, starts, first, timeline, begin, lengths = _find_runs(np.require(present, np.bool_, "C"))
         addresses, timelines = address_of(cells) + 8 * first, address_of(ts) + 8 * begin
         return cls(labels, counts, starts, addresses, timeline, timelines, lengths, (ts, cells))
 
     def batch(self) -> SeriesBatch:
-        """The samples copied into contiguous arrays."""
+        """Copy the samples into contiguous arrays."""
         offsets = np.concatenate((np.zeros(1, np.int64), np.cumsum(self.counts)))
         ts, values = np.empty(int(offsets[-1]), np.int64), np.empty(int(offsets[-1]))
         _copy_samples(self.starts, self.values, self.timeline, self.times, self.lengths, ts, values)
@@ -81,7 +81,7 @@ class SampleRuns:
 
 
 def run_count(present: BOOL) -> int:
-    """How many runs `SampleRuns.where` makes of these elements at most; each takes `RUN_BYTES`."""
+    """At most how many runs `SampleRuns.where` makes of these elements; each takes `RUN_BYTES`."""
     return len(present) + int(np.count_nonzero(present[:, 1:] > present[:, :-1]))
 
 
@@ -154,7 +154,7 @@ class SampleRunsBuilder:
     _buffers: list[object] = field(default_factory=list)
     _first_timeline: int = 0  # of the last timelines
     _last_timelines: Timelines | None = None
-    _idle_bytes: int = 0  # kept alive beside the selected values: the rest of their pages
+    _idle_bytes: int = 0  # unselected values, which stay in memory as parts of the same columns
 
     def add(
         self, entries: I64, values: Sequence[F64], timelines: Timelines, count: int, addresses: Sequence[int] = ()
@@ -191,7 +191,7 @@ class SampleRunsBuilder:
     def build(
         self, series: int, labels: Callable[[I64], Sequence[dict[str, str]]], provenance: Provenance
     ) -> SampleRuns:
-        """The runs of those series (of this many) that have samples, in order; ``labels`` gives the labels of some."""
+        """The runs of those of ``series`` series that have samples, in order; ``labels`` gives labels by number."""
         if not self._parts:
             none = np.empty(0, np.int64)
             no_timeline = none.astype(np.int32)

@@ -1,4 +1,4 @@
-"""The series that a query selects: in the order of the index, and by metric in the order of keys.
+"""The series that a query selects, and the same series by metric, in the order of their keys.
 
 Enter by ``SeriesSelection``.
 """
@@ -35,7 +35,7 @@ class SeriesSelection:
     index: I64
     series: U64
     metrics: U64
-    in_order: bool = True  # of (metric, id), as their keys are
+    in_order: bool = True  # whether they are in the order of their keys: (metric, id)
 
     def __len__(self) -> int:
         return len(self.index)
@@ -61,5 +61,5 @@ class SeriesSelection:
         if not self.in_order:
             numbers = np.lexsort((series, names))
             names, series = names[numbers], series[numbers]
-        cuts = [0, *(np.flatnonzero(names[1:] != names[:-1]) + 1).tolist(), len(names)] if len(names) else [0]
-        return SeriesByMetric(series, numbers, dict(zip(names[cuts[:-1]].tolist(), pairwise(cuts), strict=True)))
+        borders = [0, *(np.flatnonzero(names[1:] != names[:-1]) + 1).tolist(), len(names)] if len(names) else [0]
+        return SeriesByMetric(series, numbers, dict(zip(names[borders[:-1]].tolist(), pairwise(borders), strict=True)))

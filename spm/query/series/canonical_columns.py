@@ -31,7 +31,7 @@ class LabelColumn:
 
 
 def columns_of(forms: Sequence[bytes]) -> Iterator[LabelColumn]:
-    """The labels of these forms, including the metric's name; raises ``CorruptBlock`` for bytes that are no form."""
+    """Yield the labels of these forms by column, metric names too; raises ``CorruptBlock`` for malformed ones."""
     text = np.frombuffer(b"".join(forms), np.uint8)
     ends = np.cumsum(np.fromiter(map(len, forms), np.int64, len(forms)))
     parts = _count(text, ends)

@@ -1,6 +1,6 @@
-"""How many series an app has, and which labels make them so many: the figures of Prometheus' `status/tsdb`.
+"""Counts the series of an app by metric, label and value: the figures of Prometheus' `status/tsdb`.
 
-Counted on the columns of the index: one pass of numpy per label, never a loop per series. Enter by
+It counts the columns of the index: one pass of numpy per label, never a loop per series. Enter by
 `measure_cardinality`.
 """
 
@@ -18,7 +18,7 @@ Ranked = list[tuple[str, int]]  # the largest first
 
 @dataclass(frozen=True, slots=True)
 class Cardinality:
-    """Counts of all series and labels, and the largest of each kind."""
+    """Counts of all series and pairs, and the largest counts of each kind."""
 
     series: int
     pairs: int  # distinct (label, value)
@@ -29,20 +29,20 @@ class Cardinality:
 
 
 def measure_cardinality(index: SeriesIndex, most: int) -> Cardinality:
-    """Count an index; each list names at most ``most``."""
+    """Count the series of an index; each list has at most ``most`` entries."""
     by_metric: Ranked = []
     values_by_label: Ranked = []
     bytes_by_label: Ranked = []
     by_pair: Ranked = []
     for name, codes, values in index.label_columns():
-        of_value = np.bincount(codes, minlength=len(values))
-        of_value[0] = 0  # the label is absent
-        if not of_value.any():
-            continue  # the label of metric names exists before there is any
-        largest = np.argsort(-of_value, kind="stable")[:most].tolist()
-        ranked = [(values[code], int(of_value[code])) for code in largest if of_value[code]]
+        counts = np.bincount(codes, minlength=len(values))  # series with each value
+        counts[0] = 0  # the label is absent
+        if not counts.any():
+            continue  # an index without series has the label of metric names, and no value of it
+        largest = np.argsort(-counts, kind="stable")[:most].tolist()
+        ranked = [(values[code], int(counts[code])) for code in largest if counts[code]]
         by_pair += [(f"{name}={value}", count) for value, count in ranked]
-        values_by_label.append((name, int(np.count_nonzero(of_value))))
+        values_by_label.append((name, int(np.count_nonzero(counts))))
         bytes_by_label.append((name, sum(map(len, values)) + codes.nbytes))
         if name == METRIC_NAME:
             by_metric = ranked

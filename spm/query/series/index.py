@@ -1,4 +1,4 @@
-"""The series index of an app: which of its series match.
+"""The series index of an app: finds the series that match.
 
 Each label is a column of small numbers with its inverse (``label_index``): the matcher that the fewest series satisfy
 gives the candidates, and the other matchers are applied to these only. The index only grows. New series are read by key
@@ -27,23 +27,23 @@ from spm.wire import series_id
 
 _READ_AT_ONCE = 10_000  # rows of one get: some megabytes
 _ADDED_AT_ONCE = 50_000  # rows of a scan: the cost of Arrow and numpy per call is negligible then
-_SERIES_BYTES = (
-    600  # of a series besides its text: ids, numbers, its place among the values; measured with a million of them
-)
-_NARROW = 1_000  # so few series are examined in less time than a matcher's are counted
-_UNSORTED_LEAST, _UNSORTED_SHARE = 5_000, 8  # new series that are looked up in a set before all are sorted anew
+# Of a series besides its text: ids, value numbers, entries of the inverses; measured with a million series.
+_SERIES_BYTES = 600
+_NARROW = 1_000  # so few series are examined in less time than the series of another matcher are counted
+# New series are looked up in a set; beyond so many, and beyond this part of the sorted ones, all are sorted anew.
+_UNSORTED_LEAST, _UNSORTED_SHARE = 5_000, 8
 
 Report = Callable[[bytes, bytes, CorruptBlock], None]  # key and bytes of a damaged row, the error
 
 
 class SeriesIndex:
-    """All known series of one app."""
+    """The series of one app that this process has read."""
 
     def __init__(self, app: int, report: Report, bytes_max: int = limits.SERIES_INDEX_BYTES_MAX) -> None:
         self._app, self._report = app, report
         self._bytes, self._bytes_max = 0, bytes_max
         self._count = 0
-        self._ids: U64 = np.empty(0, np.uint64)  # longer than the number of series
+        self._ids: U64 = np.empty(0, np.uint64)  # with room for more series at the end
         self._metrics: U64 = np.empty(0, np.uint64)
         self._labels: dict[str, LabelIndex] = {METRIC_NAME: LabelIndex()}
         self._sorted: tuple[U64, U64] = (self._ids, self._metrics)  # most of them, by (metric, id)
@@ -65,15 +65,15 @@ class SeriesIndex:
         self._read(reader, [listing[row] for row in np.flatnonzero(self._unknown(metrics, series)).tolist()])
 
     def _load_all(self, reader: Reader) -> None:
-        names: list[bytes] = []
+        row_keys: list[bytes] = []
         forms: list[bytes | None] = []
         for key, cells in scan_ranges(reader, "series", keys.series_ranges(self._app), columns=[COLUMN]):
-            names.append(key)
+            row_keys.append(key)
             forms.append(cells.get(COLUMN))
-            if len(names) == _ADDED_AT_ONCE:
-                self._add(names, forms)
-                names, forms = [], []
-        self._add(names, forms)
+            if len(row_keys) == _ADDED_AT_ONCE:
+                self._add(row_keys, forms)
+                row_keys, forms = [], []
+        self._add(row_keys, forms)
 
     def ensure(self, reader: Reader, series: U64, metrics: U64) -> None:
         """Read the rows of those series that are not known yet."""
@@ -83,41 +83,41 @@ class SeriesIndex:
         pairs = {(int(metrics[row]), int(series[row])) for row in missing.tolist()}
         self._read(reader, [keys.series(self._app, *pair) for pair in sorted(pairs)])
 
-    def _read(self, reader: Reader, names: Sequence[bytes]) -> None:
-        for at in range(0, len(names), _READ_AT_ONCE):
-            part = names[at : at + _READ_AT_ONCE]
+    def _read(self, reader: Reader, row_keys: Sequence[bytes]) -> None:
+        for at in range(0, len(row_keys), _READ_AT_ONCE):
+            part = row_keys[at : at + _READ_AT_ONCE]
             rows = reader.get("series", part)
             self._unsorted.update(self._add(part, [None if cells is None else cells.get(COLUMN) for cells in rows]))
             if len(self._unsorted) > max(_UNSORTED_LEAST, len(self._sorted[0]) // _UNSORTED_SHARE):
                 self._sort()
 
-    def _add(self, names: Sequence[bytes], forms: Sequence[bytes | None]) -> Iterable[tuple[int, int]]:
+    def _add(self, row_keys: Sequence[bytes], forms: Sequence[bytes | None]) -> Iterable[tuple[int, int]]:
         """Add the undamaged of these rows, whose series are not known yet; returns their (metric, id)."""
-        metrics, series = keys.parse_series_many(names)
-        good = self._undamaged(names, forms, series)
-        texts = [form for form in (forms[row] for row in good) if form is not None]
+        metrics, series = keys.parse_series_many(row_keys)
+        undamaged = self._undamaged(row_keys, forms, series)
+        texts = [form for form in (forms[row] for row in undamaged) if form is not None]
         if not texts:
             return ()
         self._check_size(len(texts), sum(map(len, texts)))
         before, count = self._count, self._count + len(texts)
         self._ids, self._metrics = _grown(self._ids, count), _grown(self._metrics, count)
-        self._ids[before:count], self._metrics[before:count] = series[good], metrics[good]
+        self._ids[before:count], self._metrics[before:count] = series[undamaged], metrics[undamaged]
         for column in columns_of(texts):
             if column.name not in self._labels:
                 self._labels[column.name] = LabelIndex()
             self._labels[column.name].add(column.rows + before, column.number, column.texts, count)
         self._count = count
-        return zip(metrics[good].tolist(), series[good].tolist(), strict=True)
+        return zip(metrics[undamaged].tolist(), series[undamaged].tolist(), strict=True)
 
-    def _undamaged(self, names: Sequence[bytes], forms: Sequence[bytes | None], series: U64) -> list[int]:
-        good = []
+    def _undamaged(self, row_keys: Sequence[bytes], forms: Sequence[bytes | None], series: U64) -> list[int]:
+        undamaged = []
         for row, (form, expected) in enumerate(zip(forms, series.tolist(), strict=True)):
             if form is not None and series_id(form) == expected:
-                good.append(row)
+                undamaged.append(row)
             elif form is not None:
                 error = CorruptBlock("a series' text is not the one its key was made from", got=form[:80])
-                self._report(names[row], form, error)
-        return good
+                self._report(row_keys[row], form, error)
+        return undamaged
 
     def _check_size(self, count: int, text_bytes: int) -> None:
         self._bytes += _SERIES_BYTES * count + text_bytes
@@ -167,7 +167,7 @@ class SeriesIndex:
         return rows
 
     def _narrowest(self, candidates: Sequence[tuple[LabelIndex, Hits]]) -> int:
-        """The matcher that about the fewest series satisfy; one that names values is preferred if it is narrow."""
+        """The matcher that the fewest series satisfy, estimated; one that names values is preferred if it is narrow."""
         best, least = 0, self._count + 1
         for names_values in (True, False):
             for place, (label, hits) in enumerate(candidates):

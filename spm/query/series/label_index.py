@@ -2,7 +2,7 @@
 
 A column of small numbers says which value each series has; 0 stands for "absent". Its inverse, made at the first use,
 lists the series of each value in order. A regular expression is tried on distinct values only, and its result is
-remembered. All of it only grows. Enter by ``LabelIndex``.
+cached. Values and series are only added. Enter by ``LabelIndex``.
 """
 
 from collections.abc import Callable, Sequence
@@ -23,7 +23,7 @@ from spm.store.matchers import Matcher, mask
 _LAG = 8  # the inverse is made anew when an eighth of the series is newer
 _LAG_LEAST = 10_000
 _ROWS_OF_MANY = 4  # from a quarter of all series on, examining all of them is faster than joining lists
-_FEW = 8_192  # up to so many series that is so for any share
+_FEW = 8_192  # up to so many series in all, examining all of them is faster whatever the share
 _NAMED_MAX = 64  # values that a matcher may name to be answered with their numbers
 
 
@@ -80,7 +80,7 @@ class LabelIndex:
         self._sorted: list[str] = []
 
     def add(self, rows: I64, number: I64, texts: list[bytes], count: int) -> None:
-        """Set the values of new series by their number in ``texts``; ``count``: how many series there are then."""
+        """Set the values of new series: row i gets ``texts[number[i]]``; ``count`` series there are afterwards."""
         codes = np.fromiter(map(self._code, texts), np.int32, len(texts))
         if len(self._codes) < count:
             grown = np.zeros(max(count, 2 * len(self._codes)), np.int32)
@@ -111,17 +111,18 @@ class LabelIndex:
         if texts is not None and len(texts) <= _NAMED_MAX:
             return self._named(texts)
         key = matcher.op, matcher.value
-        known = self._masks.get(key)
-        if known is None:
-            known = np.zeros(0, np.bool_)
-        if len(known) < len(self.values):
+        satisfies = self._masks.get(key)
+        if satisfies is None:
+            satisfies = np.zeros(0, np.bool_)
+        if len(satisfies) < len(self.values):
             if texts is None:
-                new = self._column() if not len(known) else strings(self.values[len(known) :])
-                known = np.concatenate((known, mask(new, matcher, check_deadline=check_deadline)))
+                new = self._column() if not len(satisfies) else strings(self.values[len(satisfies) :])
+                satisfies = np.concatenate((satisfies, mask(new, matcher, check_deadline=check_deadline)))
             else:
-                known = self._mask(self._named(texts))
-            self._masks.put(key, known, min(len(known), LABEL_MASK_BYTES_MAX))  # the largest may stand alone
-        return known
+                satisfies = self._mask(self._named(texts))
+            # A mask larger than the whole limit is cached too, alone.
+            self._masks.put(key, satisfies, min(len(satisfies), LABEL_MASK_BYTES_MAX))
+        return satisfies
 
     def _mask(self, hits: Hits) -> BOOL:
         if not isinstance(hits, NamedValues):
@@ -155,12 +156,15 @@ class LabelIndex:
         newer = np.arange(inverse.count, count)
         if len(newer):
             newer = newer[self.among(newer, hits)]
-        known, named = len(inverse.sizes), isinstance(hits, NamedValues)
-        single = isinstance(hits, NamedValues) and len(hits.numbers) <= 1
-        few = single or self.size(hits, count) * _ROWS_OF_MANY <= count
-        if not few or (not named and count <= _FEW):
+        is_named, inverted = isinstance(hits, NamedValues), len(inverse.sizes)  # how many values the inverse has
+        is_single = isinstance(hits, NamedValues) and len(hits.numbers) <= 1
+        is_few = is_single or self.size(hits, count) * _ROWS_OF_MANY <= count
+        if not is_few or (not is_named and count <= _FEW):
             return np.flatnonzero(self._mask(hits)[self.codes(count)])
-        numbers = hits.numbers[hits.numbers < known] if isinstance(hits, NamedValues) else np.flatnonzero(hits[:known])
+        if isinstance(hits, NamedValues):
+            numbers = hits.numbers[hits.numbers < inverted]
+        else:
+            numbers = np.flatnonzero(hits[:inverted])
         rows = inverse.rows_of(numbers)
         return np.concatenate((rows, newer)) if len(newer) else rows
 

@@ -1,8 +1,8 @@
 """Labels of many series by column: series are grouped, sorted and written by them without a dict for each series.
 
 A column has the value of one label for each series, as a number into a list of texts; 0 stands for "absent". Dicts are
-made only when they are used: one alone, or all at once and then kept. Enter by ``LabelTable``, which is read like a
-list of dicts.
+made only when they are used: a single one for each use, or all at once, which are then kept. Enter by ``LabelTable``,
+which is read like a list of dicts.
 """
 
 from __future__ import annotations
@@ -20,9 +20,10 @@ from spm.fast_dataclass import dataclass
 
 Labels = dict[str, str]
 
-_TABLE_LEAST, _TABLE_SHARE = 4_096, 4  # keys (for each series) up to which a look-up table is used, not sorting
+# Up to so many keys in all, or for each series, a look-up table is used; beyond them, keys are sorted.
+_TABLE_LEAST, _TABLE_SHARE = 4_096, 4
 _FEW = 64  # for so few series dicts are made and written faster than columns
-_WHOLE = 1 << 62
+_KEYS_MAX = 1 << 62  # products of keys stay below: they are int64
 _SHORT = 1 << 16  # keys below are sorted digit by digit, not by comparing
 _OPEN, _CLOSE, _COMMA = b"{},"
 
@@ -36,8 +37,8 @@ class Column:
     values: Sequence[str]
 
     def numbered(self) -> tuple[I64, list[str]]:
-        """(number of each series' value among those in use, these in the order of their numbers)."""
-        if len(self.values) > _room(len(self.codes)):
+        """(number of each series' value among the values in use, the values in use by number)."""
+        if len(self.values) > _table_max(len(self.codes)):
             used, codes = np.unique(self.codes, return_inverse=True)
             return codes.reshape(-1), [self.values[code] for code in used.tolist()]
         in_use = np.zeros(len(self.values), np.bool_)
@@ -116,20 +117,23 @@ class LabelTable(Sequence[Labels]):
         return {""} if column is None else {column.values[code] for code in np.unique(column.codes).tolist()}
 
     def grouped(self) -> tuple[I64, I64]:
-        """(number of each series' group of equal labels, first series of each group), groups in the order of these."""
+        """(number of each series' group of equal labels, first series of each group).
+
+        Groups are numbered in the order of their first series.
+        """
         key, size = np.zeros(len(self), np.int64), 1
-        room = _room(len(self))
+        table_max = _table_max(len(self))
         for column in self.columns:
             width, codes = len(column.values), column.codes.astype(np.int64)
-            if size * width > room:
+            if size * width > table_max:
                 distinct, inverse = np.unique(codes, return_inverse=True)
                 width, codes = len(distinct), inverse.reshape(-1)
-            if size * width > room:
+            if size * width > table_max:
                 before, inverse = np.unique(key, return_inverse=True)
                 size, key = len(before), inverse.reshape(-1)
             key, size = key * width + codes, size * width
-            assert size < _WHOLE, "BUG: more groups than series squared"
-        if size > room:
+            assert size < _KEYS_MAX, "BUG: more groups than series squared"
+        if size > table_max:
             before, inverse = np.unique(key, return_inverse=True)
             size, key = len(before), inverse.reshape(-1)
         groups: tuple[I64, I64] = _number_groups(key, np.full(size, -1, np.int64))
@@ -143,18 +147,18 @@ class LabelTable(Sequence[Labels]):
             return np.array(sorted(range(len(texts)), key=texts.__getitem__), np.int64)
         key, size = np.zeros(len(self), np.int64), 1
         ranks: list[I64] = []
-        more = np.zeros(len(self), np.bool_)  # whether a later label is there
+        has_later = np.zeros(len(self), np.bool_)  # whether a series has a label with a later name
         for column in reversed(self.columns):
             numbers, texts = column.numbered()
             place = np.empty(len(texts), np.int64)
             place[sorted(range(len(texts)), key=texts.__getitem__)] = np.arange(1, len(texts) + 1)
             present = column.codes != 0
             # A series without a label comes after those that have it if it has a later one, otherwise before them.
-            ranks.append(np.where(present, place[numbers], np.where(more, len(texts) + 1, 0)))
-            more |= present
+            ranks.append(np.where(present, place[numbers], np.where(has_later, len(texts) + 1, 0)))
+            has_later |= present
         for rank in reversed(ranks):
             width = int(rank.max(initial=0)) + 1
-            if size > _WHOLE // width:
+            if size > _KEYS_MAX // width:
                 _, inverse = np.unique(key, return_inverse=True)
                 key, size = inverse.reshape(-1), len(key)
             key, size = key * width + rank, size * width
@@ -203,7 +207,7 @@ def used_values(labels: Sequence[Labels], name: str) -> set[str]:
     return labels.used_values(name) if isinstance(labels, LabelTable) else {each.get(name, "") for each in labels}
 
 
-def _room(series: int) -> int:
+def _table_max(series: int) -> int:
     return max(_TABLE_LEAST, _TABLE_SHARE * series)
 
 

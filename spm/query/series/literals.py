@@ -6,7 +6,7 @@ must be tried on all values of the label. Text with any special character is lef
 
 from functools import lru_cache
 
-from spm.limits import QUERY_PLANS_KEPT
+from spm.limits import QUERY_PLANS_MAX
 from spm.store import matchers
 from spm.store.matchers import Matcher
 
@@ -22,7 +22,7 @@ def literals(matcher: Matcher) -> tuple[str, ...] | None:
     return tuple(text.split("|")) if plain else None
 
 
-@lru_cache(maxsize=QUERY_PLANS_KEPT)
+@lru_cache(maxsize=QUERY_PLANS_MAX)
 def matches_empty(matcher: Matcher) -> bool:
     """Whether a series without the label satisfies the matcher; raises ``BadQuery`` for a malformed expression."""
     values = literals(matcher)

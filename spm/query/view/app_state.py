@@ -2,8 +2,8 @@
 
 It remembers the series index, the merged tail, the placement table and the retractions; decoded rows are in a cache
 that all apps share. ``AppState.view`` makes the view of one query in the order of PROTOCOL 9: retractions once, the
-placement, pending records, THEN manifests. The placement is read once more after the manifests: if it changed between,
-a metric might lie in a shard that was not read, and the query starts again. Enter by ``AppState.view``.
+placement, pending records, THEN manifests. The placement is read once more after the manifests: if it has changed, a
+metric might lie in a shard that was not read, and the query starts again. Enter by ``AppState.view``.
 """
 
 import threading
@@ -37,7 +37,7 @@ _UNSET = PlacementTable()
 
 
 class AppState:
-    """One app in one process. Thread-safe; what needs the lock says so."""
+    """What one process remembers of one app. Thread-safe; callers that select from ``index`` hold ``lock``."""
 
     def __init__(self, backend: Backend, app: int, default: PlacementTable, clock: Clock, cache: PageCache) -> None:
         self.app, self.clock, self.lock = app, clock, threading.RLock()
@@ -63,12 +63,14 @@ class AppState:
         with ExitStack() as stack:
             with self.lock:
                 reader = stack.enter_context(self._backend.snapshot())
-                every = self._read_retractions(reader)
-                tail = self._refreshed(reader, force=force)
+                retractions_of_app = self._read_retractions(reader)
+                tail = self._refresh_tail(reader, force=force)
                 placement = self._placement
             manifests = self._manifests(reader, self._days(request), tail, placement)
             # Erased samples are hidden at any as-of time: a cached tail may still contain them.
-            in_force = tuple(r for r in every if (r.active(request.asof_ms) or r.erased_ms) and request.overlaps(r))
+            in_force = tuple(
+                r for r in retractions_of_app if (r.active(request.asof_ms) or r.erased_ms) and request.overlaps(r)
+            )
             yield View(
                 app=self.app,
                 reader=reader,
@@ -76,11 +78,13 @@ class AppState:
                 manifests=manifests,
                 months=MonthManifests(self.rows, reader),
                 rows=self.rows,
-                visibility=Visibility(tuple(filter(request.meets, in_force)), self._series_of, request.asof_ms),
+                visibility=Visibility(
+                    tuple(filter(request.is_affected_by, in_force)), self._series_of, request.asof_ms
+                ),
                 in_force=in_force,
-                retractions={r.number: r for r in every},
+                retractions={r.number: r for r in retractions_of_app},
                 placement=placement,
-                provenance=ProvenanceBuilder(request.asof_ms, request.erased(every), request.hours()),
+                provenance=ProvenanceBuilder(request.asof_ms, request.erased(retractions_of_app), request.hours()),
                 span_ms=(request.start_ms, request.end_ms),
                 check_deadline=request.check_deadline,
             )
@@ -99,8 +103,8 @@ class AppState:
         last = self._last_manifests  # read the attribute once: other queries replace it meanwhile
         if version is not None and requested == last[0]:
             return last[1]
-        few = len(days) <= limits.QUERY_DAYS_MAX
-        manifests = self.rows.manifests(reader, days if few else self._days_with_data(reader, days, tail))
+        is_bounded = len(days) <= limits.QUERY_DAYS_MAX
+        manifests = self.rows.manifests(reader, days if is_bounded else self._days_with_data(reader, days, tail))
         if self._read_placement(reader) != placement:
             raise OutdatedView("the placement")
         self._load_new_series(reader, manifests)
@@ -108,9 +112,10 @@ class AppState:
         return manifests
 
     def _days_with_data(self, reader: Reader, days: range, tail: TailView) -> list[int]:
-        """Of more days than a query may read: those that have a manifest. Raises ``QueryTooLarge``.
+        """The days that have a manifest, of a range with more days than a query may read.
 
-        Days of un-compacted samples count too, so that a run changes nothing.
+        Raises ``QueryTooLarge`` if too many of them hold data; days that hold only un-compacted samples count too, so
+        that a run changes no answer.
         """
         ranges = keys.manifest_ranges(self.app)
         listing = (keys.parse_manifest(key) for key, _ in scan_ranges(reader, "manifest", ranges, keys_only=True))
@@ -124,7 +129,7 @@ class AppState:
         return sorted(stored)
 
     def _read_retractions(self, reader: Reader) -> tuple[Retraction, ...]:
-        """All of the app; read again when the store was written since, decoded again when any of them has changed."""
+        """All retractions of the app; read again when the store was written since, decoded again if any has changed."""
         version = version_of(reader)
         if version is not None and version == self._retractions_version:
             return self._retractions
@@ -141,8 +146,8 @@ class AppState:
         placement = epochs.read(reader, self.app)
         return self._default_placement if placement == _UNSET else placement
 
-    def _refreshed(self, reader: Reader, *, force: bool) -> TailView:
-        """The tail, with every series it names in the index."""
+    def _refresh_tail(self, reader: Reader, *, force: bool) -> TailView:
+        """Refresh the tail, and load every series that it names into the index."""
         if force or self.tail.due:
             self._placement = self._read_placement(reader)
             self.tail.use_shards(self._placement.all_shards(self.app))
@@ -150,7 +155,7 @@ class AppState:
         try:
             self.index.ensure(reader, series, metrics)
         except BaseException:
-            self.tail.reset()  # it would not name them again
+            self.tail.reset()  # else the next refresh would not name these series again
             raise
         return self.tail.view()
 

@@ -1,6 +1,6 @@
-"""Decoded rows of one app by key: read from the store, cached, and damaged ones put into quarantine.
+"""Reads and decodes the rows of one app by key, caches them, and puts damaged ones into quarantine.
 
-Never decides which rows a query needs: that is the view's (`view.view`). Enter by ``DecodedRows.fetch``.
+Never decides which rows a query needs: ``view.view`` does. Enter by ``DecodedRows.fetch``.
 """
 
 from array import array
@@ -22,7 +22,8 @@ from spm.store.versions.merge import EMPTY, Piece
 from spm.store.versions.quarantine import Quarantine
 
 COLUMN = b"v"
-_MANIFEST_GROWTH = 12  # bytes of a decoded manifest for each of its cell's
+_MANIFEST_GROWTH = 12  # bytes of a decoded manifest for each byte of its cell
+TIMELINES_OF_PAGES = "lines"  # the cache's name of ``CachedTimelines``, beside the names of tables
 Decoder = Callable[[Mapping[bytes, bytes]], object]
 _DECODERS: dict[str, Decoder] = {
     "chunks": lambda row: SharedPage.of(ChunkPage.from_bytes(row[COLUMN])),
@@ -38,16 +39,16 @@ class DecodedRows:
     def __init__(self, app: int, cache: PageCache, quarantine: Quarantine) -> None:
         self._app, self._cache, self._quarantine = app, cache, quarantine
 
-    def fetch(self, reader: Reader, table: str, names: Sequence[bytes]) -> list[object | None]:
+    def fetch(self, reader: Reader, table: str, row_keys: Sequence[bytes]) -> list[object | None]:
         """Decoded rows; ``None`` where there is no row, a ``CorruptBlock`` in the place of a damaged one."""
-        return self._cache.fetch(table, names, lambda missing: self._load(reader, table, missing, _DECODERS[table]))
+        return self._cache.fetch(table, row_keys, lambda missing: self._load(reader, table, missing, _DECODERS[table]))
 
-    def cached(self, table: str, names: Sequence[bytes]) -> list[object | None]:
+    def cached(self, table: str, row_keys: Sequence[bytes]) -> list[object | None]:
         """Those of these rows that are in the cache, in order; ``None`` for all others."""
-        return self._cache.cached(table, names)
+        return self._cache.cached(table, row_keys)
 
     def aggregates(
-        self, reader: Reader, table: str, names: Sequence[bytes], columns: Sequence[str]
+        self, reader: Reader, table: str, row_keys: Sequence[bytes], columns: Sequence[str]
     ) -> list[object | None]:
         """As ``fetch``, for rows of `hours` and `days`, of which only these columns are read and decoded."""
         cells = [rollup_rows.SHAPE, *(rollup_rows.CELLS[name] for name in columns)]
@@ -55,7 +56,7 @@ class DecodedRows:
         def load(missing: Sequence[bytes]) -> list[object | None]:
             return self._load(reader, table, missing, lambda row: rollup_rows.decode_row(row, columns), cells)
 
-        return self._cache.fetch(f"{table} {' '.join(columns)}", names, load)
+        return self._cache.fetch(f"{table} {' '.join(columns)}", row_keys, load)
 
     def manifests(self, reader: Reader, days: Sequence[int]) -> dict[int, Manifest]:
         """The manifests of these days; absent ones are left out. Raises ``CorruptBlock``."""
@@ -83,34 +84,34 @@ class DecodedRows:
         """The timelines of these pages of a generation's pool; ``None`` where they cannot be used as they are."""
 
         def load(_: Sequence[bytes]) -> list[object | None]:
-            def fetch(table: str, names: Sequence[bytes]) -> list[object | None]:
-                return self._load(reader, table, names, _DECODERS[table])
+            def fetch(table: str, row_keys: Sequence[bytes]) -> list[object | None]:
+                return self._load(reader, table, row_keys, _DECODERS[table])
 
             pool = generations.open_pool(fetch, hour_shard, generation, np.array(pages, np.int32))
             return [CachedTimelines.of(pool)]
 
         key = timelines_key(hour_shard.shard, self._app, hour_shard.hour, generation, pages)
-        [timelines] = self._cache.fetch("lines", [key], load)
+        [timelines] = self._cache.fetch(TIMELINES_OF_PAGES, [key], load)
         assert timelines is None or isinstance(timelines, CachedTimelines), "BUG: timelines of another kind"
         return timelines
 
-    def log(self, reader: Reader, names: Sequence[bytes]) -> list[Piece | None]:
+    def log(self, reader: Reader, row_keys: Sequence[bytes]) -> list[Piece | None]:
         """Blocks as pieces; ``None`` where there is no row, an empty piece for a damaged one. Not cached."""
-        loaded = self._load(reader, "log", names, _DECODERS["log"])
+        loaded = self._load(reader, "log", row_keys, _DECODERS["log"])
         return [piece if piece is None or isinstance(piece, Piece) else EMPTY for piece in loaded]
 
     def _load(
         self,
         reader: Reader,
         table: str,
-        names: Sequence[bytes],
+        row_keys: Sequence[bytes],
         decoder: Decoder,
         columns: Sequence[bytes] | None = None,
     ) -> list[object | None]:
-        rows = reader.get(table, names, columns)
+        rows = reader.get(table, row_keys, columns)
         return [
             None if row is None else self._decode(table, key, row, decoder)
-            for key, row in zip(names, rows, strict=True)
+            for key, row in zip(row_keys, rows, strict=True)
         ]
 
     def _decode(self, table: str, key: bytes, row: Mapping[bytes, bytes], decoder: Decoder) -> object:

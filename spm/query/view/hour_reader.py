@@ -18,7 +18,7 @@ from spm.fast_dataclass import dataclass
 from spm.limits import DAY_HOURS
 from spm.query.request.provenance import RAW
 from spm.query.samples.page_selection import CachedTimelines, PageSelection, SelectedPages, SharedPage
-from spm.query.view.decoded_rows import timelines_key
+from spm.query.view.decoded_rows import TIMELINES_OF_PAGES, timelines_key
 from spm.query.view.read_plan import ReadPlan
 from spm.query.view.view import View
 from spm.store import keys
@@ -122,25 +122,29 @@ class SampleReader:
     # --- pages in the cache
 
     def _cached_hours(self, hours: Sequence[Hour]) -> dict[ShardHour, CachedHour]:
-        """The hour-shards of some hours that can be added from the cache alone."""
-        single: list[tuple[int, int, Generation]] = []
-        names: list[bytes] = []
+        """The hour-shards of some hours whose pages can all be added from the cache."""
+        hour_shards: list[tuple[int, int, Generation]] = []
+        row_keys: list[bytes] = []
         for hour, shards in hours:
             for shard in shards:
                 generation = self._only_generation(shard, hour) if shard in self.plan.by_shard else None
-                if generation is not None and not generation.page_bits:  # otherwise each page is work enough by itself
-                    single.append((shard, hour, generation))
-                    names += keys.chunks(self._keys_of(shard)[1], hour, generation.number, 0)
-        return self._complete_hours(single, self.view.rows.cached("chunks", names)) if single else {}
+                # With page bits, pages are so large that their look-ups cost little beside them.
+                if generation is not None and not generation.page_bits:
+                    hour_shards.append((shard, hour, generation))
+                    row_keys += keys.chunks(self._keys_of(shard)[1], hour, generation.number, 0)
+        return self._complete_hours(hour_shards, self.view.rows.cached("chunks", row_keys)) if hour_shards else {}
 
     def _complete_hours(
-        self, single: Sequence[tuple[int, int, Generation]], chunks: Sequence[object]
+        self, hour_shards: Sequence[tuple[int, int, Generation]], chunks: Sequence[object]
     ) -> dict[ShardHour, CachedHour]:
-        """Of some hour-shards, whose pages follow each other in ``chunks``, those that are in the cache completely."""
+        """The hour-shards of which all pages are in the cache.
+
+        ``chunks`` has the cached pages of all these hour-shards, one after the other; ``None`` for those not cached.
+        """
         complete: list[tuple[ShardHour, Sequence[SharedPage], PageSelection]] = []
-        names: list[bytes] = []
+        row_keys: list[bytes] = []
         end = 0
-        for shard, hour, generation in single:
+        for shard, hour, generation in hour_shards:
             metrics = self._keys_of(shard)[0]
             begin, end = end, end + len(metrics)
             own = chunks[begin:end]
@@ -148,8 +152,8 @@ class SampleReader:
                 pages = cast("Sequence[SharedPage]", own)
                 selection = self.selected.selection(metrics, pages, generation.timeline_shift)
                 complete.append(((shard, hour), pages, selection))
-                names.append(timelines_key(shard, self.view.app, hour, generation, selection.pages))
-        cached = self.view.rows.cached("lines", names)
+                row_keys.append(timelines_key(shard, self.view.app, hour, generation, selection.pages))
+        cached = self.view.rows.cached(TIMELINES_OF_PAGES, row_keys)
         return {
             shard_hour: CachedHour(pages, selection, cast("CachedTimelines | None", timelines))
             for (shard_hour, pages, selection), timelines in zip(complete, cached, strict=True)
@@ -157,7 +161,7 @@ class SampleReader:
         }
 
     def _keys_of(self, shard: int) -> tuple[tuple[int, ...], list[bytes]]:
-        """(the metrics that may lie in a shard, the beginnings of the keys of their pages)."""
+        """(the requested metrics that may lie in a shard, the beginnings of the keys of their pages)."""
         if shard not in self._chunk_keys:
             metrics = tuple(self.plan.by_shard[shard].series)
             self._chunk_keys[shard] = metrics, keys.chunk_heads(shard, self.view.app, metrics)

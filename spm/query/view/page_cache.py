@@ -1,4 +1,4 @@
-"""Decoded rows by their immutable keys, so that a page is fetched and decoded once per process.
+"""Caches decoded rows by their keys, so that a page is read and decoded once per process.
 
 Rows of `chunks`, `timelines`, `inputs`, `hours` and `days` are write-once: a key names the same bytes for ever, so no
 entry is ever stale. Manifests do change: their key is their bytes. The least recently used entries are dropped when the
@@ -56,7 +56,7 @@ class PageCache:
 
 
 def _weight(page: Any) -> int:
-    """Bytes of the arrays and texts inside, and some for the objects around them."""
+    """Bytes of the arrays inside, and a guess for every other object."""
     if is_dataclass(page):
         return 200 + sum(_weight(getattr(page, f.name)) for f in fields(page))
     if isinstance(page, msgspec.Struct):

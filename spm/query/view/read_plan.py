@@ -1,4 +1,4 @@
-"""What one query reads in which shard, decided from its series and the placement table. Enter by ``ReadPlan.of``."""
+"""Decides which series a query reads in which shard, by the placement table. Enter by ``ReadPlan.of``."""
 
 from collections.abc import Mapping
 
@@ -22,7 +22,7 @@ class ReadPlan:
 
     @classmethod
     def of(cls, placement: PlacementTable, app: int, by_metric: SeriesByMetric) -> "ReadPlan":
-        """Plan a read: while each metric lies in one shard only, it is read from that shard alone."""
+        """Plan a read: each metric is read from the shards in which it may lie, one only if a single epoch is live."""
         everything = PageRequest({metric: by_metric.ids[a:b] for metric, (a, b) in by_metric.spans.items()})
         settled, shards = placement.has_one_live_epoch, placement.all_shards(app)
         if settled and len(shards) == 1:
@@ -33,12 +33,12 @@ class ReadPlan:
         for shard in shards:
             inside = shard_of == shard if settled else _may_lie_in(placement, app, shard, metrics)
             if inside.any():
-                names = metrics if inside.all() else metrics[inside]
-                by_shard[shard] = PageRequest({name: everything.series[name] for name in names.tolist()})
+                own = metrics if inside.all() else metrics[inside]
+                by_shard[shard] = PageRequest({metric: everything.series[metric] for metric in own.tolist()})
         return cls(everything, by_shard, settled)
 
     def in_shard(self, shard: int) -> PageRequest | None:
-        """What to read in a shard; ``None``: nothing."""
+        """The series to read in a shard; ``None`` if there are none."""
         return self.by_shard.get(shard)
 
 

@@ -2,8 +2,8 @@
 
 ``refresh`` lists the pending records (at most once per ``TAIL_AGE_MS``), reads the blocks that are new and forgets the
 records that runs have compacted. The blocks of an hour-shard are kept as a few pieces of growing size, merged like a
-log-structured tree, so that a query never meets thousands of small blocks. It is harmless to hold more than is pending:
-equal versions are merged again. An hour-shard is read anew once most of its records are no longer pending.
+log-structured tree, so that a query never reads thousands of small blocks. Pieces may contain blocks that are no longer
+pending: equal versions merge. An hour-shard is read anew once most of its records are no longer pending.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -34,13 +34,13 @@ class _HourTail:
 
     records: set[bytes] = field(default_factory=set)  # keys of pending records
     obsolete: int = 0  # how many records merged into the pieces are no longer pending
-    missing: dict[bytes, int] = field(default_factory=dict)  # pending key -> batch whose block did not exist any more
+    missing: dict[bytes, int] = field(default_factory=dict)  # pending key -> batch whose block no longer existed
     pieces: list[Piece] = field(default_factory=list)  # each at least twice as large as the next
 
 
 @dataclass(frozen=True, slots=True)
 class TailView:
-    """The pending versions at one moment: merged pieces by hour-shard, and blocks that did not exist any more."""
+    """The pending versions at one moment: merged pieces by hour-shard, and blocks that no longer existed."""
 
     by_shard_hour: Mapping[ShardHour, tuple[Piece, ...]]
     missing: Mapping[ShardHour, tuple[int, ...]]  # batches; only hour-shards that miss any
@@ -75,7 +75,7 @@ class Tail:
 
     @property
     def due(self) -> bool:
-        """Whether it is too old to answer from."""
+        """Whether the tail is too old to answer from."""
         return (self._clock.monotonic() - self._read_at) * 1000 >= limits.TAIL_AGE_MS
 
     def use_shards(self, shards: Sequence[int]) -> None:
@@ -92,12 +92,12 @@ class Tail:
             return _NO_SERIES
         started, as_of_ms = self._clock.monotonic(), self._clock.now_ms()
         try:
-            names = self._update(reader)
+            new_series = self._update(reader)
         except BaseException:
             self.reset()
             raise
         self._read_at, self.as_of_ms = started, as_of_ms
-        return names
+        return new_series
 
     def reset(self) -> None:
         """Forget everything: the next refresh reads it all again."""
@@ -113,7 +113,7 @@ class Tail:
         new_records: dict[ShardHour, list[bytes]] = {}
         for key, cells in zip(new, reader.get("pending", new) if new else [], strict=True):
             if cells is None:
-                continue  # a run took it between the scan and now: the manifest, read later, names it
+                continue  # a run has deleted it since the scan: the manifest, read later, names its samples
             hours = tuple(map(keys.column_hour, cells))
             self._records[key] = hours
             for hour in hours:
@@ -130,12 +130,12 @@ class Tail:
 
     def _extend(self, reader: Reader, shard_hour: ShardHour, records: Sequence[bytes]) -> Piece:
         """Read the blocks of these records for one hour-shard and add them as one piece."""
-        names = [PendingKey.parse(key).log(shard_hour[1]) for key in records]
-        pieces = self._read_blocks(reader, [name.to_bytes() for name in names])
+        log_keys = [PendingKey.parse(key).log(shard_hour[1]) for key in records]
+        pieces = self._read_blocks(reader, [key.to_bytes() for key in log_keys])
         hour_tail = self._hours.setdefault(shard_hour, _HourTail())
         hour_tail.records.update(records)
         missing = [i for i, piece in enumerate(pieces) if piece is None]
-        hour_tail.missing.update({records[i]: names[i].batch for i in missing})
+        hour_tail.missing.update({records[i]: log_keys[i].batch for i in missing})
         piece = merge([p for p in pieces if p is not None])
         hour_tail.pieces.append(piece)
         while len(hour_tail.pieces) > 1 and len(hour_tail.pieces[-2]) < 2 * len(hour_tail.pieces[-1]):

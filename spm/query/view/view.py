@@ -33,7 +33,7 @@ from spm.store.versions.visibility import Visibility
 
 
 class OutdatedView(Exception):
-    """A row that this view names is gone because a run has published since: make a new view."""
+    """A row that this view names no longer exists, because a run has published since: make a new view."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ class View:
     months: MonthManifests
     rows: DecodedRows
     visibility: Visibility
-    in_force: tuple[Retraction, ...]  # all retractions in force; ``visibility`` has those that this query can meet
+    in_force: tuple[Retraction, ...]  # all retractions in force; ``visibility`` has those that may affect this query
     retractions: Mapping[int, Retraction]  # all of the app, by number
     placement: PlacementTable
     provenance: ProvenanceBuilder
@@ -90,7 +90,7 @@ class View:
 
     def _days(self, first_hour: int, last_hour: int) -> Iterator[Manifest]:
         days = range(first_hour // DAY_HOURS, last_hour // DAY_HOURS + 1)
-        if len(days) > len(self.manifests):  # a thousand years of them
+        if len(days) > len(self.manifests):  # a query may ask for a thousand years
             return (value for day, value in self.manifests.items() if day in days)
         return (self.manifests[day] for day in days if day in self.manifests)
 
@@ -117,19 +117,19 @@ class View:
         if any(pieces for pieces, _ in versions):
             self.provenance.use(RAW, hour)
         if not plan.disjoint and len(versions) > 1:
-            return self._pick([piece for pieces, _ in versions for piece in pieces], clean=False)
-        return [part for pieces, clean in versions for part in self._pick(pieces, clean=clean)]
+            return self._pick([piece for pieces, _ in versions for piece in pieces], is_merged=False)
+        return [part for pieces, is_merged in versions for part in self._pick(pieces, is_merged=is_merged)]
 
-    def fetch(self, table: str, names: Sequence[bytes]) -> list[object | None]:
+    def fetch(self, table: str, row_keys: Sequence[bytes]) -> list[object | None]:
         """Decoded rows, as ``DecodedRows.fetch`` gives them."""
-        return self.rows.fetch(self.reader, table, names)
+        return self.rows.fetch(self.reader, table, row_keys)
 
-    def _pick(self, pieces: list[Piece], *, clean: bool) -> list[Winners]:
-        merged = pieces if clean or not pieces else [merge(pieces)]
+    def _pick(self, pieces: list[Piece], *, is_merged: bool) -> list[Winners]:
+        merged = pieces if is_merged or not pieces else [merge(pieces)]
         return [pick(piece, self._visible(piece)) for piece in merged]
 
     def _visible(self, piece: Piece) -> BOOL | None:
-        """bool[N]: the visible rows of a piece (``None``: all); notes retractions that hide any requested sample."""
+        """bool[N]: the visible rows of a piece (``None``: all); notes which retractions hide any requested sample."""
         visible = self.visibility.visible_rows(piece)
         if visible is None:
             return None
@@ -142,7 +142,7 @@ class View:
         return visible
 
     def versions(self, shard: int, hour: int, request: PageRequest) -> tuple[list[Piece], bool]:
-        """All versions of one hour-shard, and whether the pieces are merged and have no series in common."""
+        """All versions of one hour-shard, and whether the pieces are merged: then they have no series in common."""
         entry, hour_shard = self.entry(shard, hour), HourShard(shard, self.app, hour)
         self._check_tail(hour_shard, entry)
         merged: list[Piece] = []
@@ -155,8 +155,9 @@ class View:
         blocks = self._replayed(hour_shard, entry) + self.tail.pieces(shard, hour)
         narrowed = [narrow(piece, _requested_series(piece, request)) for piece in blocks]
         unmerged = [piece for piece in narrowed if len(piece)]
-        clean = not unmerged and len(entry.state.generations) <= 1
-        return merged + unmerged, clean or (not merged and len(unmerged) == 1 and not entry.state.replay)
+        is_one_generation = not unmerged and len(entry.state.generations) <= 1
+        is_one_piece = not merged and len(unmerged) == 1 and not entry.state.replay
+        return merged + unmerged, is_one_generation or is_one_piece
 
     def _generation(self, hour_shard: HourShard, generation: Generation, request: PageRequest) -> list[Piece]:
         return generations.read_generation(
@@ -172,19 +173,19 @@ class View:
         return row if isinstance(row, Inputs | CorruptBlock) else None
 
     def _replayed(self, hour_shard: HourShard, entry: Entry) -> list[Piece]:
-        """The blocks of the replay list."""
-        names = [
+        """The blocks of an hour-shard's replay list; raises ``IntegrityError`` if one is missing."""
+        log_keys = [
             keys.LogKey(hour_shard.shard, hour_shard.app, hour_shard.hour, replay.ingest_ms, replay.batch)
             for replay in entry.state.replay
         ]
-        blocks = self.rows.log(self.reader, [name.to_bytes() for name in names]) if names else []
+        blocks = self.rows.log(self.reader, [key.to_bytes() for key in log_keys]) if log_keys else []
         if any(block is None for block in blocks):
             self.raise_if_outdated(hour_shard.hour)
             raise IntegrityError(f"a block of the replay list of {hour_shard} is missing")
         return [block for block in blocks if block is not None]
 
     def _check_tail(self, hour_shard: HourShard, entry: Entry) -> None:
-        """Check that blocks which were gone when the tail was read are inside a generation in force."""
+        """Check that blocks which no longer existed when the tail was read are in a generation in force."""
         missing = set(self.tail.missing.get((hour_shard.shard, hour_shard.hour), ()))
         if not missing:
             return

@@ -34,13 +34,13 @@ def budget(**allowed: Any) -> Budget:
 @pytest.mark.parametrize(
     ("allowed", "used", "message"),
     [
-        ({"series": 3}, lambda b, n: b.series(3 + n, "m"), "narrow"),
-        ({"samples": 3}, lambda b, n: b.samples(3 + n), "less time"),
-        ({"cells": 6}, lambda b, n: b.cells(3, 2 + n, "m"), "longer step"),
-        ({"shown": 3}, lambda b, n: b.shown(3 + n), "export"),
-        ({"bytes": 3 * SAMPLE_BYTES}, lambda b, n: b.samples(3 + n), "MB"),
-        ({"bytes": 6 * CELL_BYTES * WORKING_COPIES}, lambda b, n: b.cells(3, 2 + n, "m"), "MB"),
-        ({"bytes": 3 * SERIES_BYTES}, lambda b, n: b.series(3 + n, "m"), "MB"),
+        ({"series": 3}, lambda b, n: b.charge_series(3 + n, "m"), "narrow"),
+        ({"samples": 3}, lambda b, n: b.charge_samples(3 + n), "less time"),
+        ({"cells": 6}, lambda b, n: b.check_cells(3, 2 + n, "m"), "longer step"),
+        ({"shown": 3}, lambda b, n: b.check_points(3 + n), "export"),
+        ({"bytes": 3 * SAMPLE_BYTES}, lambda b, n: b.charge_samples(3 + n), "MB"),
+        ({"bytes": 6 * CELL_BYTES * WORKING_COPIES}, lambda b, n: b.check_cells(3, 2 + n, "m"), "MB"),
+        ({"bytes": 3 * SERIES_BYTES}, lambda b, n: b.charge_series(3 + n, "m"), "MB"),
     ],
 )
 def test_budget_is_refused_one_over_its_limit_with_what_to_do(allowed: Any, used: Any, message: str) -> None:
@@ -51,9 +51,9 @@ def test_budget_is_refused_one_over_its_limit_with_what_to_do(allowed: Any, used
 
 def test_bytes_that_are_let_go_count_no_more() -> None:
     small = budget(bytes=2 * SAMPLE_BYTES)
-    small.samples(2)
-    small.hold(-2 * SAMPLE_BYTES)
-    small.samples(2)
+    small.charge_samples(2)
+    small.charge_values(-2 * SAMPLE_BYTES)
+    small.charge_samples(2)
     assert (small.usage.bytes, small.usage.bytes_peak, small.usage.samples) == (32, 32, 4)
 
 

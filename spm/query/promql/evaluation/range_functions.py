@@ -95,10 +95,10 @@ def _over_window(evaluation: Evaluation, node: plan.RangeCall, window: plan.Wind
             present = _where_answered(present, expiry, steps, window)
             return make_vector(runs.labels, *evaluation.repeat(values, present), nameless=nameless)
         evaluation.source.forget(selector.matchers, first, steps.last_ms)
-    early = int(np.searchsorted(steps.times - window.range_ms, expiry.samples_ms))
-    if not 0 < early < steps.count:
+    expired = int(np.searchsorted(steps.times - window.range_ms, expiry.samples_ms))  # steps whose windows lack samples
+    if not 0 < expired < steps.count:
         return _over_trimmed_windows(evaluation, node, window, parameters, expiry)
-    head, tail = slice(early), slice(early, steps.count)
+    head, tail = slice(expired), slice(expired, steps.count)
     return _concatenate_steps(
         _over_trimmed_windows(evaluation.at_steps(head), node, window, [each[head] for each in parameters], expiry),
         _over_window(evaluation.at_steps(tail), node, window, [each[tail] for each in parameters]),
@@ -115,9 +115,9 @@ def _where_answered(present: BOOL, expiry: Expiry, steps: Steps, window: plan.Wi
 def _concatenate_steps(head: Vector, tail: Vector) -> Vector:
     """Joins two vectors over consecutive ranges of steps into one."""
     before, after = (head.values.shape[1], 0), (0, tail.values.shape[1])
-    widths = (head, ((0, 0), after)), (tail, ((0, 0), before))
+    padding = (head, ((0, 0), after)), (tail, ((0, 0), before))
     return merge_rows(
-        [replace(each, values=np.pad(each.values, wide), present=np.pad(each.present, wide)) for each, wide in widths]
+        [replace(each, values=np.pad(each.values, pad), present=np.pad(each.present, pad)) for each, pad in padding]
     )
 
 
@@ -159,14 +159,16 @@ def _over_trimmed_windows(
         return _sketch_quantile(evaluation, window, steps, parameters[0], expiry)
     columns, matchers = whole_hours.columns(node.function), window.selector.matchers
 
-    def read(cuts: Segments) -> HourBatch:
-        return evaluation.source.select_segments(matchers, cuts, columns, steps=evaluation.steps.count)
+    def read(segments: Segments) -> HourBatch:
+        return evaluation.source.select_segments(matchers, segments, columns, steps=evaluation.steps.count)
 
-    first_ms, cut = steps.times - window.range_ms, percentiles.window_segments
-    trimmed, cuts, batch = read_trimmed(first_ms, steps.times, expiry, cut, read, HourBatch.empty())
+    first_ms = steps.times - window.range_ms
+    trimmed, segments, batch = read_trimmed(
+        first_ms, steps.times, expiry, percentiles.window_segments, read, HourBatch.empty()
+    )
     evaluation.source.add_provenance(trimmed.with_expiry(batch.provenance))
     combined = whole_hours.combine(
-        node.function, batch, whole_hours.CellWindows(cuts.low, cuts.high, trimmed.first_ms, trimmed.last_ms)
+        node.function, batch, whole_hours.CellWindows(segments.low, segments.high, trimmed.first_ms, trimmed.last_ms)
     )
     nameless = node.function not in windows.KEEPS_NAME
     return make_vector(batch.labels, *evaluation.repeat(combined.values, combined.present), nameless=nameless)
@@ -186,8 +188,10 @@ def _sweep(
     if steps.count == 1 < evaluation.steps.count and is_varying:
         # `@` fixes the window while a parameter varies: the function is evaluated on one window at every step.
         steps = Steps(steps.first_ms, 0, evaluation.steps.count)
-    own = [parameter[: steps.count] for parameter in parameters]
-    return windows.sweep(node.function, runs, steps, range_ms, *own, check_deadline=evaluation.source.check_deadline)
+    by_step = [parameter[: steps.count] for parameter in parameters]
+    return windows.sweep(
+        node.function, runs, steps, range_ms, *by_step, check_deadline=evaluation.source.check_deadline
+    )
 
 
 def _check_factors(smoothing: F64, trend: F64) -> None:
@@ -225,13 +229,13 @@ def _sketch_quantile(
     if steps.count == 1 < evaluation.steps.count:
         steps = Steps(steps.first_ms, 0, evaluation.steps.count)
     source, matchers = evaluation.source, window.selector.matchers
-    cuts, batch = percentiles.read_window_sketches(
+    segments, batch = percentiles.read_window_sketches(
         steps.times - window.range_ms,
         steps.times,
         expiry,
-        lambda segments: source.select_sketches(matchers, segments, steps=evaluation.steps.count),
+        lambda requested: source.select_sketches(matchers, requested, steps=evaluation.steps.count),
     )
     source.add_provenance(batch.provenance)
     return make_vector(
-        batch.labels, *percentiles.series_percentiles(batch, cuts, parameter, source.check_deadline), nameless=True
+        batch.labels, *percentiles.series_percentiles(batch, segments, parameter, source.check_deadline), nameless=True
     )

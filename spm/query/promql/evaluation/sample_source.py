@@ -88,7 +88,7 @@ class SampleSource:
         runs = self._runs.pop((matchers, start_ms, end_ms), None)
         self._batches.pop((matchers, start_ms, end_ms), None)
         if runs is not None:
-            self.budget.hold(-runs.samples * SAMPLE_BYTES)
+            self.budget.charge_values(-runs.samples * SAMPLE_BYTES)
 
     def select_cells(
         self, matchers: tuple[Matcher, ...], cells: whole_hours.HourCells, columns: tuple[str, ...], *, steps: int
@@ -107,19 +107,19 @@ class SampleSource:
         """Drops aggregates that turned out to be of no use, together with their provenance."""
         batch = self._cells.pop(_cells_key(matchers, cells, columns), None)
         if batch is not None:
-            self.budget.hold(-batch.count.size * SAMPLE_BYTES)
+            self.budget.charge_values(-batch.count.size * SAMPLE_BYTES)
 
     def select_segments(
-        self, matchers: tuple[Matcher, ...], cuts: Segments, columns: tuple[str, ...], *, steps: int
+        self, matchers: tuple[Matcher, ...], segments: Segments, columns: tuple[str, ...], *, steps: int
     ) -> HourBatch:
         """Reads aggregates of segments; the caller that uses them adds their provenance by `add_provenance`."""
-        batch = self._storage.select_segments(matchers, cuts, columns, check_deadline=self.check_deadline)
+        batch = self._storage.select_segments(matchers, segments, columns, check_deadline=self.check_deadline)
         self._check(len(batch.labels), batch.count.size, matchers, steps)
         return batch
 
-    def select_sketches(self, matchers: tuple[Matcher, ...], cuts: Segments, *, steps: int) -> SketchBatch:
+    def select_sketches(self, matchers: tuple[Matcher, ...], segments: Segments, *, steps: int) -> SketchBatch:
         """Reads sketches of segments; the caller that uses them adds their provenance by `add_provenance`."""
-        batch = self._storage.select_sketches(matchers, cuts, check_deadline=self.check_deadline)
+        batch = self._storage.select_sketches(matchers, segments, check_deadline=self.check_deadline)
         self._check(len(batch.labels), len(batch.row), matchers, steps)
         return batch
 
@@ -130,24 +130,24 @@ class SampleSource:
     def charge_node(self, before: int, cells: int) -> None:
         """Charges the cells of a computed node, and releases those of its operands (charged since `before`)."""
         size = cells * CELL_BYTES
-        self.budget.hold(size)
-        self.budget.hold(before - self.vector_bytes)
+        self.budget.charge_values(size)
+        self.budget.charge_values(before - self.vector_bytes)
         self.vector_bytes = before + size
 
     def charge(self, size: int) -> None:
         """Charges bytes beside the vectors, until the node that is being computed is done."""
-        self.budget.keep(size)
+        self.budget.charge_bytes(size)
         self.vector_bytes += size
 
     def check_cells(self, series: int, steps: int, what: str) -> None:
         """Raises `QueryTooLarge` if a result would have more values than the limit."""
-        self.budget.cells(series, steps, what)
+        self.budget.check_cells(series, steps, what)
 
     def _check(self, series: int, samples: int, matchers: Sequence[Matcher], steps: int) -> None:
         selector = "{" + ",".join(f"{matcher.name}{matcher.op}{matcher.value!r}" for matcher in matchers) + "}"
-        self.budget.series(series, selector)
-        self.budget.samples(samples)
-        self.budget.cells(series, steps, selector)
+        self.budget.charge_series(series, selector)
+        self.budget.charge_samples(samples)
+        self.budget.check_cells(series, steps, selector)
 
 
 def _cells_key(matchers: tuple[Matcher, ...], cells: whole_hours.HourCells, columns: tuple[str, ...]) -> _CellsKey:

@@ -1,7 +1,7 @@
 """Evaluates range functions over windows of whole hours from hourly and daily aggregates instead of samples.
 
 `exact_cells` decides whether that is possible: every border of every window must lie on an hour. It divides the time
-into cells: each UTC day that no border cuts, and each other hour. `combine` joins the cells of each window: it adds
+into cells: each UTC day without a border inside, and each other hour. `combine` joins the cells of each window: it adds
 counts and sums, compares extremes, and takes a change from the first and last sample, extrapolated exactly as from
 samples, with counter resets. A result is `doubtful` where samples might give another number (a NaN that hides an
 increase, a sum beyond the range of floats); the caller then reads the samples if they are still stored.
@@ -95,13 +95,15 @@ def hour_cells(steps: Steps, range_ms: int) -> HourCells | None:
     if last - first > QUERY_DAYS_MAX * DAY_HOURS:
         return None
     hours, day = np.arange(first, last + 1), first // DAY_HOURS
-    whole = np.zeros(last // DAY_HOURS - day + 1, np.bool_)  # days, counted from `day`, that no border cuts
-    whole[-(-first // DAY_HOURS) - day : last // DAY_HOURS - day] = True
-    for cut in (starts, ends):
-        whole[cut[cut % DAY_HOURS != 0] // DAY_HOURS - day] = False
-    if not whole.any():
+    is_cell = np.zeros(
+        last // DAY_HOURS - day + 1, np.bool_
+    )  # of the days from `day` on: those without a border inside
+    is_cell[-(-first // DAY_HOURS) - day : last // DAY_HOURS - day] = True
+    for window_borders in (starts, ends):
+        is_cell[window_borders[window_borders % DAY_HOURS != 0] // DAY_HOURS - day] = False
+    if not is_cell.any():
         return HourCells(hours, starts - first, ends - first)
-    borders = hours[(hours % DAY_HOURS == 0) | ~whole[hours // DAY_HOURS - day]]
+    borders = hours[(hours % DAY_HOURS == 0) | ~is_cell[hours // DAY_HOURS - day]]
     return HourCells(borders, np.searchsorted(borders, starts), np.searchsorted(borders, ends))
 
 

@@ -16,7 +16,7 @@ from functools import lru_cache
 from typing import Any
 
 from spm.errors import BadQuery
-from spm.limits import QUERY_PLANS_KEPT
+from spm.limits import QUERY_PLANS_MAX
 from spm.query.promql.planning import plan
 from spm.query.series.literals import matches_empty
 
@@ -64,7 +64,7 @@ class _KeyedParser:
         return hash(self._key)
 
 
-@lru_cache(maxsize=QUERY_PLANS_KEPT)
+@lru_cache(maxsize=QUERY_PLANS_MAX)
 def _template_of_shape(shape: str, parser: _KeyedParser) -> Template:
     """Returns the template of a shape; raises `BadQuery` if it is no query, `_ShapeMismatch` if it has no template."""
     expression = parser.parse(shape)

@@ -14,7 +14,7 @@ from functools import lru_cache
 from typing import Any
 
 from spm.errors import BadQuery
-from spm.limits import QUERY_PLAN_DEPTH_MAX, QUERY_PLANS_KEPT
+from spm.limits import QUERY_PLAN_DEPTH_MAX, QUERY_PLANS_MAX
 from spm.query.promql.planning import plan, plan_cache
 from spm.query.promql.planning.calls import CallPlanner, kind
 from spm.query.promql.planning.plan import Context
@@ -36,14 +36,14 @@ def parse(text: str, context: Context | None = None) -> plan.Plan:
     return _parse_cached(text, (context or Context()) if depends_on_query(text) else Context())
 
 
-@lru_cache(maxsize=QUERY_PLANS_KEPT)
+@lru_cache(maxsize=QUERY_PLANS_MAX)
 def depends_on_query(text: str) -> bool:
     """Whether a text may use the start, end, step or range of its query."""
     lowered = text.lower()
     return any(word in lowered for word in _CONTEXT_WORDS) and _CONTEXT.search(text) is not None
 
 
-@lru_cache(maxsize=QUERY_PLANS_KEPT)
+@lru_cache(maxsize=QUERY_PLANS_MAX)
 def parse_selector(text: str) -> tuple[Matcher, ...]:
     """Returns the matchers of a text that is only a selector, as in `match[]`; raises `BadQuery` for any other."""
     tree, selector = grammar.parse_tree(text), parse(text)
@@ -55,7 +55,7 @@ def parse_selector(text: str) -> tuple[Matcher, ...]:
     return selector.matchers
 
 
-@lru_cache(maxsize=QUERY_PLANS_KEPT)
+@lru_cache(maxsize=QUERY_PLANS_MAX)
 def _parse_cached(text: str, context: Context) -> plan.Plan:
     expression = plan_cache.cached_plan(text, lambda shape: parse_uncached(shape, context), context)
     return parse_uncached(text, context) if expression is None else expression

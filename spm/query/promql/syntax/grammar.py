@@ -12,7 +12,7 @@ from collections.abc import Callable
 from functools import lru_cache
 
 from spm.errors import BadQuery
-from spm.limits import QUERY_PLANS_KEPT
+from spm.limits import QUERY_PLANS_MAX
 from spm.query.promql.syntax import lexer, text_bounds
 from spm.query.promql.syntax.durations import DurationParser
 from spm.query.promql.syntax.lexer import END, NUMBER, SIGN, STRING, WORD, Token
@@ -64,7 +64,7 @@ _FOLLOWING = frozenset({"[", "@", "offset", "anchored", "smoothed"})  # what may
 _MATCH_SIGNS = ("=", "!=", "=~", "!~")
 
 
-@lru_cache(maxsize=QUERY_PLANS_KEPT)
+@lru_cache(maxsize=QUERY_PLANS_MAX)
 def parse_tree(text: str) -> Node:
     """Parses a text; raises `BadQuery` if it is too large or malformed."""
     text_bounds.check(text)

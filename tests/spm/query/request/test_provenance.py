@@ -86,7 +86,7 @@ def test_samples_deleted_for_good_are_missed_by_an_answer_as_of_before() -> None
 def test_the_tail_and_the_index_are_bounded() -> None:
     world = a_day()
     world.send(*((0, at, 1.0) for at in range(1, 20)))
-    tail = Tail(APP, list(world.distribution.all_shards(APP)), world.clock, world.fresh()._state.rows.log, rows_max=10)
+    tail = Tail(APP, list(world.placement.all_shards(APP)), world.clock, world.fresh()._state.rows.log, rows_max=10)
     with pytest.raises(LimitExceeded, match="un-compacted"):
         tail.refresh(world.store)
     index = SeriesIndex(APP, lambda *_: None, bytes_max=900)

@@ -101,7 +101,7 @@ def _result_of(expr: str, storage: FakeStorage, allowed: QueryLimits) -> dict[st
     budget, before, refused = Budget(allowed, SystemClock()), forget(), ""
     try:
         result = Engine(storage, budget=budget).range(expr, START, START + (STEPS - 1) * 1_000, 1_000)
-        budget.shown(prometheus.points_of(result))
+        budget.check_points(prometheus.points_of(result))
         prometheus.query_body(result)
     except QueryTooLarge as error:
         refused = str(error)

@@ -28,7 +28,7 @@ Shape = tuple[str, int, int]
 
 def narrow() -> World:
     """Three hours of four series of three metrics, rolled up in shard 11."""
-    world = World(distribution=NARROW)
+    world = World(placement=NARROW)
     for hour in range(3):
         world.send(*((series, hour * HOUR_MS + 1 + series, float(series + hour)) for series in range(4)))
     world.roll()

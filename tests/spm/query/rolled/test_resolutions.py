@@ -79,7 +79,7 @@ def change_manifest(world: World, **changes: Any) -> None:
 def moved(world: World) -> None:
     """Writers put metric m0 into another shard from now on."""
     ids = np.array([metric_id(b"m0")], np.uint64)
-    before = world.distribution.place(APP, ids)
+    before = world.placement.place(APP, ids)
     placement = epochs.open_epoch(world.store, APP, function="byte", shards=16, spread=16)
     assert placement.place(APP, ids) != before, "the metric must move"
     world.writer = Writer(world.store, placement)
@@ -100,7 +100,7 @@ def test_a_month_of_one_series_reads_few_rows() -> None:
 
 @pytest.mark.parametrize("spread", [1, 2, 7])
 def test_days_and_hours_answer_for_any_spread(spread: int) -> None:
-    world = a_day(World(distribution=PlacementTable.single(spread=spread)))
+    world = a_day(World(placement=PlacementTable.single(spread=spread)))
     assert resolutions(day_of(world.fresh()).provenance) == ["day aggregates"]
     assert resolutions(world.fresh().select_hours(M0, FIRST, FIRST + 1).provenance) == ["hour aggregates"]
 

@@ -1,4 +1,8 @@
-"""The answer to `explain=1`: the provenance of an answer, and the corrections of its hours by later runs."""
+"""The explanations that `explain=1` asks for: the provenance of an answer, and the corrections of its hours.
+
+Never computes an answer. Enter by `explanation_with_corrections`, or by `explanation_response` for formats other than
+JSON.
+"""
 
 from typing import Any
 
@@ -19,12 +23,12 @@ def explanation_with_corrections(
 ) -> dict[str, Any]:
     """Return the explanation of an answer, with the corrections of the hours that it reads."""
     first, end = (moment(hour * HOUR_MS) for hour in span_of(provenance))
-    corrected = Correction.objects.filter(app=app_id, hour__gte=first, hour__lt=end)[:EXPLAINED_HOUR_SHARDS_MAX]
-    return {**explanation(storage, provenance, now_ms), "corrections": [_correction(each) for each in corrected]}
+    corrections = Correction.objects.filter(app=app_id, hour__gte=first, hour__lt=end)[:EXPLAINED_HOUR_SHARDS_MAX]
+    return {**explanation(storage, provenance, now_ms), "corrections": [_correction(each) for each in corrections]}
 
 
 def explanation_response(call: Call, storage: AppStorage, provenance: Provenance) -> HttpResponse:
-    """Return the explanation as the whole response, for formats that have no place beside the samples."""
+    """Return a response with the explanation alone, for formats that cannot have it beside the samples."""
     explanation_json = explanation_with_corrections(storage, call.caller.app_id, provenance, call.now_ms)
     return json_response(
         prometheus.success(None, warnings=provenance.warnings(), infos=provenance.infos(), explain=explanation_json)
