@@ -213,7 +213,7 @@ def rows_in_force(world: World) -> object:
 
 
 def _world(folder: Path) -> World:
-    return World(open_backend(f"lmdb://{folder}"), distribution=PlacementTable.single(spread=3))
+    return World(open_backend(f"lmdb://{folder}"), placement=PlacementTable.single(spread=3))
 
 
 def _prepare(act: str, folder: Path, seed: int) -> None:

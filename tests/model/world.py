@@ -28,8 +28,7 @@ from spm.query.reader import AppStorage
 from spm.query.request.batches import HourBatch, Matcher
 from spm.query.rolled import percentiles
 from spm.query.view.page_cache import PageCache
-from spm.store import epochs as distribution
-from spm.store import keys, manifest
+from spm.store import epochs, keys, manifest
 from spm.store.backends.base import Backend
 from spm.store.backends.memory import MemoryBackend
 from spm.store.keys import PlacementTable
@@ -102,15 +101,15 @@ class World:
 
     store: Backend = field(default_factory=MemoryBackend)
     clock: FakeClock = field(default_factory=lambda: FakeClock(START + HOUR_MS))
-    distribution: PlacementTable = SPREAD
+    placement: PlacementTable = SPREAD
 
     def __post_init__(self) -> None:
-        cell = distribution.encode(self.distribution)
-        self.store.check_and_put("config", distribution.row_key(APP), distribution.COLUMN, None, cell)
+        cell = epochs.encode(self.placement)
+        self.store.check_and_put("config", epochs.row_key(APP), epochs.COLUMN, None, cell)
         self.acceptor = Stamper(1, self.clock)
-        self.writer = Writer(self.store, self.distribution)
+        self.writer = Writer(self.store, self.placement)
         self.model = Model()
-        self.readers = AppStorage(self.store, APP, placement=self.distribution, clock=self.clock, cache=PageCache())
+        self.readers = AppStorage(self.store, APP, placement=self.placement, clock=self.clock, cache=PageCache())
 
     # --- writing
 
@@ -270,7 +269,7 @@ class World:
 
     def fresh(self) -> AppStorage:
         """A reader with empty caches."""
-        return AppStorage(self.store, APP, placement=self.distribution, clock=self.clock, cache=PageCache())
+        return AppStorage(self.store, APP, placement=self.placement, clock=self.clock, cache=PageCache())
 
     def manifest(self, day: int = DAY) -> Manifest:
         """What is in force."""
@@ -284,7 +283,7 @@ class World:
 
     def spread(self) -> PlacementTable:
         """Where the app's data may lie now."""
-        return distribution.read(self.store, APP)
+        return epochs.read(self.store, APP)
 
     def accounts(self) -> dict[Stamp, dict[int, Account]]:
         """Stamp -> hour -> how many samples, and whether they were in time; of all that is there of any batch.

@@ -37,7 +37,7 @@ def test_a10_a_batch_that_breaks_off_before_its_commit_record_is_invisible(fails
     before, store = world.answer(), Faulty(world.store, fails_at=fails_at)
     message = world.acceptor.stamp_message(app=APP, source="host", parsed=parsed([(9, 2, 2.0)]), message_id=bytes(16))
     with pytest.raises(StoreUnavailable):
-        Writer(store, world.distribution).write([message])
+        Writer(store, world.placement).write([message])
     assert "put pending" not in store.calls[:fails_at]
     assert world.answer() == before
     world.store_again(message)
@@ -70,7 +70,7 @@ def test_a10_a_run_that_is_killed_shows_nothing_and_leaves_nothing(point: str) -
     for world in (killed, calm):
         world.roll()
         world.roll(sweep=True)
-        purge(world.store, APP, world.distribution.all_shards(APP), keep=0)
+        purge(world.store, APP, world.placement.all_shards(APP), keep=0)
     assert killed.answer() == killed.truth
     assert sizes(killed.store) == sizes(calm.store)
 
@@ -85,7 +85,7 @@ def test_a10_finished_work_is_evicted_and_tables_return_to_their_size(figure: No
             world.send(*[(n, 1 + 10 * (5 * round_ + message) + n, float(n)) for n in range(3)])
         high |= sizes(world.store)
         world.roll()
-        purge(world.store, APP, world.distribution.all_shards(APP), keep=0)
+        purge(world.store, APP, world.placement.all_shards(APP), keep=0)
         after.append(sizes(world.store))
     assert (after[-1]["pending"], after[-1]["log"]) == (0, 0)
     assert after[-1] == after[0]
@@ -123,4 +123,4 @@ def test_a10_the_end_of_a_tenant_touches_only_its_own_rows(figure: Note) -> None
 def _accepted(world: World, app: int) -> None:
     samples = parsed([(n, 1 + n, float(n)) for n in range(3)])
     envelope = world.acceptor.stamp_message(app=app, source="host", parsed=samples, message_id=bytes(16))
-    Writer(world.store, world.distribution).write([envelope])
+    Writer(world.store, world.placement).write([envelope])

@@ -167,7 +167,7 @@ def test_a26_an_app_that_is_spread_loads_any_number_of_shards_equally(figure: No
 def test_a27_a_scan_over_many_shards_is_a_scan_over_one(bounds: list[int], rolled: bool) -> None:
     stamps = []
     for placed in (PlacementTable.single(spread=1), PlacementTable.single(spread=16)):
-        world = World(distribution=placed)
+        world = World(placement=placed)
         world.send(*MANY)
         if rolled:
             world.roll()

@@ -29,7 +29,7 @@ NARROW = PlacementTable.single(spread=1)  # all metrics in shard 11
 
 def wide(*, moved: bool = True) -> tuple[World, int]:
     """A world whose newest epoch puts two of its three metrics into another shard; the run that moved them."""
-    world = World(distribution=NARROW)
+    world = World(placement=NARROW)
     world.send((0, 1, 1.0), (1, 1, 2.0), (2, HOUR_MS + 1, 3.0))
     world.roll()
     epochs.open_epoch(world.store, APP, function="hash", shards=16, spread=3)

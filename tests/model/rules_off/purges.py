@@ -71,7 +71,7 @@ def a_purge_in_the_middle_of_a_roll_back() -> None:
     def first(call: str) -> None:
         if left == [call]:
             left.clear()
-            purge.purge(world.store, APP, world.distribution.all_shards(APP), keep=0)
+            purge.purge(world.store, APP, world.placement.all_shards(APP), keep=0)
 
     store.hook = first
     rollback.roll_back(world.store, run, [APP])
@@ -97,7 +97,7 @@ def a_purge_between_a_block_and_its_commit_record() -> None:
     envelope = world.acceptor.stamp_message(app=APP, source="a", parsed=parsed([(0, 1, 1.0)]), message_id=bytes(16))
     batch = world.writer.prepare([envelope])
     world.store.put([step for step in batch.steps if step[0] == "log"])
-    purge.purge(world.store, APP, world.distribution.all_shards(APP), keep=0)
+    purge.purge(world.store, APP, world.placement.all_shards(APP), keep=0)
     world.store.put([step for step in batch.steps if step[0] != "log"])
     world.model.accept(versions_of(envelope))
     right(world)

@@ -143,7 +143,7 @@ def a_purge_in_the_middle_of_a_query() -> None:
 
     def run_and_purge() -> None:
         world.roll()
-        purge.purge(world.store, APP, world.distribution.all_shards(APP), keep=0)
+        purge.purge(world.store, APP, world.placement.all_shards(APP), keep=0)
 
     before(store, "get chunks", run_and_purge)
     assert world.answer() == world.truth

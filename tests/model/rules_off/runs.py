@@ -1,4 +1,4 @@
-"""Rules that runs keep, each with a switch and a history that goes wrong without it: flips, accounts, generations."""
+"""Rules of runs, each with a switch and a history that goes wrong without it: publishing, ledger, generations."""
 
 import msgspec
 import numpy as np
@@ -30,7 +30,7 @@ from tests.model.world import APP, DAY, World, crash_at, meanwhile
 Patch = pytest.MonkeyPatch
 
 
-# --- 14: the flip -----------------------------------------------------------------------------------------------------
+# --- 14: publishing ---------------------------------------------------------------------------------------------------
 
 
 def blind_flips(patch: Patch) -> None:
@@ -61,7 +61,7 @@ def repeated_nonces(patch: Patch) -> None:
 def a_second_purge_during_a_run() -> None:
     world = world_of()
     world.roll(minor=True)
-    shards = world.distribution.all_shards(APP)
+    shards = world.placement.all_shards(APP)
     purge.purge(world.store, APP, shards)
     world.send((0, 2, 2.0))
     world.roll(minor=True, at=meanwhile("compacted", lambda: purge.purge(world.store, APP, shards)))
@@ -104,7 +104,7 @@ def a_purge_during_a_run() -> None:
     world = world_of()
     world.roll(minor=True)
     world.send((0, 2, 2.0))
-    shards = world.distribution.all_shards(APP)
+    shards = world.placement.all_shards(APP)
     world.roll(minor=True, at=meanwhile("compacted", lambda: purge.purge(world.store, APP, shards)))
     right(world)
 
@@ -257,7 +257,7 @@ def own_batches_only(patch: Patch) -> None:
 def a_query_between_flip_and_account_of_a_purged_block() -> None:
     world = world_of()
     killed(lambda: world.roll(minor=True, at=crash_at("published")))
-    purge.purge(world.store, APP, world.distribution.all_shards(APP), keep=0)
+    purge.purge(world.store, APP, world.placement.all_shards(APP), keep=0)
 
     def look() -> None:
         assert world.answer() == world.truth

@@ -93,7 +93,7 @@ def undone() -> World:
 
 
 def crashed() -> World:
-    """A run that died between its flip and its account."""
+    """A run that died after it published and before it wrote the ledger."""
     world = with_pending()
     with pytest.raises(Crash):
         world.roll(now_ms=NOW, at=crash_at("published"))
@@ -431,7 +431,7 @@ def test_blocks_of_sealed_hours_are_not_brought_back() -> None:
 
 
 def test_blocks_that_were_moved_away_are_not_brought_back_where_late_data_came() -> None:
-    world = World(distribution=PlacementTable.single(spread=1))  # all in one shard, where later only m2 belongs
+    world = World(placement=PlacementTable.single(spread=1))  # all in one shard, where later only m2 belongs
     world.send((0, 1, 1.0), (1, 2, 2.0))
     world.roll()
     epochs.open_epoch(world.store, APP, function="hash", shards=16, spread=3)

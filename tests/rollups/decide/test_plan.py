@@ -60,7 +60,7 @@ def waiting(batch: int = 9, hour: int = HOUR, samples: int = 3, ms: int = 1_000,
 
 
 def holding(state: State, *, hours_of: State | None = None, seal: int = OPEN) -> Manifest:
-    """A manifest with one unit, and hours made of some state of it."""
+    """A manifest with one hour shard, and aggregates of some state of it."""
     inputs = {HOUR: HourInputs(fingerprint(hours_of))} if hours_of else {}
     hours = {4: HourPack(Generation(77), inputs)} if inputs else {}
     return Manifest(1, 0, {(4, HOUR): Entry(state)}, hours, {HOUR: seal} if seal else {})
@@ -81,7 +81,7 @@ def planned(manifest: Manifest, items: list[PendingCommit], *, now_ms: int = CLO
         pytest.param(holding(ONE), True, CLOSED, True, MergeKind.MINOR, id="late data, minor run"),
         pytest.param(holding(EIGHT), True, CLOSED - 1, True, MergeKind.FULL, id="eight generations are enough"),
         pytest.param(
-            holding(REPLAYS), False, CLOSED, False, MergeKind.FULL, id="a replay list makes a closed unit dirty"
+            holding(REPLAYS), False, CLOSED, False, MergeKind.FULL, id="a replay list makes a closed hour shard due"
         ),
         pytest.param(holding(REPLAYS), False, CLOSED - 1, False, MergeKind.MINOR, id="and an open one"),
         pytest.param(holding(TWO), False, CLOSED, False, MergeKind.FULL, id="the hour closed on minor generations"),

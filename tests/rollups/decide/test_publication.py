@@ -1,4 +1,4 @@
-"""Claims about what a flip makes of one unit's entry: its order, its stamps and its sources (PROTOCOL 14, 16)."""
+"""Claims about an hour shard's entry after it is published: its order, stamps and sources (PROTOCOL 14, 16)."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Claims about when retention is over: by whole days, tier by tier, and what was begun is finished."""
+"""Claims about when retention is over: by entire days, resolution by resolution; a sealing that began is finished."""
 
 import pytest
 

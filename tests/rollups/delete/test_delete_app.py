@@ -115,7 +115,7 @@ def test_an_erasure_killed_anywhere_is_finished_by_the_next(times: int) -> None:
 
 
 def test_no_run_starts_from_a_half_erased_app() -> None:
-    """Pending cells go first: what is left can plan nothing, so that no flip brings a manifest back."""
+    """Pending records go first: nothing can be planned without them, so that no run publishes a manifest again."""
     world = lived()
     with pytest.raises(Crash):
         delete_app(world.store, APP, at=crash_at("deleting app", 3))

@@ -158,7 +158,7 @@ def alone() -> World:
 
 
 def of_a_dead_run() -> World:
-    """In pages of a run that died before its flip, too."""
+    """Also in pages of a run that died before it published."""
     world = merged()
     world.send((0, 9, 9.0), source="good")
     with pytest.raises(Crash):
@@ -415,7 +415,7 @@ def test_a_run_under_way_does_not_bring_back_what_was_purged_meanwhile(point: st
 
 
 def test_a_minor_run_under_way_does_not_add_what_was_just_taken_out() -> None:
-    """It replaces nothing that is gone, so the fence of the rewritten day is all that stops its flip."""
+    """It replaces nothing that was deleted, so only the fence of the rewritten day stops it from publishing."""
     world = waiting()
     number = world.retract(source="bad")
 

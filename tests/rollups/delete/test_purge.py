@@ -27,12 +27,12 @@ def filled() -> World:
 
 def rows(world: World, table: str) -> int:
     """Rows of the app in a table."""
-    return sum(1 for b in world.distribution.all_shards(APP) for _ in world.store.scan(table, *keys.app_range(b, APP)))
+    return sum(1 for b in world.placement.all_shards(APP) for _ in world.store.scan(table, *keys.app_range(b, APP)))
 
 
 def clean(world: World, keep: int = 0) -> dict[str, int]:
     """Purge the whole app."""
-    return purge(world.store, APP, world.distribution.all_shards(APP), keep=keep).rows
+    return purge(world.store, APP, world.placement.all_shards(APP), keep=keep).rows
 
 
 def right(world: World) -> None:
@@ -89,7 +89,7 @@ def test_blocks_on_the_replay_list_stay() -> None:
 
 
 def test_a_pending_cell_whose_block_was_purged_is_settled_by_the_next_run() -> None:
-    """A run died between its flip and its last step; a purge then took the blocks, which the chunks hold."""
+    """A run died between publishing and its last step; a purge then deleted the blocks, which the chunks hold."""
     world = World()
     world.send((0, 1, 1.0))
     with pytest.raises(Crash):
@@ -107,7 +107,7 @@ def test_a_pending_cell_whose_block_was_purged_is_settled_by_the_next_run() -> N
 def test_a_purge_killed_anywhere_changes_no_answer(point: str) -> None:
     world = filled()
     with pytest.raises(Crash):
-        purge(world.store, APP, world.distribution.all_shards(APP), keep=0, at=crash_at(point))
+        purge(world.store, APP, world.placement.all_shards(APP), keep=0, at=crash_at(point))
     right(world)
     clean(world)
     right(world)
@@ -129,7 +129,7 @@ def test_rows_of_a_crashed_run_go() -> None:
 
 def test_a_dry_run_counts_and_deletes_nothing() -> None:
     world = filled()
-    would = purge(world.store, APP, world.distribution.all_shards(APP), keep=0, dry_run=True)
+    would = purge(world.store, APP, world.placement.all_shards(APP), keep=0, dry_run=True)
     before = world.manifest()
     assert would.rows["chunks"] > 0
     assert world.manifest() == before
@@ -150,19 +150,19 @@ def test_a_purge_without_any_run_deletes_nothing() -> None:
 
 def reasons(world: World, *, keep: int = 0, dry_run: bool = False) -> set[str]:
     """Why anything goes."""
-    done = purge(world.store, APP, world.distribution.all_shards(APP), keep=keep, dry_run=dry_run)
+    done = purge(world.store, APP, world.placement.all_shards(APP), keep=keep, dry_run=dry_run)
     return {reason for _, reason in done.tallies}
 
 
 def superseded() -> World:
-    """A unit merged twice, whose blocks and pending rows are gone."""
+    """An hour shard that was merged twice, without its blocks and pending rows."""
     world = filled()
     clean(world, keep=1)
     return world
 
 
 def covered() -> World:
-    """A unit with one generation and no history, and its block."""
+    """An hour shard with one generation and no history, and its block."""
     world = World()
     world.send((0, 1, 1.0))
     world.roll(minor=True)
@@ -170,7 +170,7 @@ def covered() -> World:
 
 
 def died() -> World:
-    """A run that died before its flip, of a day nobody has flipped yet; its block waits."""
+    """A run that died before it published a day for the first time; its block is pending."""
     world = World()
     world.send((0, 1, 1.0))
     with pytest.raises(Crash):
@@ -198,7 +198,7 @@ def rolled_back() -> World:
 CASES = {
     "a merge replaced it": (superseded, {SUPERSEDED, COVERED}),
     "chunks hold its block": (covered, {COVERED}),
-    "its run died before the flip": (died, {ORPHAN}),
+    "its run died before it published": (died, {ORPHAN}),
     "its run died before its inputs": (half_written, {ORPHAN}),
     "its run was rolled back": (rolled_back, {ORPHAN}),
 }
@@ -219,7 +219,7 @@ def bytes_of(world: World) -> int:
     return sum(
         len(value)
         for table in TABLES
-        for b in world.distribution.all_shards(APP)
+        for b in world.placement.all_shards(APP)
         for _, row in world.store.scan(table, *keys.app_range(b, APP))
         for value in row.values()
     )
@@ -228,7 +228,7 @@ def bytes_of(world: World) -> int:
 @pytest.mark.parametrize("make", [filled, covered, died, half_written, rolled_back], ids=lambda make: make.__name__)
 def test_a_dry_run_tells_the_bytes_that_the_purge_then_frees(make: Callable[[], World]) -> None:
     world = make()
-    shards = world.distribution.all_shards(APP)
+    shards = world.placement.all_shards(APP)
     would = purge(world.store, APP, shards, keep=0, dry_run=True)
     before = bytes_of(world)
     assert purge(world.store, APP, shards, keep=0).tallies == would.tallies
@@ -245,7 +245,7 @@ def test_a_purge_that_deletes_nothing_moves_no_manifest() -> None:
 
 
 def test_a_run_whose_pages_a_purge_has_listed_never_comes_into_force() -> None:
-    """Without the fence of PROTOCOL 20 this flip would name rows that are gone: the day has no manifest yet."""
+    """Without the fence of PROTOCOL 20 this run would name deleted rows: the day has no manifest yet."""
     world = World()
     world.send((0, 1, 1.0))
     done: list[str] = []
@@ -266,9 +266,7 @@ def test_a_run_whose_pages_a_purge_has_listed_never_comes_into_force() -> None:
 def test_a_run_that_flips_while_a_purge_lists_keeps_its_rows() -> None:
     """What is named by the time the fence stands is not deleted, though it was nobody's when it was listed."""
     world = died()
-    purge(
-        world.store, APP, world.distribution.all_shards(APP), keep=0, at=meanwhile("purge listed", lambda: world.roll())
-    )
+    purge(world.store, APP, world.placement.all_shards(APP), keep=0, at=meanwhile("purge listed", lambda: world.roll()))
     right(world)
 
 
@@ -279,7 +277,7 @@ def test_a_generation_made_after_the_listing_is_left_alone() -> None:
         world.send((0, 9, 9.0))
         world.roll()
 
-    purge(world.store, APP, world.distribution.all_shards(APP), keep=0, at=meanwhile("purge listed", later))
+    purge(world.store, APP, world.placement.all_shards(APP), keep=0, at=meanwhile("purge listed", later))
     right(world)
     world.roll()
     right(world)
@@ -289,31 +287,25 @@ def test_a_purge_of_one_day_leaves_others_alone() -> None:
     world = filled()
     world.send((0, 30 * HOUR_MS, 5.0))
     world.roll(now_ms=START + 60 * HOUR_MS)
-    purge(world.store, APP, world.distribution.all_shards(APP), keep=0, days=[DAY + 1])
+    purge(world.store, APP, world.placement.all_shards(APP), keep=0, days=[DAY + 1])
     assert {keys.LogKey.parse(key).hour // 24 for key in blocks(world)} == {DAY}
 
 
 def blocks(world: World) -> list[bytes]:
     """The keys of all blocks."""
-    return [
-        key for b in world.distribution.all_shards(APP) for key, _ in world.store.scan("log", *keys.app_range(b, APP))
-    ]
+    return [key for b in world.placement.all_shards(APP) for key, _ in world.store.scan("log", *keys.app_range(b, APP))]
 
 
 def test_a_generation_with_damaged_inputs_is_counted_and_left() -> None:
     world = died()
     [place] = [
-        key
-        for b in world.distribution.all_shards(APP)
-        for key, _ in world.store.scan("inputs", *keys.app_range(b, APP))
+        key for b in world.placement.all_shards(APP) for key, _ in world.store.scan("inputs", *keys.app_range(b, APP))
     ][:1]
     world.store.put([("inputs", [(place, {b"v": b"damaged"})])])
-    done = purge(world.store, APP, world.distribution.all_shards(APP), keep=0)
+    done = purge(world.store, APP, world.placement.all_shards(APP), keep=0)
     assert done.damaged == 1
     assert place in [
-        key
-        for b in world.distribution.all_shards(APP)
-        for key, _ in world.store.scan("inputs", *keys.app_range(b, APP))
+        key for b in world.placement.all_shards(APP) for key, _ in world.store.scan("inputs", *keys.app_range(b, APP))
     ]
 
 
@@ -346,5 +338,5 @@ def test_a_verdict_follows_from_the_manifests_word(case: str) -> None:
 def test_watchers_see_every_day() -> None:
     world = filled()
     seen: list[tuple[int, int]] = []
-    purge(world.store, APP, world.distribution.all_shards(APP), watch=lambda done, total: seen.append((done, total)))
+    purge(world.store, APP, world.placement.all_shards(APP), watch=lambda done, total: seen.append((done, total)))
     assert [done for done, _ in seen] == list(range(1, seen[-1][1] + 1))

@@ -93,7 +93,7 @@ def undone() -> World:
 
 
 def killed() -> World:
-    """A run that died after its flip: pending cells of what is in force."""
+    """A run that died after it published: pending records of rows in force."""
     world = filled()
     world.send((0, 9, 9.0))
     with pytest.raises(Crash):
@@ -257,7 +257,7 @@ def test_a_run_under_way_drops_its_work_on_hours_that_were_sealed_meanwhile(poin
 
 
 def test_hours_counted_before_an_undo_do_not_come_in_over_a_seal() -> None:
-    """The run only recounts hours: it flips no unit, so the fence of the seal is all that stops it."""
+    """The run only recounts hours: it changes no entry, so only the fence of the seal stops it."""
     world = filled()
     number = world.retract(source="b")
 
@@ -356,7 +356,7 @@ def test_single_hours_can_be_sealed() -> None:
     assert world.hours() == world.recount()
 
 
-def test_a_day_that_is_merged_already_costs_two_flips() -> None:
+def test_a_day_that_is_merged_already_costs_two_publications() -> None:
     """And no row is written: hours made when the hours closed are in force."""
     store = Counting()
     world = World(store)

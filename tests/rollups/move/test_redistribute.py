@@ -47,7 +47,7 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Backend]:
 
 def filled(store: Backend | None = None, to: tuple[str, int, int] = WIDER) -> World:
     """Three hours, rolled up in one shard; then another epoch is opened."""
-    world = World(store or MemoryBackend(), distribution=NARROW)
+    world = World(store or MemoryBackend(), placement=NARROW)
     for hour in range(3):
         world.send(*((series, hour * HOUR_MS + 1 + series, float(series + hour)) for series in range(4)))
     world.roll()

@@ -47,7 +47,7 @@ class Story:
     messages: int = 0
 
     def __post_init__(self) -> None:
-        self.world = World(self.store, distribution=NARROW)
+        self.world = World(self.store, placement=NARROW)
         self.watched = Faulty(self.store)
         for hour in range(2):
             self.said(self.world.send(*((series, hour * HOUR_MS + 1 + series, 1.0) for series in range(3))))

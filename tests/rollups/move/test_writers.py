@@ -89,7 +89,7 @@ class Writers:
 )
 @given(st.data())
 def test_writers_that_look_at_different_times_lose_and_double_nothing_while_shards_change(data: st.DataObject) -> None:
-    world = World(distribution=EIGHT)
+    world = World(placement=EIGHT)
     writers = Writers(world)
     for _ in range(3):
         writers.act(data)
@@ -194,7 +194,7 @@ def settled(world: World, at: Hook = ignore_point) -> None:
 @pytest.mark.parametrize("kind", ["memory", "lmdb"])
 def test_threads_that_write_all_the_while_lose_and_double_nothing(kind: str, tmp_path: Path, figure: Note) -> None:
     store: Backend = MemoryBackend() if kind == "memory" else LmdbBackend(str(tmp_path), map_bytes=1 << 28)
-    world = World(store, distribution=EIGHT)
+    world = World(store, placement=EIGHT)
     threads = Sending(world)
     with threads.going_on():
         for shards in NEXT:

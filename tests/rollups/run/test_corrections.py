@@ -41,7 +41,7 @@ def exact(world: World) -> None:
 
 
 def due(world: World) -> int:
-    """How many units a full run would touch."""
+    """How many hour shards a full run would change."""
     plans = world.driver().plan_app(APP, PlanContext(NEXT_DAY), sweep=True).plans
     assert {unit.kind for plan in plans for unit in plan.hour_shards} <= {MergeKind.RECOUNT}
     return sum(len(plan.hour_shards) for plan in plans)

@@ -76,7 +76,7 @@ def test_pages_are_durable_before_the_inputs_that_list_them(world: World) -> Non
     with pytest.raises(Crash):
         world.roll(at=crash_at("pages written"))
     answer = {
-        t: [k for b in world.distribution.all_shards(APP) for k, _ in world.store.scan(t, *keys.app_range(b, APP))]
+        t: [k for b in world.placement.all_shards(APP) for k, _ in world.store.scan(t, *keys.app_range(b, APP))]
         for t in ("chunks", "timelines", "inputs")
     }
     assert [bool(answer[t]) for t in ("chunks", "timelines", "inputs")] == [True, True, False]
@@ -192,7 +192,7 @@ def test_odd_bits_survive_a_run(world: World) -> None:
 def test_a_unit_with_a_missing_block_is_given_up_and_the_others_go_on(world: World) -> None:
     world.send((0, 1, 1.0), (0, 2 * HOUR_MS, 2.0))
     [victim, *_] = [
-        k for b in world.distribution.all_shards(APP) for k, _ in world.store.scan("log", *keys.app_range(b, APP))
+        k for b in world.placement.all_shards(APP) for k, _ in world.store.scan("log", *keys.app_range(b, APP))
     ]
     world.store.delete("log", [(victim, None)])
     report = world.roll()

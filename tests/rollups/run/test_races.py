@@ -1,4 +1,4 @@
-"""Claims about two drivers at once: the slower one rebases its flip where that is sound, and else drops its work."""
+"""Claims about two drivers at once: the slower one rebases its work where that is sound, and else drops it."""
 
 from collections.abc import Callable
 
@@ -62,22 +62,22 @@ def test_a_full_merge_is_not_rebased_onto_an_entry_whose_generations_are_gone() 
 
 
 def test_no_flip_crosses_the_fence_of_a_purge() -> None:
-    """The purge has listed and may be deleting the very rows that the flip would name."""
+    """The purge has listed and may be deleting the very rows that the run would name."""
     world = World()
     world.send((0, 1, 1.0))
     world.roll(minor=True)
     world.send((0, 2, 2.0))
-    shards = world.distribution.all_shards(APP)
+    shards = world.placement.all_shards(APP)
     report = world.roll(minor=True, at=meanwhile("compacted", lambda: purge(world.store, APP, shards)))
     assert [day.published for day in report.days] == [False]
     settled(world)
 
 
 def test_no_month_is_flipped_across_a_purge() -> None:
-    """The purge has deleted the very rows of days that the flip would name."""
+    """The purge has deleted the very rows of days that the run would name."""
     world = World()
     world.send((0, 1, 1.0))
-    shards = world.distribution.all_shards(APP)
+    shards = world.placement.all_shards(APP)
     report = world.roll(at=meanwhile("days written", lambda: purge(world.store, APP, shards)))
     assert report.months == 0
     settled(world)
@@ -153,7 +153,7 @@ def test_a_flip_of_unknown_outcome_is_looked_up(land: bool) -> None:
 
 
 def test_a_flip_that_landed_unseen_under_a_later_one_is_not_made_twice() -> None:
-    """The store applied our call, said nothing, and another run flipped before our second try."""
+    """The store applied our call without an answer, and another run published before our second try."""
     world = World(Slow())
     world.send((0, 1, 1.0))
 

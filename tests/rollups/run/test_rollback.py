@@ -18,7 +18,7 @@ def filled() -> World:
 
 
 def states(world: World) -> dict[tuple[int, int], State]:
-    """What is in force, by unit."""
+    """The state in force by hour shard."""
     return {unit: entry.state for day in (19_600, 19_601) for unit, entry in world.manifest(day).entries.items()}
 
 
@@ -81,7 +81,7 @@ def test_a_roll_back_below_the_history_is_refused() -> None:
 def test_a_roll_back_of_a_purged_history_is_refused() -> None:
     world = filled()
     run = world.roll().run
-    purge(world.store, APP, world.distribution.all_shards(APP), keep=0)
+    purge(world.store, APP, world.placement.all_shards(APP), keep=0)
     with pytest.raises(Refused, match="no history"):
         roll_back(world.store, run, [APP])
 

@@ -38,7 +38,7 @@ def put(world: World, change: Callable[[Manifest], Manifest]) -> None:
 
 
 def finish(world: World, at: Callable[[str], None] = ignore_point) -> DayReport:
-    """Merge and aggregate the first hour, and seal it in the same flip."""
+    """Merge and aggregate the first hour, and seal it by one check-and-put."""
     executor = LocalExecutor(world.store, at)
     return world.driver(at).finish_hour(executor, 99, APP, FIRST, now_ms=NEXT_DAY, change=seals(SEALED))
 
@@ -124,7 +124,7 @@ def test_a_hour_with_a_missing_block_is_not_sealed() -> None:
 
 
 def test_a_hour_in_two_places_is_not_sealed() -> None:
-    world = World(distribution=PlacementTable.single())
+    world = World(placement=PlacementTable.single())
     world.send((0, 1, 1.0))
     world.roll()
     epochs.open_epoch(world.store, APP, function=HASH, shards=16, spread=3)
@@ -201,7 +201,7 @@ def test_a_day_over_a_sealed_hour_keeps_the_retractions_of_its_seal() -> None:
 
 @pytest.fixture
 def aged(monkeypatch: pytest.MonkeyPatch) -> World:
-    """A world that an older release wrote: three hours of two units each."""
+    """A world that an older release wrote: three hours of two hour shards each."""
     world = World()
     world.send(*((series, hour * HOUR_MS + 1, 1.0) for series in range(3) for hour in range(3)))
     world.roll()
@@ -211,7 +211,7 @@ def aged(monkeypatch: pytest.MonkeyPatch) -> World:
 
 
 def upgrade(world: World, at: Callable[[str], None] = ignore_point) -> int:
-    """An upgrade; how many units it leaves."""
+    """Upgrades; returns how many hour shards remain."""
     executor = LocalExecutor(world.store, at)
     return world.driver(at).roll(executor, [APP], upgrade=True, now_ms=NEXT_DAY).remaining
 
@@ -262,7 +262,7 @@ def rows_by_run(world: World) -> list[set[str]]:
     """A hash of every generated row without its generation's number, per run."""
     by_hour: dict[int, set[str]] = {}
     for table in ("chunks", "timelines", "hours"):
-        for shard in world.distribution.all_shards(APP):
+        for shard in world.placement.all_shards(APP):
             for key, cells in world.store.scan(table, *keys.app_range(shard, APP)):
                 number, without = _parsed(table, key)
                 mark = hashlib.sha256(repr((table, without, sorted(cells.items()))).encode()).hexdigest()

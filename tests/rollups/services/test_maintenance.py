@@ -130,9 +130,7 @@ def test_a_check_that_finds_something_says_so_and_fails(
     world.send((0, 1, 1.0))
     world.roll()
     [row] = [
-        key
-        for b in world.distribution.all_shards(APP)
-        for key, _ in world.store.scan("chunks", *keys.app_range(b, APP))
+        key for b in world.placement.all_shards(APP) for key, _ in world.store.scan("chunks", *keys.app_range(b, APP))
     ]
     world.store.delete("chunks", [(row, None)])
     with override_settings(SPM_STORE_URL=url, SPM_DATA=tmp_path), pytest.raises(SystemExit) as ended:

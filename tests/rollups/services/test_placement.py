@@ -42,7 +42,7 @@ def app(db: None) -> App:
 @pytest.fixture
 def world(app: App) -> World:
     """Data of three hours in one shard, rolled up."""
-    world = World(distribution=NARROW)
+    world = World(placement=NARROW)
     world.send((0, 1, 1.0), (1, HOUR_MS + 1, 2.0), (2, 2 * HOUR_MS + 1, 3.0), (1, 2, 4.0))
     world.roll()
     world.clock.jump(NEXT_DAY - world.clock.now_ms())
@@ -255,7 +255,7 @@ def test_a_worker_without_the_placement_function_gives_up_and_nothing_moves(
 def url(app: App, tmp_path: Path) -> str:
     """A store on disk with an app of one shard."""
     url = f"lmdb://{tmp_path}/store"
-    world = World(open_backend(url), distribution=NARROW)
+    world = World(open_backend(url), placement=NARROW)
     world.send((0, 1, 1.0), (1, 2, 2.0))
     return url
 

@@ -220,7 +220,7 @@ def test_rows_over_many_shards_are_those_over_one_in_order(
     by_bounds: list[dict[str, list[tuple[object, ...]]]] = []
     for spread in (1, 16):
         url = f"lmdb://{tmp_path}/{spread}"
-        world = World(open_backend(url), distribution=PlacementTable.single(spread=spread))
+        world = World(open_backend(url), placement=PlacementTable.single(spread=spread))
         for i in range(8):
             world.send(*((s, i * HOUR_MS // 2 + 1 + s, float(i + s)) for s in range(9)))
         world.roll()
