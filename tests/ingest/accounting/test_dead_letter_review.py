@@ -169,6 +169,7 @@ def shop(db: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[
     own_acceptor.close_process_acceptor()
     yield App.objects.create(organisation=Organisation.objects.create(name="Acme"), name="Shop")
     own_acceptor.close_process_acceptor()
+    process_state.forget_quotas()  # of this app; the next test's app may have its number
 
 
 def page(app: App) -> str:
