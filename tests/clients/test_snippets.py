@@ -24,7 +24,7 @@ from tests.clients.support.programs import Pages, Running, program
 from tests.clients.test_prometheus import AHEAD_MS, SCRAPE, scraped
 from tests.servers.processes import wait_until
 from tests.servers.product import Served, free_port
-from tests.support.person import Person
+from tests.support.people import Person
 
 pytestmark = [pytest.mark.real, pytest.mark.slow, pytest.mark.timeout(600)]
 WITHIN_S = 240

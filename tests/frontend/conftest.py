@@ -1,58 +1,32 @@
 """People and apps of two organisations that must not see each other, and a store of their own."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from django.contrib.auth.models import User
 from django.test import Client
 
 from ingest.accept.process_acceptor import close_process_acceptor
 from spm import query
-from spm.accounts import tokens
-from spm.accounts.models import App, Membership, Organisation, Role
 from spm.store.backends import open_backend
 from tests.support import process_state
-
-
-@dataclass(frozen=True, slots=True)
-class House:
-    """One organisation with one app and one person of each role that tests need."""
-
-    organisation: Organisation
-    app: App
-    owner: User
-    viewer: User
-    token: str  # scope read
-
-
-def house(name: str) -> House:
-    """Create an organisation with people and an app."""
-    organisation = Organisation.objects.create(name=name)
-    people = {}
-    for role in (Role.OWNER, Role.VIEWER):
-        people[role] = User.objects.create_user(f"{role}@{name}.example", password="correct horse")
-        Membership.objects.create(organisation=organisation, user=people[role], role=role)
-    app = App.objects.create(organisation=organisation, name=f"{name} production")
-    _, secret = tokens.issue(app, name="reader", scopes=["read"])
-    return House(organisation, app, people[Role.OWNER], people[Role.VIEWER], secret)
+from tests.support.people import Tenant, make_tenant
 
 
 @pytest.fixture
-def alpha(db: None) -> House:
+def alpha(db: None) -> Tenant:
     """The organisation of most tests."""
-    return house("alpha")
+    return make_tenant("alpha")
 
 
 @pytest.fixture
-def beta(db: None) -> House:
+def beta(db: None) -> Tenant:
     """Another organisation."""
-    return house("beta")
+    return make_tenant("beta")
 
 
 @pytest.fixture
-def desk(client: Client, alpha: House) -> Client:
+def desk(client: Client, alpha: Tenant) -> Client:
     """A browser in which alpha's owner is logged in."""
     client.force_login(alpha.owner)
     return client

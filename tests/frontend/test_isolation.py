@@ -13,8 +13,8 @@ from django.test import Client
 from django.urls import URLPattern, URLResolver, get_resolver
 
 from spm.clock import SystemClock
-from tests.frontend.conftest import House
 from tests.support import sample_app
+from tests.support.people import Tenant
 
 VALUES = {"host": "web-1", "token_id": "1", "name": "host", "number": "1", "agent": "web-1"}
 BY_PARAMETER = [
@@ -50,7 +50,7 @@ def test_the_matrix_knows_the_addresses() -> None:
 
 
 @pytest.mark.parametrize("address", [*addresses(), *BY_PARAMETER])
-def test_a_foreign_app_is_not_found_by_a_session(desk: Client, beta: House, address: str) -> None:
+def test_a_foreign_app_is_not_found_by_a_session(desk: Client, beta: Tenant, address: str) -> None:
     target = address.format(app=beta.app.pk)
     assert {desk.get(target).status_code, desk.post(target).status_code} <= {404, 405}
     assert 404 in {desk.get(target).status_code, desk.post(target).status_code}
@@ -58,7 +58,7 @@ def test_a_foreign_app_is_not_found_by_a_session(desk: Client, beta: House, addr
 
 @pytest.mark.parametrize("address", [each for each in [*addresses(), *BY_PARAMETER] if "/api/" in each])
 def test_a_foreign_app_is_never_read_by_a_token(
-    client: Client, alpha: House, beta: House, settings: Any, address: str
+    client: Client, alpha: Tenant, beta: Tenant, settings: Any, address: str
 ) -> None:
     sample_app.fill(settings.SPM_STORE_URL, beta.app.pk, now_ms=SystemClock().now_ms(), span_ms=60_000)
     response = client.get(address.format(app=beta.app.pk), HTTP_AUTHORIZATION=f"Bearer {alpha.token}")
@@ -68,12 +68,12 @@ def test_a_foreign_app_is_never_read_by_a_token(
 
 
 @pytest.mark.parametrize("address", [each for each in [*addresses(), *BY_PARAMETER] if "/api/" in each])
-def test_requests_without_credentials_read_nothing(client: Client, beta: House, address: str) -> None:
+def test_requests_without_credentials_read_nothing(client: Client, beta: Tenant, address: str) -> None:
     assert client.get(address.format(app=beta.app.pk)).status_code in (401, 403)
 
 
 @pytest.mark.parametrize("address", [each for each in addresses() if "/api/" not in each])
-def test_a_person_without_a_session_is_sent_to_the_login(client: Client, beta: House, address: str) -> None:
+def test_a_person_without_a_session_is_sent_to_the_login(client: Client, beta: Tenant, address: str) -> None:
     response = client.get(address.format(app=beta.app.pk))
     assert response.status_code in (302, 405)
     assert response.status_code == 405 or response["Location"].startswith("/login")

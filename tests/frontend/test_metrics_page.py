@@ -29,7 +29,7 @@ from spm.query.request.batches import Matcher
 from spm.store.backends import open_backend
 from spm.store.ledger.balance import summarize
 from spm.telemetry import MetricValue
-from tests.frontend.conftest import House
+from tests.support.people import Tenant
 
 pytestmark = pytest.mark.django_db
 
@@ -58,7 +58,7 @@ def test_staff_look_at_the_own_app_and_change_nothing_in_it(staff: Client) -> No
     assert staff.post(f"{place}/send", {"name": "x", "use": "ingest"}).status_code == 403
 
 
-def test_staff_find_the_charts_of_the_system_and_each_of_them_can_be_drawn(staff: Client, alpha: House) -> None:
+def test_staff_find_the_charts_of_the_system_and_each_of_them_can_be_drawn(staff: Client, alpha: Tenant) -> None:
     number = internal_app.create().pk
     assert "All processes" in staff.get(f"/apps/{number}/system").content.decode()
     assert f'href="/apps/{number}/system"' in staff.get(f"/apps/{number}/").content.decode()
@@ -77,17 +77,17 @@ def test_every_chart_of_the_system_shows_metrics_that_its_processes_send() -> No
     assert named - with_samples - families - set(site_metrics.HELPS) == set()
 
 
-def test_an_app_of_others_has_no_page_of_the_system(desk: Client, alpha: House) -> None:
+def test_an_app_of_others_has_no_page_of_the_system(desk: Client, alpha: Tenant) -> None:
     assert desk.get(f"/apps/{alpha.app.pk}/system").status_code == 404
 
 
-def test_people_who_are_no_staff_never_learn_of_the_own_app(desk: Client, alpha: House) -> None:
+def test_people_who_are_no_staff_never_learn_of_the_own_app(desk: Client, alpha: Tenant) -> None:
     number = internal_app.create().pk
     assert desk.get(f"/apps/{number}/").status_code == 404
     assert [each["id"] for each in desk.get("/api/v1/apps").json()] == [alpha.app.pk]
 
 
-def test_staff_with_an_organisation_come_to_their_own_app_first(desk: Client, alpha: House) -> None:
+def test_staff_with_an_organisation_come_to_their_own_app_first(desk: Client, alpha: Tenant) -> None:
     internal_app.create()
     alpha.owner.is_staff = True
     alpha.owner.save()
@@ -107,7 +107,7 @@ def test_staff_with_an_organisation_come_to_their_own_app_first(desk: Client, al
         ("a made-up token", 401),
     ],
 )
-def test_own_metrics_are_for_staff_and_their_scrapers(client: Client, alpha: House, who: str, status: int) -> None:
+def test_own_metrics_are_for_staff_and_their_scrapers(client: Client, alpha: Tenant, who: str, status: int) -> None:
     app, header = internal_app.create(), {}
     if who == "a person":
         client.force_login(alpha.owner)
@@ -121,7 +121,7 @@ def test_own_metrics_are_for_staff_and_their_scrapers(client: Client, alpha: Hou
     assert (answer.status_code, b"spm_http_requests_total" in answer.content) == (status, status == 200)
 
 
-def test_what_a_scraper_gets_is_prometheus_text_with_names_by_its_conventions(staff: Client, alpha: House) -> None:
+def test_what_a_scraper_gets_is_prometheus_text_with_names_by_its_conventions(staff: Client, alpha: Tenant) -> None:
     staff.get("/ping")
     text = staff.get("/metrics").content.decode()
     families = list(text_string_to_metric_families(text))
@@ -142,7 +142,7 @@ def test_strangers_cannot_make_up_label_values(staff: Client) -> None:
 
 
 def test_figures_of_the_whole_site_come_without_an_app_that_cannot_be_read(
-    alpha: House, beta: House, settings: Any, monkeypatch: pytest.MonkeyPatch
+    alpha: Tenant, beta: Tenant, settings: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     read = summarize
 

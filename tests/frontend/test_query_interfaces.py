@@ -12,10 +12,10 @@ from frontend.prometheus import endpoint
 from spm import query
 from spm.errors import QueryFailed, QueryTimeout, QueryTooLarge
 from spm.query.request.admission import QueryAdmission
-from tests.frontend.conftest import House
 from tests.frontend.query_requests import NAMES, SAMPLES, body_of, names_of_response, values_of_response
 from tests.model.world import START, World, form_of
 from tests.spm.query.formats.remote_read_stream import read_stream
+from tests.support.people import Tenant
 
 EVERY = {**SAMPLES, **NAMES}
 HOUR = 3_600_000
@@ -23,7 +23,7 @@ FIRST, LAST = START, START + 60_000
 
 
 @pytest.fixture
-def world(alpha: House, monkeypatch: pytest.MonkeyPatch) -> World:
+def world(alpha: Tenant, monkeypatch: pytest.MonkeyPatch) -> World:
     """A store with a sample of m0, corrected an hour later, when m1 came as well, of the same time."""
     world = World()
     world.send((0, 1_000, 1.0))
@@ -34,7 +34,7 @@ def world(alpha: House, monkeypatch: pytest.MonkeyPatch) -> World:
 
 
 @pytest.fixture
-def bearer(alpha: House) -> dict[str, str]:
+def bearer(alpha: Tenant) -> dict[str, str]:
     return {"Authorization": f"Bearer {alpha.token}"}
 
 
@@ -62,7 +62,7 @@ ADMITTED = {
 
 @pytest.mark.parametrize("interface", ADMITTED)
 def test_every_interface_waits_for_admission_and_ends_it(
-    client: Client, world: World, alpha: House, bearer: dict[str, str], admission: QueryAdmission, interface: str
+    client: Client, world: World, alpha: Tenant, bearer: dict[str, str], admission: QueryAdmission, interface: str
 ) -> None:
     def ask() -> Any:
         return ADMITTED[interface](client, bearer, "m0", FIRST, LAST)
@@ -80,7 +80,7 @@ def test_every_interface_waits_for_admission_and_ends_it(
 
 @pytest.mark.parametrize("interface", ["labels", "label values"])
 def test_names_of_a_time_are_read_from_samples_and_need_admission(
-    client: Client, world: World, alpha: House, bearer: dict[str, str], admission: QueryAdmission, interface: str
+    client: Client, world: World, alpha: Tenant, bearer: dict[str, str], admission: QueryAdmission, interface: str
 ) -> None:
     with admission.admit(alpha.organisation.pk):
         now = NAMES[interface](client, bearer, "m0", FIRST, LAST)
@@ -89,7 +89,7 @@ def test_names_of_a_time_are_read_from_samples_and_need_admission(
 
 
 def test_a_page_without_admission_says_so(
-    client: Client, world: World, alpha: House, admission: QueryAdmission
+    client: Client, world: World, alpha: Tenant, admission: QueryAdmission
 ) -> None:
     client.force_login(alpha.viewer)
     with admission.admit(alpha.organisation.pk):
@@ -99,7 +99,7 @@ def test_a_page_without_admission_says_so(
 
 
 def test_checking_a_rules_expression_needs_admission_and_rules_do_not(
-    client: Client, world: World, alpha: House, monkeypatch: pytest.MonkeyPatch
+    client: Client, world: World, alpha: Tenant, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     client.force_login(alpha.owner)
     admission = QueryAdmission(running_max=1, waiting_max=0)

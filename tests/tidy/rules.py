@@ -42,6 +42,7 @@ PURE_FOLDERS = ("rollups/decide/",)
 NO_IO = ("os", "pathlib", "socket", "subprocess", "requests", "urllib", "django", "spm.store.backends")
 NO_WEB = ("django", "rest_framework", "celery")
 NO_WEB_NAMES = (*PURE_NAMES, "batch.py", "stamper.py")
+PARTICIPLES = {"found", "made", "told", "kept", "held", "asked"}
 DOORS = ("*/tasks.py", "*/admin.py", "*/management/commands/*.py")
 
 
@@ -181,6 +182,14 @@ def finished(source: Source) -> Iterator[str]:
             yield f"{source.path} holds {mark}"
 
 
+def names_of_values(source: Source) -> Iterator[str]:
+    """A value is named by a noun: ``rows``, not ``found``. Only a boolean parameter may be a participle."""
+    for node in ast.walk(source.tree):
+        for name in _bound_names(node):
+            if name.strip("_").lower() in PARTICIPLES:
+                yield f"{source.path}:{node.lineno} {name} does not say what it holds"  # type: ignore[attr-defined]
+
+
 def plain_patterns(source: Source) -> Iterator[str]:
     """No atomic group, and no group repeated possessively: Python 3.11 before 3.11.5 finds too little with them."""
     for node in ast.walk(source.tree):
@@ -203,6 +212,7 @@ ALL: tuple[Rule, ...] = (
     no_signals_no_save,
     frozen_values,
     claims,
+    names_of_values,
     plain_patterns,
     finished,
 )
@@ -218,6 +228,17 @@ def _imports(tree: ast.AST) -> Iterator[tuple[int, str]]:
             yield from ((node.lineno, alias.name) for alias in node.names)
         if isinstance(node, ast.ImportFrom) and node.module and not node.level:
             yield from ((node.lineno, f"{node.module}.{alias.name}") for alias in node.names)
+
+
+def _bound_names(node: ast.AST) -> Iterator[str]:
+    """The names that a node gives to a value, a function or a class; boolean parameters apart."""
+    match node:
+        case ast.Name(id=name, ctx=ast.Store()) | ast.Attribute(attr=name, ctx=ast.Store()):
+            yield name
+        case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
+            yield name
+        case ast.arg(arg=name, annotation=annotation) if annotation is None or ast.unparse(annotation) != "bool":
+            yield name
 
 
 def _within(module: str, package: str) -> bool:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from spm.clock import random_u64
-from tests.chaos.ledger.checker import Recount, Sent, violations_in_parts, wrong_hours
+from tests.chaos.line.checker import Recount, Sent, violations_in_parts, wrong_hours
 from tests.chaos.line.thin_line import APP, ROOT, Line
 from tests.servers.java.cluster import REGIONS, Cluster
 from tests.servers.processes import Process, wait_until

@@ -27,12 +27,12 @@ from spm.store.ledger import dead_letters
 from spm.wire import HEAD, Envelope
 from tests.chaos.faults.consumers import UNWRITABLE
 from tests.chaos.kills.storm import consumes
-from tests.chaos.ledger.checker import ACKED, Sent, violations
+from tests.chaos.line.checker import ACKED, Sent, violations
 from tests.chaos.line.thin_line import APP, Line
 from tests.servers.processes import wait_until
 from tests.servers.rabbitmq import RabbitMQ
 from tests.support.messages import message
-from tests.support.person import Person
+from tests.support.people import Person
 from tests.support.stored import copies, samples, sent
 
 pytestmark = [pytest.mark.real, pytest.mark.chaos, pytest.mark.slow, pytest.mark.timeout(300)]

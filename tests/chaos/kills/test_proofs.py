@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from tests.chaos.kills.storm import START_MS, Storm, storm_on
-from tests.chaos.ledger.checker import ACKED, Sent
 from tests.chaos.line.agents import Agents, Message
+from tests.chaos.line.checker import ACKED, Sent
 from tests.servers.java.cluster import Cluster
 from tests.servers.rabbitmq import RabbitMQ
 

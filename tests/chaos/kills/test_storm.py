@@ -11,8 +11,8 @@ from collections.abc import Iterator
 import pytest
 
 from tests.chaos.kills.storm import START_MS, Storm, storm_on
-from tests.chaos.ledger.checker import ACKED, Sent, violations, wrong_hours
 from tests.chaos.line.agents import FIELDS, HOSTS, Agents, Message
+from tests.chaos.line.checker import ACKED, Sent, violations, wrong_hours
 from tests.chaos.line.thin_line import APP
 from tests.servers.java.cluster import Cluster
 from tests.servers.rabbitmq import RabbitMQ

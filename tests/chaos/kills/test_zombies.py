@@ -16,8 +16,8 @@ from spm.clock import random_u64
 from tests.chaos.faults.consumers import POINTS
 from tests.chaos.kills.storm import START_MS, Storm, consumes
 from tests.chaos.kills.test_proofs import CHECK_S, FIELDS, THREADS, agents_of, report, storm
-from tests.chaos.ledger.checker import ACKED, Sent, violations
 from tests.chaos.line.agents import Message
+from tests.chaos.line.checker import ACKED, Sent, violations
 from tests.chaos.line.thin_line import Line
 from tests.servers.processes import wait_until
 from tests.support.messages import message

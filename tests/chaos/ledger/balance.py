@@ -14,7 +14,7 @@ from spm.errors import SpmError
 from spm.store.backends.base import Backend
 from spm.store.ledger.balance import Balance, read_balance
 from spm.store.ledger.commit_columns import CommitCellCache
-from tests.chaos.ledger.checker import ACKED, Sent
+from tests.chaos.line.checker import ACKED, Sent
 from tests.support.stored import Copies
 
 _clock = SystemClock()

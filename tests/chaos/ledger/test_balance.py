@@ -9,8 +9,8 @@ import pytest
 
 from spm.store.ledger.balance import Balance, SampleCounts
 from tests.chaos.ledger.balance import Watch, disagreements
-from tests.chaos.ledger.checker import ACKED, UNKNOWN, Sent, violations
 from tests.chaos.line.agents import Agents, Message
+from tests.chaos.line.checker import ACKED, UNKNOWN, Sent, violations
 from tests.chaos.line.thin_line import APP, Line
 from tests.servers.processes import wait_until
 from tests.servers.rabbitmq import RabbitMQ

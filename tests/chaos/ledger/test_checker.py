@@ -8,7 +8,7 @@ import pytest
 
 from ingest.writer import Writer
 from spm.store.keys import PlacementTable
-from tests.chaos.ledger.checker import ACKED, REFUSED, UNKNOWN, Sent, violations
+from tests.chaos.line.checker import ACKED, REFUSED, UNKNOWN, Sent, violations
 from tests.chaos.line.thin_line import APP, ROOT, Line
 from tests.servers.processes import Process, wait_until
 from tests.servers.rabbitmq import RabbitMQ

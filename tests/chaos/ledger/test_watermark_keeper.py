@@ -11,8 +11,8 @@ from spm.store.ledger import watermarks
 from spm.store.ledger.balance import read_balance
 from tests.chaos.faults import mortal_keeper
 from tests.chaos.ledger.balance import Watch, disagreements
-from tests.chaos.ledger.checker import Sent, violations
 from tests.chaos.line.agents import Agents, Message
+from tests.chaos.line.checker import Sent, violations
 from tests.chaos.line.thin_line import APP, Line
 from tests.servers.processes import Process, wait_until
 from tests.support.stored import copies, samples

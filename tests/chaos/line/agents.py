@@ -16,7 +16,7 @@ from itertools import count
 from typing import overload
 from urllib.parse import urlsplit
 
-from tests.chaos.ledger.checker import ACKED, REFUSED, UNKNOWN, Sent
+from tests.chaos.line.checker import ACKED, REFUSED, UNKNOWN, Sent
 from tests.support.stored import Sample, series_name
 
 HOSTS, FIELDS = 20, 100

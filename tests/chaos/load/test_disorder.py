@@ -15,8 +15,8 @@ import pytest
 from spm.limits import HOUR_MS
 from spm.wire import Envelope
 from tests.chaos.kills.storm import PART
-from tests.chaos.ledger.checker import ACKED, Recount, Sent, violations_in_parts, wrong_hours
 from tests.chaos.line.agents import HOSTS, Message
+from tests.chaos.line.checker import ACKED, Recount, Sent, violations_in_parts, wrong_hours
 from tests.chaos.line.thin_line import APP, Line
 from tests.servers.processes import wait_until
 from tests.servers.rabbitmq import RabbitMQ

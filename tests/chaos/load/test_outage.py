@@ -10,8 +10,8 @@ import pytest
 
 from spm import limits
 from spm.clock import SystemClock
-from tests.chaos.ledger.checker import ACKED, Sent, violations
 from tests.chaos.line.agents import FIELDS, HOSTS, Agents, Message
+from tests.chaos.line.checker import ACKED, Sent, violations
 from tests.chaos.line.thin_line import APP, Line
 from tests.servers.java.hbase import HBase
 from tests.servers.processes import wait_until

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from spm.clock import SystemClock
-from tests.chaos.ledger.checker import ACKED, Sent, violations
+from tests.chaos.line.checker import ACKED, Sent, violations
 from tests.chaos.line.thin_line import Line
 from tests.servers.processes import wait_until
 from tests.servers.rabbitmq import RabbitMQ

@@ -28,8 +28,8 @@ from playwright.sync_api import (
 from spm import query
 from spm.clock import SystemClock
 from tests.conftest import missing_service
-from tests.frontend.conftest import House, house
 from tests.support import process_state, sample_app
+from tests.support.people import Tenant, make_tenant
 
 DRAWN_MS = 30_000  # on a machine that compiles kernels at the same time
 CHROMIUM = shutil.which("chromium") or "/usr/bin/chromium"
@@ -76,13 +76,13 @@ def own_store(settings: object, tmp_path: Path) -> Iterator[str]:
 
 
 @pytest.fixture
-def alpha(transactional_db: None, own_store: str) -> House:
+def alpha(transactional_db: None, own_store: str) -> Tenant:
     """An organisation with an app that has no data yet."""
-    return house("alpha")
+    return make_tenant("alpha")
 
 
 @pytest.fixture
-def fleet(alpha: House, own_store: str) -> House:
+def fleet(alpha: Tenant, own_store: str) -> Tenant:
     """The organisation with two hours of data of four hosts."""
     sample_app.fill(own_store, alpha.app.pk, now_ms=SystemClock().now_ms())
     return alpha
@@ -146,10 +146,10 @@ def page(open_page: Callable[..., Page]) -> Page:
     return open_page()
 
 
-def log_in(page: Page, house: House) -> None:
+def log_in(page: Page, tenant: Tenant) -> None:
     """Log in by the form."""
     page.goto("/login")
-    page.get_by_label("Login").fill(house.owner.get_username())
+    page.get_by_label("Login").fill(tenant.owner.get_username())
     page.get_by_label("Password").fill("correct horse")
     page.get_by_role("button", name="Log in").click()
     page.wait_for_url("**/apps/**")

@@ -12,7 +12,7 @@ from rollups.models import Correction, CorrectionCause, Run, RunKind
 from rollups.services import runs as services_runs
 from spm.clock import SystemClock
 from tests.e2e.browser.conftest import drawn, log_in, picture
-from tests.frontend.conftest import House
+from tests.support.people import Tenant
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
@@ -20,7 +20,7 @@ LOOKS: dict[str, dict[str, Any]] = {"light": {}, "dark": {"dark": True}, "narrow
 
 
 @pytest.fixture
-def past(fleet: House) -> House:
+def past(fleet: Tenant) -> Tenant:
     """A fleet with a run behind it, one at work, and hours that were corrected."""
     site = services_runs.site()
     services_runs.roll(site, apps=[fleet.app.pk], kind=RunKind.MINOR, executor="local")
@@ -52,7 +52,7 @@ def past(fleet: House) -> House:
     return fleet
 
 
-def test_data_is_retracted_after_a_preview_and_restored(page: Page, past: House) -> None:
+def test_data_is_retracted_after_a_preview_and_restored(page: Page, past: Tenant) -> None:
     log_in(page, past)
     page.get_by_role("link", name="Corrections").click()
     picture(page, "corrections-before")
@@ -77,7 +77,7 @@ def test_data_is_retracted_after_a_preview_and_restored(page: Page, past: House)
     expect(page.locator(".legend")).to_contain_text("web-1")
 
 
-def test_a_refused_draft_keeps_its_input_and_says_why(page: Page, past: House) -> None:
+def test_a_refused_draft_keeps_its_input_and_says_why(page: Page, past: Tenant) -> None:
     log_in(page, past)
     page.goto(f"/apps/{past.app.pk}/corrections")
     page.get_by_label("Series, as PromQL").fill("sum(")
@@ -88,7 +88,7 @@ def test_a_refused_draft_keeps_its_input_and_says_why(page: Page, past: House) -
     picture(page, "corrections-refused")
 
 
-def test_a_chart_shows_what_was_known_at_a_moment(page: Page, past: House) -> None:
+def test_a_chart_shows_what_was_known_at_a_moment(page: Page, past: Tenant) -> None:
     log_in(page, past)
     page.goto(f"/apps/{past.app.pk}/chart?range=1h")
     drawn(page)
@@ -105,7 +105,7 @@ def test_a_chart_shows_what_was_known_at_a_moment(page: Page, past: House) -> No
     page.wait_for_url(re.compile(r"asof=1704"))
 
 
-def test_a_running_run_is_watched_and_a_finished_one_rolled_back(page: Page, past: House) -> None:
+def test_a_running_run_is_watched_and_a_finished_one_rolled_back(page: Page, past: Tenant) -> None:
     log_in(page, past)
     page.goto(f"/apps/{past.app.pk}/runs")
     expect(page.get_by_text("31 of 120 hours")).to_be_visible()
@@ -117,7 +117,7 @@ def test_a_running_run_is_watched_and_a_finished_one_rolled_back(page: Page, pas
 
 
 @pytest.mark.parametrize("look", LOOKS)
-def test_pages_of_corrections_fit_the_screen(look: str, open_page: Callable[..., Page], past: House) -> None:
+def test_pages_of_corrections_fit_the_screen(look: str, open_page: Callable[..., Page], past: Tenant) -> None:
     page = open_page(**LOOKS[look])
     log_in(page, past)
     page.goto(f"/apps/{past.app.pk}/corrections")

@@ -13,13 +13,13 @@ from tests.e2e.browser.conftest import log_in, picture
 from tests.e2e.browser.test_look import LOOKS
 from tests.frontend import balance_examples
 from tests.frontend.balance_examples import Book
-from tests.frontend.conftest import House
+from tests.support.people import Tenant
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
 
 @pytest.fixture
-def book(alpha: House, own_store: str) -> Book:
+def book(alpha: Tenant, own_store: str) -> Book:
     """A day with something of everything."""
     return balance_examples.fill(own_store, alpha.app.pk, SystemClock().now_ms())
 
@@ -32,7 +32,7 @@ def fits(page: Page, name: str) -> None:
 
 @pytest.mark.parametrize("look", LOOKS)
 def test_the_pages_of_the_balance_fit_the_screen(
-    look: str, open_page: Callable[..., Page], alpha: House, book: Book
+    look: str, open_page: Callable[..., Page], alpha: Tenant, book: Book
 ) -> None:
     page = open_page(**LOOKS[look])
     log_in(page, alpha)
@@ -48,7 +48,7 @@ def test_the_pages_of_the_balance_fit_the_screen(
 
 @pytest.mark.parametrize("look", LOOKS)
 def test_an_empty_or_faulty_balance_says_so(
-    look: str, open_page: Callable[..., Page], alpha: House, own_store: str
+    look: str, open_page: Callable[..., Page], alpha: Tenant, own_store: str
 ) -> None:
     page = open_page(**LOOKS[look])
     log_in(page, alpha)
@@ -67,7 +67,7 @@ def test_an_empty_or_faulty_balance_says_so(
     fits(page, f"delivery-fault-{look}")
 
 
-def test_a_span_can_be_selected_and_downloaded(page: Page, alpha: House, book: Book) -> None:
+def test_a_span_can_be_selected_and_downloaded(page: Page, alpha: Tenant, book: Book) -> None:
     log_in(page, alpha)
     page.goto(f"/apps/{alpha.app.pk}/delivery")
     page.get_by_role("link", name="7 days").click()
@@ -77,7 +77,7 @@ def test_a_span_can_be_selected_and_downloaded(page: Page, alpha: House, book: B
     assert download.value.suggested_filename.startswith(f"hours-of-app-{alpha.app.pk}-")
 
 
-def test_staff_look_at_all_accounts(page: Page, alpha: House, book: Book) -> None:
+def test_staff_look_at_all_accounts(page: Page, alpha: Tenant, book: Book) -> None:
     alpha.owner.is_staff = alpha.owner.is_superuser = True
     alpha.owner.save()
     log_in(page, alpha)

@@ -15,8 +15,8 @@ from playwright.sync_api import Page, expect
 
 from spm.clock import SystemClock
 from tests.e2e.browser.conftest import PICTURES, drawn, log_in, picture
-from tests.frontend.conftest import House
 from tests.support import sample_app
+from tests.support.people import Tenant
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
@@ -57,7 +57,7 @@ def series_of(page: Page) -> str:
     return page.locator(".legend").first.inner_text()
 
 
-def test_the_overview_shows_hosts_and_leads_to_their_charts(page: Page, fleet: House) -> None:
+def test_the_overview_shows_hosts_and_leads_to_their_charts(page: Page, fleet: Tenant) -> None:
     log_in(page, fleet)
     drawn(page)
     expect(page.get_by_role("row", name=re.compile("db-1.*up"))).to_be_visible()
@@ -66,7 +66,7 @@ def test_the_overview_shows_hosts_and_leads_to_their_charts(page: Page, fleet: H
     drawn(page, 10)
 
 
-def test_the_chart_page_paints_every_series_with_its_points(page: Page, fleet: House) -> None:
+def test_the_chart_page_paints_every_series_with_its_points(page: Page, fleet: Tenant) -> None:
     log_in(page, fleet)
     page.goto(f"/apps/{fleet.app.pk}/chart?range=1h")
     drawn(page)
@@ -75,7 +75,7 @@ def test_the_chart_page_paints_every_series_with_its_points(page: Page, fleet: H
     assert painted(page) > 5000
 
 
-def test_dragging_zooms_and_the_address_keeps_it_over_a_reload(page: Page, fleet: House) -> None:
+def test_dragging_zooms_and_the_address_keeps_it_over_a_reload(page: Page, fleet: Tenant) -> None:
     log_in(page, fleet)
     page.goto(f"/apps/{fleet.app.pk}/chart?range=1h")
     drawn(page)
@@ -90,7 +90,7 @@ def test_dragging_zooms_and_the_address_keeps_it_over_a_reload(page: Page, fleet
     assert (page.url, series_of(page), points(page)) == (address, legend, shown)
 
 
-def test_a_double_click_and_the_back_button_leave_the_zoom(page: Page, fleet: House) -> None:
+def test_a_double_click_and_the_back_button_leave_the_zoom(page: Page, fleet: Tenant) -> None:
     log_in(page, fleet)
     page.goto(f"/apps/{fleet.app.pk}/chart?range=6h")
     drawn(page)
@@ -104,7 +104,7 @@ def test_a_double_click_and_the_back_button_leave_the_zoom(page: Page, fleet: Ho
     drawn(page)
 
 
-def test_a_metric_and_a_label_picked_draw_one_series(page: Page, fleet: House) -> None:
+def test_a_metric_and_a_label_picked_draw_one_series(page: Page, fleet: Tenant) -> None:
     log_in(page, fleet)
     page.goto(f"/apps/{fleet.app.pk}/chart")
     drawn(page)
@@ -120,7 +120,7 @@ def test_a_metric_and_a_label_picked_draw_one_series(page: Page, fleet: House) -
     picture(page, "chart-picked")
 
 
-def test_a_silent_host_leaves_a_gap_in_its_line(page: Page, fleet: House) -> None:
+def test_a_silent_host_leaves_a_gap_in_its_line(page: Page, fleet: Tenant) -> None:
     log_in(page, fleet)
     with page.expect_response(re.compile("/api/v1/charts.*db-1")) as answer:
         page.goto(f"/apps/{fleet.app.pk}/chart?range=1h&expr=last_over_time(cpu_usage_total{{host='db-1'}}[$window])")
@@ -136,7 +136,7 @@ def test_a_silent_host_leaves_a_gap_in_its_line(page: Page, fleet: House) -> Non
     ],
     ids=["an unknown metric", "a broken expression"],
 )
-def test_a_chart_without_data_says_why(page: Page, fleet: House, expr: str, state: str, text: str) -> None:
+def test_a_chart_without_data_says_why(page: Page, fleet: Tenant, expr: str, state: str, text: str) -> None:
     log_in(page, fleet)
     page.goto(f"/apps/{fleet.app.pk}/chart?expr={expr}")
     expect(page.locator("[data-chart]")).to_have_attribute("data-state", state)
@@ -144,7 +144,7 @@ def test_a_chart_without_data_says_why(page: Page, fleet: House, expr: str, stat
     picture(page, f"chart-{state}")
 
 
-def test_new_samples_appear_without_a_reload(page: Page, alpha: House, own_store: str) -> None:
+def test_new_samples_appear_without_a_reload(page: Page, alpha: Tenant, own_store: str) -> None:
     log_in(page, alpha)
     expect(page.get_by_text("Nothing has reported yet")).to_be_visible()
     picture(page, "overview-empty")
@@ -153,7 +153,7 @@ def test_new_samples_appear_without_a_reload(page: Page, alpha: House, own_store
     drawn(page)
 
 
-def test_the_send_page_gives_a_command_that_works_as_pasted(page: Page, alpha: House) -> None:
+def test_the_send_page_gives_a_command_that_works_as_pasted(page: Page, alpha: Tenant) -> None:
     log_in(page, alpha)
     page.get_by_role("link", name="Send data").first.click()
     page.get_by_label("Name").fill("kitchen")
@@ -167,7 +167,7 @@ def test_the_send_page_gives_a_command_that_works_as_pasted(page: Page, alpha: H
     assert "21.5" in series_of(page)
 
 
-def test_a_token_just_made_is_not_shown_again(page: Page, alpha: House) -> None:
+def test_a_token_just_made_is_not_shown_again(page: Page, alpha: Tenant) -> None:
     log_in(page, alpha)
     page.goto(f"/apps/{alpha.app.pk}/send")
     page.get_by_role("button", name="Create a token").click()
@@ -177,7 +177,7 @@ def test_a_token_just_made_is_not_shown_again(page: Page, alpha: House) -> None:
     assert "YOUR_TOKEN" in page.locator("#curl").inner_text()
 
 
-def test_the_picture_of_the_readme_is_made(open_page: Callable[..., Page], fleet: House) -> None:
+def test_the_picture_of_the_readme_is_made(open_page: Callable[..., Page], fleet: Tenant) -> None:
     page = open_page(width=1280, height=850)
     log_in(page, fleet)
     page.goto(f"/apps/{fleet.app.pk}/chart?range=1h")

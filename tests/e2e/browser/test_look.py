@@ -13,7 +13,7 @@ from rollups.services import runs as services_runs
 from rollups.services.retractions import Actor
 from spm.accounts.services import issue_token
 from tests.e2e.browser.conftest import drawn, log_in, picture
-from tests.frontend.conftest import House
+from tests.support.people import Tenant
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
@@ -36,7 +36,7 @@ LOOKS: dict[str, dict[str, Any]] = {"light": {}, "dark": {"dark": True}, "narrow
 
 
 @pytest.mark.parametrize("look", LOOKS)
-def test_pages_fit_the_screen_and_run_without_errors(look: str, open_page: Callable[..., Page], fleet: House) -> None:
+def test_pages_fit_the_screen_and_run_without_errors(look: str, open_page: Callable[..., Page], fleet: Tenant) -> None:
     page = open_page(**LOOKS[look])
     page.goto("/login")
     picture(page, f"login-{look}")
@@ -83,7 +83,7 @@ ADMIN = {
 }
 
 
-def test_the_admin_runs_without_errors(page: Page, fleet: House) -> None:
+def test_the_admin_runs_without_errors(page: Page, fleet: Tenant) -> None:
     fleet.owner.is_staff = fleet.owner.is_superuser = True
     fleet.owner.save()
     issue_token(fleet.owner, fleet.app, name="Kitchen", scopes=["ingest"])

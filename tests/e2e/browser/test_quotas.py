@@ -15,15 +15,15 @@ from spm.wire import Rejection
 from tests.e2e.browser.conftest import log_in
 from tests.e2e.browser.test_delivery import fits
 from tests.e2e.browser.test_look import LOOKS
-from tests.frontend.conftest import House
 from tests.support import process_state
+from tests.support.people import Tenant
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
 
 @pytest.mark.parametrize("look", LOOKS)
 def test_rejections_and_heartbeats_fit_the_screen_and_work(
-    look: str, open_page: Callable[..., Page], alpha: House, own_store: str
+    look: str, open_page: Callable[..., Page], alpha: Tenant, own_store: str
 ) -> None:
     now_ms = SystemClock().now_ms()
     App.objects.filter(pk=alpha.app.pk).update(series_max=1_000)

@@ -9,14 +9,16 @@ from ingest.accept import arrivals
 from spm.accounts import sources
 from spm.clock import SystemClock
 from tests.e2e.browser.conftest import DRAWN_MS, log_in, picture
-from tests.frontend.conftest import House
 from tests.support import process_state
+from tests.support.people import Tenant
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
 
 @pytest.mark.parametrize("width", [1360, 390])
-def test_the_first_data_of_a_method_appears_by_itself(open_page: Callable[..., Page], alpha: House, width: int) -> None:
+def test_the_first_data_of_a_method_appears_by_itself(
+    open_page: Callable[..., Page], alpha: Tenant, width: int
+) -> None:
     process_state.forget_arrivals()
     page = open_page(width=width, dark=width < 400)
     page.set_default_timeout(DRAWN_MS)
@@ -35,7 +37,7 @@ def test_the_first_data_of_a_method_appears_by_itself(open_page: Callable[..., P
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
 
 
-def test_the_missing_messages_of_a_source_are_on_the_overview(page: Page, fleet: House) -> None:
+def test_the_missing_messages_of_a_source_are_on_the_overview(page: Page, fleet: Tenant) -> None:
     now = SystemClock().now_ms()
     process_state.forget_sources()
     sources.note_seen(fleet.app.pk, "web-1", now, period_ms=10_000)

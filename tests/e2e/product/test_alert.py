@@ -5,7 +5,7 @@ import time
 import pytest
 
 from tests.servers.product import Served
-from tests.support.person import Person
+from tests.support.people import Person
 
 pytestmark = [pytest.mark.serial, pytest.mark.slow, pytest.mark.timeout(300)]
 WAIT_S = 60

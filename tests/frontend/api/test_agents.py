@@ -12,11 +12,11 @@ from spm import limits
 from spm.accounts import sources, tokens
 from spm.accounts.models import AuditEntry, Source
 from spm.clock import SystemClock, moment
-from tests.frontend.conftest import House
+from tests.support.people import Tenant
 
 
 @pytest.fixture
-def secret(alpha: House) -> str:
+def secret(alpha: Tenant) -> str:
     return tokens.issue(alpha.app, name="agent", scopes=["ingest"])[1]
 
 
@@ -51,7 +51,7 @@ def post_heartbeat(client: Client, secret: str, path: str = "/heartbeat", **chan
     )
 
 
-def test_an_agent_registers_once_and_beats_from_then_on(client: Client, secret: str, alpha: House) -> None:
+def test_an_agent_registers_once_and_beats_from_then_on(client: Client, secret: str, alpha: Tenant) -> None:
     first, again, beat = (
         post_heartbeat(client, secret, ""),
         post_heartbeat(client, secret, ""),
@@ -64,7 +64,7 @@ def test_an_agent_registers_once_and_beats_from_then_on(client: Client, secret: 
     assert "settings" not in beat.json()
 
 
-def test_a_heartbeat_announces_the_period_of_the_source(client: Client, secret: str, alpha: House) -> None:
+def test_a_heartbeat_announces_the_period_of_the_source(client: Client, secret: str, alpha: Tenant) -> None:
     sources.note_seen(alpha.app.pk, "web-1", SystemClock().now_ms())
     post_heartbeat(client, secret, period_ms=300_000)
     assert Source.objects.get().period_ms == 300_000
@@ -100,7 +100,7 @@ def test_a_heartbeat_that_is_none_is_refused_with_its_reason(client: Client, sec
 
 
 @pytest.mark.parametrize("given", ["", "Bearer nonsense", "reader"])
-def test_without_a_token_that_may_send_nobody_is_heard(client: Client, alpha: House, given: str) -> None:
+def test_without_a_token_that_may_send_nobody_is_heard(client: Client, alpha: Tenant, given: str) -> None:
     header = f"Bearer {alpha.token}" if given == "reader" else given
     for path in ("", "/heartbeat"):
         response = client.post(
@@ -114,18 +114,18 @@ def test_a_session_cannot_speak_for_an_agent(desk: Client) -> None:
     assert desk.post("/api/v1/agents", heartbeat_fields(), "application/json").status_code in (401, 403)
 
 
-def test_the_doctor_learns_whose_token_it_is_and_what_time_it_is(client: Client, secret: str, alpha: House) -> None:
+def test_the_doctor_learns_whose_token_it_is_and_what_time_it_is(client: Client, secret: str, alpha: Tenant) -> None:
     answer = client.get("/api/v1/agents/version", HTTP_AUTHORIZATION=f"Bearer {secret}").json()
     assert (answer["app"], answer["version"]) == (alpha.app.name, VERSION)
     assert abs(answer["server_ms"] - SystemClock().now_ms()) < 30_000
 
 
-def test_agents_of_others_are_not_seen(client: Client, secret: str, beta: House) -> None:
+def test_agents_of_others_are_not_seen(client: Client, secret: str, beta: Tenant) -> None:
     post_heartbeat(client, secret)
     assert client.get("/api/v1/agents", HTTP_AUTHORIZATION=f"Bearer {beta.token}").json() == []
 
 
-def test_an_agent_is_seen_with_its_state_by_a_token_that_may_read(client: Client, secret: str, alpha: House) -> None:
+def test_an_agent_is_seen_with_its_state_by_a_token_that_may_read(client: Client, secret: str, alpha: Tenant) -> None:
     post_heartbeat(client, secret, dropped_samples=12, collectors={"redis:a": "no answer in time"})
     [row] = client.get("/api/v1/agents", HTTP_AUTHORIZATION=f"Bearer {alpha.token}").json()
     assert (row["name"], row["state"], row["dropped_samples"]) == ("web-1", "late", 12)
@@ -133,12 +133,12 @@ def test_an_agent_is_seen_with_its_state_by_a_token_that_may_read(client: Client
     assert "no data comes" in row["why"]
 
 
-def doubled(client: Client, house: House) -> list[bool]:
-    rows = client.get("/api/v1/agents", HTTP_AUTHORIZATION=f"Bearer {house.token}").json()
+def doubled(client: Client, tenant: Tenant) -> list[bool]:
+    rows = client.get("/api/v1/agents", HTTP_AUTHORIZATION=f"Bearer {tenant.token}").json()
     return [each["two_of_this_name"] for each in rows]
 
 
-def test_two_agents_of_one_name_are_reported(client: Client, secret: str, alpha: House) -> None:
+def test_two_agents_of_one_name_are_reported(client: Client, secret: str, alpha: Tenant) -> None:
     now = SystemClock().now_ms()
     for started_ms in (now - 90_000, now - 60_000, now - 90_000):
         post_heartbeat(client, secret, started_ms=started_ms)
@@ -148,14 +148,14 @@ def test_two_agents_of_one_name_are_reported(client: Client, secret: str, alpha:
     assert doubled(client, alpha) == [False]
 
 
-def test_an_agent_that_was_started_anew_is_no_second_one(client: Client, secret: str, alpha: House) -> None:
+def test_an_agent_that_was_started_anew_is_no_second_one(client: Client, secret: str, alpha: Tenant) -> None:
     now = SystemClock().now_ms()
     for started_ms, its_now in ((now - 90_000, now), (now, now), (now, now + 3_600_000)):  # at last its clock jumps
         post_heartbeat(client, secret, started_ms=started_ms, now_ms=its_now)
     assert doubled(client, alpha) == [False]
 
 
-def test_equal_names_in_two_apps_are_two_agents(client: Client, secret: str, alpha: House, beta: House) -> None:
+def test_equal_names_in_two_apps_are_two_agents(client: Client, secret: str, alpha: Tenant, beta: Tenant) -> None:
     now = SystemClock().now_ms()
     other = tokens.issue(beta.app, name="agent", scopes=["ingest"])[1]
     for token, started_ms in ((secret, now - 90_000), (other, now - 60_000), (secret, now - 90_000)):
@@ -164,7 +164,7 @@ def test_equal_names_in_two_apps_are_two_agents(client: Client, secret: str, alp
 
 
 def test_pushed_settings_come_with_the_next_heartbeat_until_they_are_applied(
-    client: Client, desk: Client, secret: str, alpha: House
+    client: Client, desk: Client, secret: str, alpha: Tenant
 ) -> None:
     path = f"/api/v1/apps/{alpha.app.pk}/agents/settings"
     for match, settings in (("*", {"period_s": 30, "tags": {"a": "1"}}), ("role=web", {"tags": {"b": "2"}})):
@@ -179,7 +179,7 @@ def test_pushed_settings_come_with_the_next_heartbeat_until_they_are_applied(
     assert AuditEntry.objects.filter(action="agent settings").count() == 2
 
 
-def test_an_agents_own_name_wins_over_its_tags_and_those_over_all(alpha: House) -> None:
+def test_an_agents_own_name_wins_over_its_tags_and_those_over_all(alpha: Tenant) -> None:
     now = SystemClock().now_ms()
     for match, period in (("web-1", 3), ("*", 1), ("role=web", 2)):
         agents.push_settings(alpha.app, match, {"period_s": period}, actor=None, by="t", now_ms=now)
@@ -190,7 +190,7 @@ def test_an_agents_own_name_wins_over_its_tags_and_those_over_all(alpha: House) 
     assert periods == [3, 2, 1]
 
 
-def test_settings_that_are_removed_leave_agents_with_none(client: Client, secret: str, alpha: House) -> None:
+def test_settings_that_are_removed_leave_agents_with_none(client: Client, secret: str, alpha: Tenant) -> None:
     now = SystemClock().now_ms()
     agents.push_settings(alpha.app, "*", {"period_s": 30}, actor=None, by="t", now_ms=now)
     etag = post_heartbeat(client, secret).json()["etag"]
@@ -213,14 +213,14 @@ def test_settings_that_are_removed_leave_agents_with_none(client: Client, secret
     ],
     ids=str,
 )
-def test_what_no_agent_applies_cannot_be_pushed(desk: Client, alpha: House, pushed: dict[str, Any]) -> None:
+def test_what_no_agent_applies_cannot_be_pushed(desk: Client, alpha: Tenant, pushed: dict[str, Any]) -> None:
     path = f"/api/v1/apps/{alpha.app.pk}/agents/settings"
     response = desk.put(path, {"match": "*", "settings": pushed}, "application/json")
     assert response.status_code == 409
     assert next(iter(pushed)) in response.json()["error"]
 
 
-def test_viewers_push_no_settings(client: Client, alpha: House) -> None:
+def test_viewers_push_no_settings(client: Client, alpha: Tenant) -> None:
     client.force_login(alpha.viewer)
     path = f"/api/v1/apps/{alpha.app.pk}/agents/settings"
     assert client.get(path).status_code == 200
@@ -228,7 +228,7 @@ def test_viewers_push_no_settings(client: Client, alpha: House) -> None:
 
 
 def test_a_forgotten_agent_comes_back_with_its_next_heartbeat(
-    client: Client, desk: Client, secret: str, alpha: House
+    client: Client, desk: Client, secret: str, alpha: Tenant
 ) -> None:
     post_heartbeat(client, secret)
     path = f"/api/v1/apps/{alpha.app.pk}/agents/by-name/web-1"

@@ -9,14 +9,14 @@ from spm import limits
 from spm.accounts import tokens
 from spm.clock import SystemClock
 from spm.errors import StoreUnavailable
-from tests.frontend.conftest import House
 from tests.support import sample_app
+from tests.support.people import Tenant
 
 HOUR = 3_600_000
 
 
 @pytest.fixture
-def now_ms(alpha: House, settings: Any) -> int:
+def now_ms(alpha: Tenant, settings: Any) -> int:
     """Now, with two hours of a fleet behind it."""
     now = SystemClock().now_ms()
     sample_app.fill(settings.SPM_STORE_URL, alpha.app.pk, now_ms=now)
@@ -105,7 +105,7 @@ def test_a_store_that_is_away_is_503_with_a_time_to_retry(desk: Client, monkeypa
     assert response.json() == {"error": "no answer"}
 
 
-def test_what_there_is_can_be_listed(desk: Client, alpha: House, now_ms: int) -> None:
+def test_what_there_is_can_be_listed(desk: Client, alpha: Tenant, now_ms: int) -> None:
     place = f"/api/v1/apps/{alpha.app.pk}"
     assert [each["name"] for each in desk.get("/api/v1/apps").json()] == [alpha.app.name]
     assert [each["name"] for each in desk.get(f"{place}/sources").json()] == list(sample_app.HOSTS)
@@ -115,18 +115,18 @@ def test_what_there_is_can_be_listed(desk: Client, alpha: House, now_ms: int) ->
 
 
 @pytest.mark.parametrize("kind", ["Bearer", "Token"])
-def test_a_token_reads_without_a_session(client: Client, alpha: House, now_ms: int, kind: str) -> None:
+def test_a_token_reads_without_a_session(client: Client, alpha: Tenant, now_ms: int, kind: str) -> None:
     response = client.get("/api/v1/charts", {"expr": "up"}, HTTP_AUTHORIZATION=f"{kind} {alpha.token}")
     assert response.status_code == 200
 
 
-def test_a_token_of_a_program_lists_its_own_app_only(client: Client, alpha: House, beta: House) -> None:
+def test_a_token_of_a_program_lists_its_own_app_only(client: Client, alpha: Tenant, beta: Tenant) -> None:
     listed = client.get("/api/v1/apps", HTTP_AUTHORIZATION=f"Bearer {alpha.token}").json()
     assert [each["id"] for each in listed] == [alpha.app.pk]
 
 
 @pytest.mark.parametrize("secret", ["ingest only", "spm_nonsense"])
-def test_a_token_that_may_not_read_is_401_even_beside_a_session(desk: Client, alpha: House, secret: str) -> None:
+def test_a_token_that_may_not_read_is_401_even_beside_a_session(desk: Client, alpha: Tenant, secret: str) -> None:
     shown = tokens.issue(alpha.app, name="x", scopes=["ingest"])[1] if secret == "ingest only" else secret
     response = desk.get("/api/v1/apps", HTTP_AUTHORIZATION=f"Bearer {shown}")
     assert response.status_code == 401

@@ -13,22 +13,22 @@ from rollups.services import runs as services_runs
 from spm.accounts import tokens
 from spm.accounts.models import AuditEntry, Membership, Role
 from spm.clock import SystemClock
-from tests.frontend.conftest import House
 from tests.support import sample_app
+from tests.support.people import Tenant
 
 pytestmark = pytest.mark.django_db
 
 
 @pytest.fixture
-def fleet(alpha: House, settings: Any) -> House:
+def fleet(alpha: Tenant, settings: Any) -> Tenant:
     """Two minutes of four hosts."""
     sample_app.fill(settings.SPM_STORE_URL, alpha.app.pk, now_ms=SystemClock().now_ms(), span_ms=120_000)
     return alpha
 
 
-def at(house: House, rest: str) -> str:
+def at(tenant: Tenant, rest: str) -> str:
     """An address of the app."""
-    return f"/api/v1/apps/{house.app.pk}/{rest}"
+    return f"/api/v1/apps/{tenant.app.pk}/{rest}"
 
 
 def post(client: Client, address: str, body: dict[str, Any] | None = None, **extra: Any) -> Any:
@@ -36,15 +36,15 @@ def post(client: Client, address: str, body: dict[str, Any] | None = None, **ext
     return client.post(address, body or {}, content_type="application/json", **extra)
 
 
-def as_role(client: Client, house: House, role: Role) -> Client:
+def as_role(client: Client, tenant: Tenant, role: Role) -> Client:
     """The same browser with a person of this role."""
     person = User.objects.create_user(f"{role}-2@alpha.example")
-    Membership.objects.create(organisation=house.organisation, user=person, role=role)
+    Membership.objects.create(organisation=tenant.organisation, user=person, role=role)
     client.force_login(person)
     return client
 
 
-def test_a_preview_says_in_words_and_numbers_what_would_go(desk: Client, fleet: House) -> None:
+def test_a_preview_says_in_words_and_numbers_what_would_go(desk: Client, fleet: Tenant) -> None:
     body = post(desk, at(fleet, "retractions/preview"), {"series": 'cpu_usage_total{host="web-1"}'}).json()
     assert (body["samples"], body["series"], body["sources"]) == (12, 1, ["web-1"])
     assert body["metrics"] == ["cpu_usage_total"]
@@ -53,7 +53,7 @@ def test_a_preview_says_in_words_and_numbers_what_would_go(desk: Client, fleet: 
     assert desk.get(at(fleet, "retractions")).json() == []
 
 
-def test_a_retraction_is_listed_with_who_why_and_how_much(desk: Client, fleet: House) -> None:
+def test_a_retraction_is_listed_with_who_why_and_how_much(desk: Client, fleet: Tenant) -> None:
     answer = post(desk, at(fleet, "retractions"), {"source": "db-1", "reason": "clock was wrong"})
     assert answer.status_code == 201
     [retraction] = desk.get(at(fleet, "retractions")).json()
@@ -67,7 +67,7 @@ def test_a_retraction_is_listed_with_who_why_and_how_much(desk: Client, fleet: H
     assert retraction["counted"]["samples"] == 22 * 12
 
 
-def test_an_undo_brings_the_samples_back_and_is_noted(desk: Client, fleet: House) -> None:
+def test_an_undo_brings_the_samples_back_and_is_noted(desk: Client, fleet: Tenant) -> None:
     number = post(desk, at(fleet, "retractions"), {"source": "db-1", "reason": "x"}).json()["number"]
     assert post(desk, at(fleet, "retractions/preview"), {"source": "db-1"}).json()["samples"] == 0
     undone = post(desk, at(fleet, f"retractions/{number}/undo"))
@@ -79,7 +79,7 @@ def test_an_undo_brings_the_samples_back_and_is_noted(desk: Client, fleet: House
     assert notes["retract"]["samples"] == 264
 
 
-def test_a_second_undo_is_refused_and_an_unknown_one_is_not_found(desk: Client, fleet: House) -> None:
+def test_a_second_undo_is_refused_and_an_unknown_one_is_not_found(desk: Client, fleet: Tenant) -> None:
     number = post(desk, at(fleet, "retractions"), {"source": "db-1", "reason": "x"}).json()["number"]
     assert post(desk, at(fleet, f"retractions/{number}/undo")).status_code == 200
     assert post(desk, at(fleet, f"retractions/{number}/undo")).status_code == 409
@@ -99,7 +99,7 @@ def test_a_second_undo_is_refused_and_an_unknown_one_is_not_found(desk: Client, 
         ({"series": "m" * 5_000}, 400),
     ],
 )
-def test_a_draft_that_cannot_be_says_why(desk: Client, fleet: House, body: dict[str, Any], status: int) -> None:
+def test_a_draft_that_cannot_be_says_why(desk: Client, fleet: Tenant, body: dict[str, Any], status: int) -> None:
     for address in ("retractions/preview", "retractions"):
         answer = post(desk, at(fleet, address), {**body, "reason": "x"})
         assert answer.status_code == status
@@ -108,13 +108,13 @@ def test_a_draft_that_cannot_be_says_why(desk: Client, fleet: House, body: dict[
 
 
 @pytest.mark.parametrize("raw", [b"[" * 50_000, b'{"source":' * 50_000, b"9" * 5_000, b"null", b"[]", b"\xff\xfe"])
-def test_a_body_that_is_no_draft_is_malformed(desk: Client, fleet: House, raw: bytes) -> None:
+def test_a_body_that_is_no_draft_is_malformed(desk: Client, fleet: Tenant, raw: bytes) -> None:
     for address in ("retractions/preview", "retractions", "retractions/1/purge"):
         assert desk.post(at(fleet, address), raw, content_type="application/json").status_code in (400, 404)
 
 
 @pytest.mark.parametrize("number", [0, 2**63, 2**64, 10**30])
-def test_numbers_that_nothing_has_are_not_found(desk: Client, fleet: House, number: int) -> None:
+def test_numbers_that_nothing_has_are_not_found(desk: Client, fleet: Tenant, number: int) -> None:
     addresses = [f"retractions/{number}/undo", f"retractions/{number}/purge", f"runs/{number}/rollback"]
     assert {post(desk, at(fleet, address)).status_code for address in addresses} == {404}
     assert desk.get(at(fleet, f"runs/{number}")).status_code == 404
@@ -122,7 +122,7 @@ def test_numbers_that_nothing_has_are_not_found(desk: Client, fleet: House, numb
         assert desk.post(f"/apps/{fleet.app.pk}/{act}").status_code in (302, 400, 404)
 
 
-def test_a_retraction_needs_a_reason(desk: Client, fleet: House) -> None:
+def test_a_retraction_needs_a_reason(desk: Client, fleet: Tenant) -> None:
     answer = post(desk, at(fleet, "retractions"), {"source": "db-1"})
     assert (answer.status_code, list(answer.json())) == (400, ["reason"])
 
@@ -131,7 +131,7 @@ def test_a_retraction_needs_a_reason(desk: Client, fleet: House) -> None:
     ("role", "preview", "act"),
     [(Role.VIEWER, 403, 403), (Role.EDITOR, 200, 403), (Role.ADMIN, 200, 201), (Role.OWNER, 200, 201)],
 )
-def test_a_role_may_do_its_part_and_no_more(client: Client, fleet: House, role: Role, preview: int, act: int) -> None:
+def test_a_role_may_do_its_part_and_no_more(client: Client, fleet: Tenant, role: Role, preview: int, act: int) -> None:
     browser = as_role(client, fleet, role)
     body = {"source": "db-1", "reason": "x"}
     assert post(browser, at(fleet, "retractions/preview"), body).status_code == preview
@@ -147,7 +147,7 @@ def test_a_role_may_do_its_part_and_no_more(client: Client, fleet: House, role: 
     [(["read"], 403, 403), (["write"], 200, 403), (["admin"], 200, 201), (["ingest"], 401, 401)],
 )
 def test_a_token_may_do_what_its_scope_says(
-    client: Client, fleet: House, scopes: list[str], preview: int, act: int
+    client: Client, fleet: Tenant, scopes: list[str], preview: int, act: int
 ) -> None:
     _, secret = tokens.issue(fleet.app, name="robot", scopes=scopes)
     extra = {"HTTP_AUTHORIZATION": f"Bearer {secret}"}
@@ -158,7 +158,7 @@ def test_a_token_may_do_what_its_scope_says(
     assert act != 201 or answer.json()["author"] == "token robot"
 
 
-def test_a_session_without_its_check_of_origin_changes_nothing(fleet: House) -> None:
+def test_a_session_without_its_check_of_origin_changes_nothing(fleet: Tenant) -> None:
     browser = Client(enforce_csrf_checks=True)
     browser.force_login(fleet.owner)
     assert post(browser, at(fleet, "retractions"), {"source": "db-1", "reason": "x"}).status_code == 403
@@ -167,7 +167,7 @@ def test_a_session_without_its_check_of_origin_changes_nothing(fleet: House) -> 
 @pytest.mark.parametrize(
     "address", ["retractions", "retractions/preview", "retractions/{number}/undo", "runs/{run}/rollback"]
 )
-def test_nothing_of_another_app_can_be_changed(desk: Client, fleet: House, beta: House, address: str) -> None:
+def test_nothing_of_another_app_can_be_changed(desk: Client, fleet: Tenant, beta: Tenant, address: str) -> None:
     post(desk, at(fleet, "retractions"), {"source": "db-1", "reason": "x"})
     number = RetractionRecord.objects.get().number
     desk.force_login(beta.owner)
@@ -184,13 +184,13 @@ def test_numbers_are_words_as_people_write_them() -> None:
 
 
 @pytest.mark.parametrize("confirm", ["", "purge", "yes", "purge 2"])
-def test_a_purge_that_is_not_confirmed_deletes_nothing(desk: Client, fleet: House, confirm: str) -> None:
+def test_a_purge_that_is_not_confirmed_deletes_nothing(desk: Client, fleet: Tenant, confirm: str) -> None:
     post(desk, at(fleet, "retractions"), {"source": "db-1", "reason": "x"})
     assert post(desk, at(fleet, "retractions/1/purge"), {"confirm": confirm}).status_code == 400
     assert post(desk, at(fleet, "retractions/1/undo")).status_code == 200
 
 
-def test_a_purge_deletes_for_good_and_forbids_the_undo(desk: Client, fleet: House) -> None:
+def test_a_purge_deletes_for_good_and_forbids_the_undo(desk: Client, fleet: Tenant) -> None:
     post(desk, at(fleet, "retractions"), {"source": "db-1", "reason": "x"})
     answer = post(desk, at(fleet, "retractions/1/purge"), {"confirm": "purge 1"})
     assert (answer.status_code, answer.json()["versions"], answer.json()["troubles"]) == (200, 264, [])
@@ -201,7 +201,7 @@ def test_a_purge_deletes_for_good_and_forbids_the_undo(desk: Client, fleet: Hous
     assert AuditEntry.objects.get(action="purge").detail["versions"] == 264
 
 
-def test_a_purge_is_an_owners_in_person(client: Client, fleet: House) -> None:
+def test_a_purge_is_an_owners_in_person(client: Client, fleet: Tenant) -> None:
     _, secret = tokens.issue(fleet.app, name="robot", scopes=["admin"])
     body, extra = {"confirm": "purge 1"}, {"HTTP_AUTHORIZATION": f"Bearer {secret}"}
     post(client, at(fleet, "retractions"), {"source": "db-1", "reason": "x"}, **extra)
@@ -212,7 +212,7 @@ def test_a_purge_is_an_owners_in_person(client: Client, fleet: House) -> None:
 # --- runs -------------------------------------------------------------------------------------------------------------
 
 
-def test_a_finished_run_shows_the_apps_own_part(desk: Client, fleet: House, beta: House) -> None:
+def test_a_finished_run_shows_the_apps_own_part(desk: Client, fleet: Tenant, beta: Tenant) -> None:
     run = services_runs.roll(
         services_runs.site(), apps=[fleet.app.pk, beta.app.pk], kind=RunKind.MINOR, executor="local"
     )
@@ -224,7 +224,7 @@ def test_a_finished_run_shows_the_apps_own_part(desk: Client, fleet: House, beta
     assert listed["eta_s"] is None
 
 
-def test_a_run_at_work_shows_how_far_it_is(desk: Client, fleet: House) -> None:
+def test_a_run_at_work_shows_how_far_it_is(desk: Client, fleet: Tenant) -> None:
     now = services_runs.site().now()
     started = now.replace(microsecond=0)
     Run.objects.create(
@@ -243,7 +243,7 @@ def test_a_run_at_work_shows_how_far_it_is(desk: Client, fleet: House) -> None:
     assert one["eta_s"] > 0
 
 
-def test_a_run_at_work_for_others_too_tells_none_of_their_numbers(desk: Client, fleet: House, beta: House) -> None:
+def test_a_run_at_work_for_others_too_tells_none_of_their_numbers(desk: Client, fleet: Tenant, beta: Tenant) -> None:
     started = services_runs.site().now().replace(microsecond=0)
     Run.objects.create(
         number=5,
@@ -264,7 +264,7 @@ def test_a_run_at_work_for_others_too_tells_none_of_their_numbers(desk: Client, 
         assert "25" in shown
 
 
-def test_a_run_of_others_is_not_found(desk: Client, fleet: House, beta: House) -> None:
+def test_a_run_of_others_is_not_found(desk: Client, fleet: Tenant, beta: Tenant) -> None:
     Run.objects.create(
         number=5, kind=RunKind.FULL, executor="spark", started=services_runs.site().now(), apps=[beta.app.pk]
     )
@@ -272,7 +272,7 @@ def test_a_run_of_others_is_not_found(desk: Client, fleet: House, beta: House) -
     assert desk.get(at(fleet, "runs")).json() == []
 
 
-def test_a_roll_back_stays_within_the_app(desk: Client, fleet: House, beta: House, settings: Any) -> None:
+def test_a_roll_back_stays_within_the_app(desk: Client, fleet: Tenant, beta: Tenant, settings: Any) -> None:
     sample_app.fill(settings.SPM_STORE_URL, beta.app.pk, now_ms=SystemClock().now_ms(), span_ms=120_000)
     run = services_runs.roll(
         services_runs.site(), apps=[fleet.app.pk, beta.app.pk], kind=RunKind.MINOR, executor="local"
@@ -287,7 +287,7 @@ def test_a_roll_back_stays_within_the_app(desk: Client, fleet: House, beta: Hous
     assert post(desk, at(fleet, f"runs/{run.number}/rollback")).status_code == 409
 
 
-def test_corrected_hours_are_listed(desk: Client, fleet: House) -> None:
+def test_corrected_hours_are_listed(desk: Client, fleet: Tenant) -> None:
     now = services_runs.site().now()
     Correction.objects.create(
         app=fleet.app, hour=now, run=3, cause=CorrectionCause.LATE, samples=7, sources=["db-1"], at=now

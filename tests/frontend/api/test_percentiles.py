@@ -8,14 +8,14 @@ from django.test import Client
 
 from spm.clock import SystemClock
 from spm.limits import QUERY_QUANTILES_MAX
-from tests.frontend.conftest import House
 from tests.support import sample_app
+from tests.support.people import Tenant
 
 HOUR = 3_600_000
 
 
 @pytest.fixture
-def now_ms(alpha: House, settings: Any) -> int:
+def now_ms(alpha: Tenant, settings: Any) -> int:
     """Now, with two hours of a fleet behind it."""
     now = SystemClock().now_ms()
     sample_app.fill(settings.SPM_STORE_URL, alpha.app.pk, now_ms=now)

@@ -15,14 +15,14 @@ from rollups.services import runs as services_runs
 from spm.accounts.models import AuditEntry
 from spm.clock import FakeClock, SystemClock
 from spm.store.versions import retractions
-from tests.frontend.conftest import House
 from tests.support import sample_app
+from tests.support.people import Tenant
 
 pytestmark = pytest.mark.django_db
 
 
 @pytest.fixture
-def app(alpha: House, settings: Any) -> int:
+def app(alpha: Tenant, settings: Any) -> int:
     """The number of an app with two minutes of four hosts."""
     sample_app.fill(settings.SPM_STORE_URL, alpha.app.pk, now_ms=SystemClock().now_ms(), span_ms=120_000)
     return alpha.app.pk

@@ -18,8 +18,8 @@ from ingest.agent.version import VERSION
 from ingest.models import Agent, AgentSettings
 from spm.accounts import sources
 from spm.clock import SystemClock, moment
-from tests.frontend.conftest import House
 from tests.support import process_state
+from tests.support.people import Tenant
 
 
 @pytest.fixture(autouse=True)
@@ -27,19 +27,19 @@ def nothing_written() -> None:
     process_state.forget_arrivals()
 
 
-def agent(house: House, name: str = "web-1", **changes: Any) -> Agent:
+def agent(tenant: Tenant, name: str = "web-1", **changes: Any) -> Agent:
     now = moment(SystemClock().now_ms())
     fields = {"version": "0.0.1", "period_ms": 10_000, "started": now, "first_seen": now, "last_seen": now, **changes}
-    return Agent.objects.create(app=house.app, name=name, **fields)
+    return Agent.objects.create(app=tenant.app, name=name, **fields)
 
 
-def test_an_app_without_agents_shows_how_to_start_one(desk: Client, alpha: House) -> None:
+def test_an_app_without_agents_shows_how_to_start_one(desk: Client, alpha: Tenant) -> None:
     page = desk.get(f"/apps/{alpha.app.pk}/agents").content.decode()
     assert "No agent has reported yet" in page
     assert f"/apps/{alpha.app.pk}/send?way=agent" in page
 
 
-def test_agents_are_shown_with_what_is_wrong_with_them(desk: Client, alpha: House) -> None:
+def test_agents_are_shown_with_what_is_wrong_with_them(desk: Client, alpha: Tenant) -> None:
     agent(
         alpha,
         spooled=123,
@@ -62,7 +62,7 @@ def test_agents_are_shown_with_what_is_wrong_with_them(desk: Client, alpha: Hous
     assert "cpu: ok" not in page
 
 
-def test_settings_are_pushed_and_removed_by_a_form(desk: Client, alpha: House) -> None:
+def test_settings_are_pushed_and_removed_by_a_form(desk: Client, alpha: Tenant) -> None:
     path = f"/apps/{alpha.app.pk}/agents/settings"
     form = {
         "match": "role=web",
@@ -96,7 +96,7 @@ def test_settings_are_pushed_and_removed_by_a_form(desk: Client, alpha: House) -
         {"match": "*", "tags": "x"},
     ],
 )
-def test_an_invalid_form_pushes_nothing(desk: Client, alpha: House, form: dict[str, str]) -> None:
+def test_an_invalid_form_pushes_nothing(desk: Client, alpha: Tenant, form: dict[str, str]) -> None:
     answer = desk.post(f"/apps/{alpha.app.pk}/agents/settings", form)
     page = answer.content.decode()
     assert (answer.status_code, page.count("Nothing was changed")) == (400, 1)
@@ -104,14 +104,14 @@ def test_an_invalid_form_pushes_nothing(desk: Client, alpha: House, form: dict[s
     assert not AgentSettings.objects.exists()
 
 
-def test_viewers_see_agents_and_push_nothing(client: Client, alpha: House) -> None:
+def test_viewers_see_agents_and_push_nothing(client: Client, alpha: Tenant) -> None:
     client.force_login(alpha.viewer)
     agent(alpha)
     assert "web-1" in client.get(f"/apps/{alpha.app.pk}/agents").content.decode()
     assert client.post(f"/apps/{alpha.app.pk}/agents/settings", {"match": "*"}).status_code == 403
 
 
-def test_every_snippet_names_the_site_and_the_token_or_key(desk: Client, alpha: House) -> None:
+def test_every_snippet_names_the_site_and_the_token_or_key(desk: Client, alpha: Tenant) -> None:
     page = html.unescape(desk.get(f"/apps/{alpha.app.pk}/send").content.decode())
     for method in snippets.SEND_METHODS:
         texts = [
@@ -140,13 +140,13 @@ def test_names_of_variables_are_not_replaced() -> None:
 
 
 @pytest.mark.parametrize("way", snippets.NAMES)
-def test_a_method_can_be_linked_to(desk: Client, alpha: House, way: str) -> None:
+def test_a_method_can_be_linked_to(desk: Client, alpha: Tenant, way: str) -> None:
     page = desk.get(f"/apps/{alpha.app.pk}/send?way={way}").content.decode()
     title = html.escape(next(each.title for each in snippets.SEND_METHODS if each.name == way))
     assert f'<details name="way" open><summary>{title} ' in page
 
 
-def test_the_first_data_of_a_method_appears_once(desk: Client, alpha: House) -> None:
+def test_the_first_data_of_a_method_appears_once(desk: Client, alpha: Tenant) -> None:
     path = f"/apps/{alpha.app.pk}/send/arrivals"
     empty = desk.get(path).content.decode()
     known = empty.partition("?known=")[2].partition('"')[0]
@@ -159,7 +159,7 @@ def test_the_first_data_of_a_method_appears_once(desk: Client, alpha: House) -> 
     assert desk.get(f"{path}?known={known}").status_code == 204
 
 
-def test_a_method_with_two_protocols_shows_only_its_first_data(desk: Client, alpha: House) -> None:
+def test_a_method_with_two_protocols_shows_only_its_first_data(desk: Client, alpha: Tenant) -> None:
     now = SystemClock().now_ms()
     arrivals.record_arrival(alpha.app.pk, "influx", "second", now)
     arrivals.record_arrival(alpha.app.pk, "json", "first", now - 1_000)
@@ -167,7 +167,7 @@ def test_a_method_with_two_protocols_shows_only_its_first_data(desk: Client, alp
     assert (page.count("> curl <small>from first"), page.count("> curl <small>")) == (1, 1)
 
 
-def test_sources_that_lack_messages_are_shown_on_the_overview(desk: Client, alpha: House) -> None:
+def test_sources_that_lack_messages_are_shown_on_the_overview(desk: Client, alpha: Tenant) -> None:
     now = SystemClock().now_ms()
     sources.note_seen(alpha.app.pk, "web-1", now - 7_200_000, period_ms=10_000)
     part = desk.get(f"/apps/{alpha.app.pk}/completeness").content.decode()
@@ -180,7 +180,7 @@ def test_sources_that_lack_messages_are_shown_on_the_overview(desk: Client, alph
 
 
 @pytest.mark.parametrize("hours", ["0", "169", "x"])
-def test_completeness_of_an_invalid_span_is_refused(desk: Client, alpha: House, hours: str) -> None:
+def test_completeness_of_an_invalid_span_is_refused(desk: Client, alpha: Tenant, hours: str) -> None:
     assert desk.get(f"/api/v1/apps/{alpha.app.pk}/completeness?hours={hours}").status_code == 400
 
 

@@ -14,21 +14,21 @@ from spm.accounts.models import App, Membership, Role
 from spm.clock import SystemClock
 from spm.errors import StoreUnavailable
 from spm.store.versions import retractions
-from tests.frontend.conftest import House
 from tests.support import sample_app
+from tests.support.people import Tenant
 
 pytestmark = pytest.mark.django_db
 
 
 @pytest.fixture
-def fleet(alpha: House, settings: Any) -> House:
+def fleet(alpha: Tenant, settings: Any) -> Tenant:
     """Two minutes of four hosts."""
     sample_app.fill(settings.SPM_STORE_URL, alpha.app.pk, now_ms=SystemClock().now_ms(), span_ms=120_000)
     return alpha
 
 
 @pytest.fixture
-def place(fleet: House) -> str:
+def place(fleet: Tenant) -> str:
     """The page."""
     return f"/apps/{fleet.app.pk}/corrections"
 
@@ -40,10 +40,10 @@ def text_of(client: Client, address: str) -> str:
     return response.content.decode()
 
 
-def as_role(client: Client, house: House, role: Role) -> Client:
+def as_role(client: Client, tenant: Tenant, role: Role) -> Client:
     """The same browser with a person of this role."""
     person = User.objects.create_user(f"{role}-3@alpha.example")
-    Membership.objects.create(organisation=house.organisation, user=person, role=role)
+    Membership.objects.create(organisation=tenant.organisation, user=person, role=role)
     client.force_login(person)
     return client
 
@@ -54,7 +54,7 @@ def test_a_page_without_corrections_says_what_they_are_for(desk: Client, place: 
     assert "None so far" in page
 
 
-def test_a_preview_comes_before_the_act(desk: Client, place: str, fleet: House) -> None:
+def test_a_preview_comes_before_the_act(desk: Client, place: str, fleet: Tenant) -> None:
     form = {"source": "db-1", "series": "", "reason": "clock <was> wrong"}
     page = desk.post(place, form).content.decode()
     assert "264 samples in 22 series" in page
@@ -115,7 +115,7 @@ def test_a_store_that_is_away_costs_the_list_and_not_the_page(
     ],
 )
 def test_each_role_gets_its_part_of_the_pages(
-    client: Client, fleet: House, place: str, role: Role, look: int, act: int, own: int
+    client: Client, fleet: Tenant, place: str, role: Role, look: int, act: int, own: int
 ) -> None:
     browser = as_role(client, fleet, role)
     form = {"source": "db-1", "reason": "x"}
@@ -139,7 +139,7 @@ def test_a_purge_says_what_goes_and_waits_for_its_words(desk: Client, place: str
 
 
 def test_a_purge_that_takes_long_is_left_to_the_command(
-    desk: Client, place: str, fleet: House, monkeypatch: pytest.MonkeyPatch
+    desk: Client, place: str, fleet: Tenant, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     desk.post(place, {"source": "db-1", "reason": "x", "act": ""})
     monkeypatch.setattr(limits, "ERASE_HOURS_IN_REQUEST_MAX", 0)
@@ -162,7 +162,7 @@ def test_a_purge_that_takes_long_is_left_to_the_command(
     ],
 )
 def test_a_retention_is_previewed_before_it_is_saved(
-    desk: Client, fleet: House, days: tuple[str, str, str], status: int, text: str
+    desk: Client, fleet: Tenant, days: tuple[str, str, str], status: int, text: str
 ) -> None:
     form = dict(zip(("raw_days", "hour_days", "day_days"), days, strict=True))
     answer = desk.post(f"/apps/{fleet.app.pk}/retention", form)
@@ -170,7 +170,7 @@ def test_a_retention_is_previewed_before_it_is_saved(
     assert App.objects.get(pk=fleet.app.pk).raw_days == 90
 
 
-def test_a_retention_is_saved_by_the_second_post(desk: Client, fleet: House) -> None:
+def test_a_retention_is_saved_by_the_second_post(desk: Client, fleet: Tenant) -> None:
     form = {"raw_days": "14", "hour_days": "", "day_days": "", "act": ""}
     answer = desk.post(f"/apps/{fleet.app.pk}/retention", form, follow=True).content.decode()
     assert "The retention is changed" in answer
@@ -178,7 +178,7 @@ def test_a_retention_is_saved_by_the_second_post(desk: Client, fleet: House) -> 
     assert (app.raw_days, app.hour_days, app.day_days) == (14, None, None)
 
 
-def test_an_owner_sees_runs_and_rolls_one_back(desk: Client, fleet: House) -> None:
+def test_an_owner_sees_runs_and_rolls_one_back(desk: Client, fleet: Tenant) -> None:
     run = services_runs.roll(services_runs.site(), apps=[fleet.app.pk], kind=RunKind.MINOR, executor="local")
     assert run is not None
     Run.objects.create(
@@ -199,14 +199,14 @@ def test_an_owner_sees_runs_and_rolls_one_back(desk: Client, fleet: House) -> No
     assert "is in no history" in again
 
 
-def test_a_run_without_a_total_shows_no_percentage(desk: Client, fleet: House) -> None:
+def test_a_run_without_a_total_shows_no_percentage(desk: Client, fleet: Tenant) -> None:
     Run.objects.create(
         number=99, kind=RunKind.FULL, executor="spark", started=services_runs.site().now(), apps=[fleet.app.pk]
     )
     assert "It is planning its work." in text_of(desk, f"/apps/{fleet.app.pk}/runs")
 
 
-def test_an_app_is_deleted_by_who_types_its_name(desk: Client, fleet: House) -> None:
+def test_an_app_is_deleted_by_who_types_its_name(desk: Client, fleet: Tenant) -> None:
     place = f"/apps/{fleet.app.pk}/retention/delete"
     assert "Nothing was deleted" in desk.post(place, {"confirm": "delete"}, follow=True).content.decode()
     assert App.objects.get(pk=fleet.app.pk).going is None

@@ -20,8 +20,8 @@ from spm.store.backends import open_backend
 from spm.store.ledger import balance_hours
 from tests.frontend import balance_examples
 from tests.frontend.balance_examples import Book
-from tests.frontend.conftest import House
 from tests.support.faults import flip
+from tests.support.people import Tenant
 
 pytestmark = pytest.mark.django_db
 DAY = 22 * 3 * 2
@@ -33,18 +33,18 @@ def now_ms() -> int:
 
 
 @pytest.fixture
-def book(alpha: House, settings: Any, now_ms: int) -> Book:
+def book(alpha: Tenant, settings: Any, now_ms: int) -> Book:
     """A day with something of everything."""
     return balance_examples.fill(settings.SPM_STORE_URL, alpha.app.pk, now_ms)
 
 
 @pytest.fixture
-def place(alpha: House) -> str:
+def place(alpha: Tenant) -> str:
     return f"/apps/{alpha.app.pk}/delivery"
 
 
 @pytest.fixture
-def api(alpha: House) -> str:
+def api(alpha: Tenant) -> str:
     return f"/api/v1/apps/{alpha.app.pk}/balance"
 
 
@@ -115,7 +115,7 @@ def test_ordinary_cells_of_the_csv_stay_as_they_are() -> None:
 
 
 @pytest.mark.usefixtures("book")
-def test_a_program_gets_the_rows_as_json_lines(client: Client, alpha: House, api: str) -> None:
+def test_a_program_gets_the_rows_as_json_lines(client: Client, alpha: Tenant, api: str) -> None:
     answer = client.get(f"{api}/rows?form=jsonl&content=gaps", HTTP_AUTHORIZATION=f"Bearer {alpha.token}")
     [row] = [json.loads(line) for line in b"".join(answer.streaming_content).splitlines()]  # type: ignore[attr-defined]
     assert (row["source"], row["messages"]) == ("web-1", 37)
@@ -158,7 +158,7 @@ def test_rejected_lines_and_dead_letters_are_shown_with_their_cause(desk: Client
 
 
 def test_a_balance_that_does_not_add_up_says_so(
-    desk: Client, alpha: House, settings: Any, now_ms: int, place: str, api: str
+    desk: Client, alpha: Tenant, settings: Any, now_ms: int, place: str, api: str
 ) -> None:
     book = Book.open(settings.SPM_STORE_URL, alpha.app.pk, now_ms)
     book.store_all(book.accept("web-1", samples=3))
@@ -170,7 +170,7 @@ def test_a_balance_that_does_not_add_up_says_so(
 
 
 def test_a_damaged_row_is_reported_and_not_counted(
-    desk: Client, alpha: House, book: Book, place: str, settings: Any
+    desk: Client, alpha: Tenant, book: Book, place: str, settings: Any
 ) -> None:
     store = open_backend(settings.SPM_STORE_URL)
     book.store_all(book.accept("web-1", samples=3))
@@ -182,7 +182,7 @@ def test_a_damaged_row_is_reported_and_not_counted(
 
 @pytest.mark.usefixtures("book")
 def test_a_process_whose_counts_cannot_be_read_is_named(
-    desk: Client, alpha: House, place: str, api: str, settings: Any
+    desk: Client, alpha: Tenant, place: str, api: str, settings: Any
 ) -> None:
     store = open_backend(settings.SPM_STORE_URL)
     flip(store, "marks", keys.watermark(alpha.app.pk, 1), b"a")
@@ -209,7 +209,7 @@ def test_a_store_that_is_away_costs_the_numbers_not_the_page(
 
 
 def test_samples_that_an_ended_process_was_processing_are_unconfirmed(
-    desk: Client, alpha: House, settings: Any, now_ms: int, api: str
+    desk: Client, alpha: Tenant, settings: Any, now_ms: int, api: str
 ) -> None:
     book = Book.open(settings.SPM_STORE_URL, alpha.app.pk, now_ms - HOUR_MS)
     book.store_all(book.accept("web-1", samples=4))
@@ -227,7 +227,7 @@ def test_samples_that_an_ended_process_was_processing_are_unconfirmed(
 
 
 def test_hours_that_are_final_are_read_once(
-    alpha: House, book: Book, settings: Any, now_ms: int, monkeypatch: pytest.MonkeyPatch
+    alpha: Tenant, book: Book, settings: Any, now_ms: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = open_backend(settings.SPM_STORE_URL)
     at = now_ms - now_ms % HOUR_MS + HOUR_MS // 2  # a minute later is the same hour
@@ -246,7 +246,7 @@ def test_hours_that_are_final_are_read_once(
 
 
 @pytest.mark.usefixtures("book")
-def test_staff_see_every_balance_and_each_process(client: Client, alpha: House) -> None:
+def test_staff_see_every_balance_and_each_process(client: Client, alpha: Tenant) -> None:
     client.force_login(User.objects.create_superuser("root@example.org"))
     page = text_of(client, "/admin/ingest/appbalance/")
     assert f"/admin/ingest/appbalance/{alpha.app.pk}/balance/" in page

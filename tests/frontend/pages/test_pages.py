@@ -12,8 +12,8 @@ from spm.accounts import bootstrap, tokens
 from spm.accounts.models import AuditEntry, Token
 from spm.clock import SystemClock
 from spm.errors import StoreUnavailable
-from tests.frontend.conftest import House
 from tests.support import sample_app
+from tests.support.people import Tenant
 
 
 def text_of(client: Client, address: str) -> str:
@@ -23,24 +23,24 @@ def text_of(client: Client, address: str) -> str:
     return response.content.decode()
 
 
-def test_a_person_without_a_session_is_led_to_the_login_and_back(client: Client, alpha: House) -> None:
+def test_a_person_without_a_session_is_led_to_the_login_and_back(client: Client, alpha: Tenant) -> None:
     response = client.get(f"/apps/{alpha.app.pk}/chart")
     assert (response.status_code, response["Location"]) == (302, f"/login?next=/apps/{alpha.app.pk}/chart")
     form = {"username": alpha.owner.get_username(), "password": "correct horse", "next": f"/apps/{alpha.app.pk}/chart"}
     assert client.post("/login", form)["Location"] == f"/apps/{alpha.app.pk}/chart"
 
 
-def test_the_login_redirects_to_no_foreign_site(client: Client, alpha: House) -> None:
+def test_the_login_redirects_to_no_foreign_site(client: Client, alpha: Tenant) -> None:
     form = {"username": alpha.owner.get_username(), "password": "correct horse", "next": "https://evil.example/"}
     assert client.post("/login", form)["Location"] == "/"
 
 
-def test_a_wrong_login_does_not_say_which_part_is_wrong(client: Client, alpha: House) -> None:
+def test_a_wrong_login_does_not_say_which_part_is_wrong(client: Client, alpha: Tenant) -> None:
     page = client.post("/login", {"username": alpha.owner.get_username(), "password": "wrong"})
     assert "is wrong" in page.content.decode()
 
 
-def test_the_front_page_leads_to_the_first_app(desk: Client, alpha: House) -> None:
+def test_the_front_page_leads_to_the_first_app(desk: Client, alpha: Tenant) -> None:
     assert desk.get("/")["Location"] == f"/apps/{alpha.app.pk}/"
 
 
@@ -49,13 +49,13 @@ def test_logging_out_takes_a_post(desk: Client) -> None:
     assert desk.post("/logout")["Location"] == "/login"
 
 
-def test_the_overview_of_a_new_app_points_to_sending(desk: Client, alpha: House) -> None:
+def test_the_overview_of_a_new_app_points_to_sending(desk: Client, alpha: Tenant) -> None:
     page = text_of(desk, f"/apps/{alpha.app.pk}/")
     assert "Nothing has reported yet" in page
     assert f"/apps/{alpha.app.pk}/send" in page
 
 
-def test_the_overview_shows_each_host_with_its_state_and_values(desk: Client, alpha: House, settings: Any) -> None:
+def test_the_overview_shows_each_host_with_its_state_and_values(desk: Client, alpha: Tenant, settings: Any) -> None:
     sample_app.fill(settings.SPM_STORE_URL, alpha.app.pk, now_ms=SystemClock().now_ms(), span_ms=1_200_000)
     page = text_of(desk, f"/apps/{alpha.app.pk}/hosts")
     for host in sample_app.HOSTS:
@@ -64,7 +64,9 @@ def test_the_overview_shows_each_host_with_its_state_and_values(desk: Client, al
     assert "–" not in page
 
 
-def test_the_overview_stays_when_the_store_is_away(desk: Client, alpha: House, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_overview_stays_when_the_store_is_away(
+    desk: Client, alpha: Tenant, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def away(*_: object) -> None:
         raise StoreUnavailable("no answer")
 
@@ -72,17 +74,17 @@ def test_the_overview_stays_when_the_store_is_away(desk: Client, alpha: House, m
     assert "cannot be read now" in text_of(desk, f"/apps/{alpha.app.pk}/")
 
 
-def test_a_host_name_is_escaped_wherever_it_stands(desk: Client, alpha: House) -> None:
+def test_a_host_name_is_escaped_wherever_it_stands(desk: Client, alpha: Tenant) -> None:
     page = text_of(desk, f"/apps/{alpha.app.pk}/hosts/%3Cscript%3Ealert(1)%3C/script%3E")
     assert "<script>alert" not in page
 
 
-def test_an_expression_of_the_address_is_escaped(desk: Client, alpha: House) -> None:
+def test_an_expression_of_the_address_is_escaped(desk: Client, alpha: Tenant) -> None:
     page = text_of(desk, f'/apps/{alpha.app.pk}/chart?expr="><script>alert(1)</script>')
     assert "<script>alert" not in page
 
 
-def test_pages_run_no_inline_script_or_style(desk: Client, alpha: House) -> None:
+def test_pages_run_no_inline_script_or_style(desk: Client, alpha: Tenant) -> None:
     for rest in ("", "chart", "send", "hosts/x"):
         page = text_of(desk, f"/apps/{alpha.app.pk}/{rest}")
         assert " style=" not in page
@@ -90,7 +92,7 @@ def test_pages_run_no_inline_script_or_style(desk: Client, alpha: House) -> None
         assert all("src=" in tag for tag in page.split("<script")[1:])
 
 
-def test_a_new_token_is_in_the_commands_once(desk: Client, alpha: House) -> None:
+def test_a_new_token_is_in_the_commands_once(desk: Client, alpha: Tenant) -> None:
     address = f"/apps/{alpha.app.pk}/send"
     response = desk.post(address, {"name": "mine", "use": "ingest"})
     page = html.unescape(response.content.decode())
@@ -104,13 +106,13 @@ def test_a_new_token_is_in_the_commands_once(desk: Client, alpha: House) -> None
 
 
 @pytest.mark.parametrize("form", [{}, {"name": "x"}, {"name": "", "use": "read"}, {"name": "x", "use": "admin"}])
-def test_an_invalid_token_form_creates_none(desk: Client, alpha: House, form: dict[str, str]) -> None:
+def test_an_invalid_token_form_creates_none(desk: Client, alpha: Tenant, form: dict[str, str]) -> None:
     before = Token.objects.count()
     assert desk.post(f"/apps/{alpha.app.pk}/send", form).status_code == 400
     assert Token.objects.count() == before
 
 
-def test_a_viewer_creates_and_revokes_no_token(client: Client, alpha: House) -> None:
+def test_a_viewer_creates_and_revokes_no_token(client: Client, alpha: Tenant) -> None:
     client.force_login(alpha.viewer)
     address, token = f"/apps/{alpha.app.pk}/send", alpha.app.tokens.get()
     assert "Create a token</button>" not in text_of(client, address)
@@ -118,7 +120,7 @@ def test_a_viewer_creates_and_revokes_no_token(client: Client, alpha: House) -> 
     assert client.post(f"/apps/{alpha.app.pk}/tokens/{token.pk}/revoke").status_code == 403
 
 
-def test_a_revoked_token_is_gone_from_the_page_and_works_no_more(desk: Client, alpha: House) -> None:
+def test_a_revoked_token_is_gone_from_the_page_and_works_no_more(desk: Client, alpha: Tenant) -> None:
     token = alpha.app.tokens.get()
     page = desk.post(f"/apps/{alpha.app.pk}/tokens/{token.pk}/revoke", follow=True).content.decode()
     assert token.prefix not in page
@@ -127,12 +129,12 @@ def test_a_revoked_token_is_gone_from_the_page_and_works_no_more(desk: Client, a
     assert "revoked before" in again.content.decode()
 
 
-def test_a_token_of_another_app_cannot_be_revoked(desk: Client, alpha: House, beta: House) -> None:
+def test_a_token_of_another_app_cannot_be_revoked(desk: Client, alpha: Tenant, beta: Tenant) -> None:
     foreign = beta.app.tokens.get()
     assert desk.post(f"/apps/{alpha.app.pk}/tokens/{foreign.pk}/revoke").status_code == 404
 
 
-def test_arrivals_appear_as_they_come(desk: Client, alpha: House) -> None:
+def test_arrivals_appear_as_they_come(desk: Client, alpha: Tenant) -> None:
     assert "No data has arrived" in text_of(desk, f"/apps/{alpha.app.pk}/send/arrivals")
     alpha.app.sources.create(name="laptop", first_seen="2026-01-01T00:00Z", last_seen="2026-01-01T00:00Z")
     assert "laptop" in text_of(desk, f"/apps/{alpha.app.pk}/send/arrivals")
@@ -161,7 +163,7 @@ def test_a_missing_page_says_so_without_a_session_too(client: Client, db: None) 
     assert "Page not found" in response.content.decode()
 
 
-def test_a_crash_shows_the_page_for_it(desk: Client, alpha: House, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_crash_shows_the_page_for_it(desk: Client, alpha: Tenant, monkeypatch: pytest.MonkeyPatch) -> None:
     def crash(*_: object) -> None:
         raise RuntimeError("boom")
 

@@ -15,7 +15,7 @@ from frontend.pages import registry
 from frontend.pages.base import AppPage
 from frontend.pages.registry import PAGES, Page
 from spm.accounts.models import Role
-from tests.frontend.conftest import House
+from tests.support.people import Tenant
 
 URL_MODULES = ("frontend.urls", "spm.web.urls")
 TEMPLATE = '{% extends "base.html" %}{% load navigation %}{% block content %}{% tabs %}Three spare disks{% endblock %}'
@@ -57,7 +57,7 @@ def stock(monkeypatch: pytest.MonkeyPatch, client: Client) -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("stock")
-def test_a_line_of_the_table_makes_a_page_with_navigation_and_tabs(desk: Client, alpha: House) -> None:
+def test_a_line_of_the_table_makes_a_page_with_navigation_and_tabs(desk: Client, alpha: Tenant) -> None:
     address = reverse("frontend:stock", args=[alpha.app.pk])
     page = desk.get(address).content.decode()
     assert "Three spare disks" in page
@@ -67,7 +67,7 @@ def test_a_line_of_the_table_makes_a_page_with_navigation_and_tabs(desk: Client,
 
 
 @pytest.mark.usefixtures("stock")
-def test_a_new_page_is_protected_like_the_others(client: Client, desk: Client, alpha: House, beta: House) -> None:
+def test_a_new_page_is_protected_like_the_others(client: Client, desk: Client, alpha: Tenant, beta: Tenant) -> None:
     assert desk.get(f"/apps/{beta.app.pk}/stock").status_code == 404
     client.force_login(alpha.viewer)
     assert client.get(f"/apps/{alpha.app.pk}/stock/prices").status_code == 403
@@ -75,7 +75,7 @@ def test_a_new_page_is_protected_like_the_others(client: Client, desk: Client, a
 
 
 @pytest.mark.usefixtures("stock")
-def test_a_page_of_a_section_marks_the_section_in_the_navigation(desk: Client, alpha: House) -> None:
+def test_a_page_of_a_section_marks_the_section_in_the_navigation(desk: Client, alpha: Tenant) -> None:
     page = desk.get(f"/apps/{alpha.app.pk}/stock/prices").content.decode()
     assert f'<a href="/apps/{alpha.app.pk}/stock" aria-current="page">Stock</a>' in page
     assert '" aria-current="page">Prices</a>' in page
@@ -98,7 +98,7 @@ def test_each_section_of_the_table_exists() -> None:
         ("delivery/dead-letters", "Delivery"),
     ],
 )
-def test_each_page_has_its_entry_in_the_navigation(desk: Client, alpha: House, path: str, title: str) -> None:
+def test_each_page_has_its_entry_in_the_navigation(desk: Client, alpha: Tenant, path: str, title: str) -> None:
     page = desk.get(f"/apps/{alpha.app.pk}/{path}").content.decode()
     navigation = page.partition('<nav aria-label="Main">')[2].partition("</nav>")[0]
     assert navigation.count("aria-current") == 1

@@ -15,15 +15,15 @@ from spm.query.promql.planning.planner import parse
 from spm.store.backends import open_backend
 from spm.store.ledger import quota
 from spm.wire import Rejection
-from tests.frontend.conftest import House
 from tests.support import process_state
+from tests.support.people import Tenant
 
 pytestmark = pytest.mark.django_db
 NOW_MS = 1_700_000_000_000
 
 
 @pytest.fixture(autouse=True)
-def _rejected(alpha: House, beta: House) -> None:
+def _rejected(alpha: Tenant, beta: Tenant) -> None:
     process_state.forget_rejections()
     lines = [Rejection(3, "a field has no =", "cpu <b>x</b>"), Rejection(0, "a new series over the quota", 'm{a="1"}')]
     for source in ("web-1", "web-2"):
@@ -31,7 +31,7 @@ def _rejected(alpha: House, beta: House) -> None:
     rejections.record_rejections(beta.app.pk, "secret-host", [Rejection(1, "theirs", "their line")], NOW_MS)
 
 
-def test_the_page_counts_reasons_and_lists_lines_of_one(desk: Client, alpha: House) -> None:
+def test_the_page_counts_reasons_and_lists_lines_of_one(desk: Client, alpha: Tenant) -> None:
     place = f"/apps/{alpha.app.pk}/delivery/rejected"
     page = desk.get(place).content.decode()
     assert "By reason" in page
@@ -42,7 +42,7 @@ def test_the_page_counts_reasons_and_lists_lines_of_one(desk: Client, alpha: Hou
     assert one.count('<td data-name="By">') == 2
 
 
-def test_the_page_shows_quotas_and_says_when_they_are_used_up(desk: Client, alpha: House) -> None:
+def test_the_page_shows_quotas_and_says_when_they_are_used_up(desk: Client, alpha: Tenant) -> None:
     place = f"/apps/{alpha.app.pk}/delivery/rejected"
     assert "not counted yet" in desk.get(place).content.decode()
     App.objects.filter(pk=alpha.app.pk).update(series_max=2)
@@ -52,7 +52,7 @@ def test_the_page_shows_quotas_and_says_when_they_are_used_up(desk: Client, alph
     assert "new series are rejected" in desk.get(place).content.decode()
 
 
-def test_programs_read_rejections_reasons_and_quotas(client: Client, alpha: House) -> None:
+def test_programs_read_rejections_reasons_and_quotas(client: Client, alpha: Tenant) -> None:
     headers = {"Authorization": f"Bearer {alpha.token}"}
     answer = client.get(f"/api/v1/apps/{alpha.app.pk}/rejections", {"limit": 3}, headers=headers).json()
     assert [(each["count"], each["sources"]) for each in answer["reasons"]] == [(2, 2), (2, 2)]
@@ -62,19 +62,19 @@ def test_programs_read_rejections_reasons_and_quotas(client: Client, alpha: Hous
 
 
 @pytest.mark.parametrize("limit", ["0", "1001", "x"])
-def test_an_invalid_limit_is_a_bad_request(limit: str, client: Client, alpha: House) -> None:
+def test_an_invalid_limit_is_a_bad_request(limit: str, client: Client, alpha: Tenant) -> None:
     headers = {"Authorization": f"Bearer {alpha.token}"}
     place = f"/api/v1/apps/{alpha.app.pk}/rejections"
     assert client.get(place, {"limit": limit}, headers=headers).status_code == 400
 
 
-def test_rejections_of_others_are_not_found(desk: Client, alpha: House, beta: House) -> None:
+def test_rejections_of_others_are_not_found(desk: Client, alpha: Tenant, beta: Tenant) -> None:
     headers = {"Authorization": f"Bearer {alpha.token}"}
     assert desk.get(f"/apps/{beta.app.pk}/delivery/rejected").status_code == 404
     assert Client().get(f"/api/v1/apps/{beta.app.pk}/rejections", headers=headers).status_code == 404
 
 
-def test_editors_create_see_and_delete_heartbeats(desk: Client, alpha: House) -> None:
+def test_editors_create_see_and_delete_heartbeats(desk: Client, alpha: Tenant) -> None:
     place = f"/apps/{alpha.app.pk}/send/heartbeats"
     assert desk.post(place, {"name": "nightly"}).status_code == 302
     heartbeat = Heartbeat.objects.get(app=alpha.app)
@@ -95,7 +95,7 @@ def test_editors_create_see_and_delete_heartbeats(desk: Client, alpha: House) ->
         ("137", "failed: exit code 137", "gone"),
     ],
 )
-def test_a_heartbeat_shows_its_last_result(desk: Client, alpha: House, act: str, text: str, badge: str) -> None:
+def test_a_heartbeat_shows_its_last_result(desk: Client, alpha: Tenant, act: str, text: str, badge: str) -> None:
     heartbeat = pings.create_heartbeat(alpha.app, "nightly", actor=alpha.owner, now_ms=NOW_MS)
     place = f"/apps/{alpha.app.pk}/send/heartbeats"
     assert "no call yet" in desk.get(place).content.decode()
@@ -103,7 +103,7 @@ def test_a_heartbeat_shows_its_last_result(desk: Client, alpha: House, act: str,
     assert f'<span class="badge {badge}">{text}</span>' in desk.get(place).content.decode()
 
 
-def test_alerts_for_a_heartbeat_are_expressions_whatever_its_name_is(desk: Client, alpha: House) -> None:
+def test_alerts_for_a_heartbeat_are_expressions_whatever_its_name_is(desk: Client, alpha: Tenant) -> None:
     pings.create_heartbeat(alpha.app, 'the "big" \\ one', actor=alpha.owner, now_ms=NOW_MS)
     page = html.unescape(desk.get(f"/apps/{alpha.app.pk}/send/heartbeats").content.decode())
     shown = re.findall(r'<code id="(?:late|failed)-\d+">([^<]+)</code>', page)
@@ -111,14 +111,14 @@ def test_alerts_for_a_heartbeat_are_expressions_whatever_its_name_is(desk: Clien
     assert all('monitor="the \\"big\\" \\\\ one"' in text for text in shown)
 
 
-def test_a_heartbeat_has_a_name_of_one_line(desk: Client, alpha: House) -> None:
+def test_a_heartbeat_has_a_name_of_one_line(desk: Client, alpha: Tenant) -> None:
     place = f"/apps/{alpha.app.pk}/send/heartbeats"
     for name in ("two\nlines", "ü" * 120, " "):
         answer = desk.post(place, {"name": name})
         assert (name, answer.status_code) == (name, 302 if name[0] == "ü" else 400)
 
 
-def test_viewers_see_no_address_and_create_none(client: Client, alpha: House) -> None:
+def test_viewers_see_no_address_and_create_none(client: Client, alpha: Tenant) -> None:
     heartbeat = pings.create_heartbeat(alpha.app, "nightly", actor=alpha.owner, now_ms=NOW_MS)
     client.force_login(alpha.viewer)
     place = f"/apps/{alpha.app.pk}/send/heartbeats"
@@ -129,14 +129,14 @@ def test_viewers_see_no_address_and_create_none(client: Client, alpha: House) ->
     assert client.post(f"{place}/{heartbeat.pk}/delete").status_code == 403
 
 
-def test_heartbeats_of_others_are_not_found(desk: Client, alpha: House, beta: House) -> None:
+def test_heartbeats_of_others_are_not_found(desk: Client, alpha: Tenant, beta: Tenant) -> None:
     theirs = pings.create_heartbeat(beta.app, "nightly", actor=beta.owner, now_ms=NOW_MS)
     assert desk.get(f"/apps/{beta.app.pk}/send/heartbeats").status_code == 404
     assert desk.post(f"/apps/{alpha.app.pk}/send/heartbeats/{theirs.pk}/delete").status_code == 404
     assert Heartbeat.objects.filter(pk=theirs.pk).exists()
 
 
-def test_staff_change_quotas_in_the_admin_and_the_log_says_so(client: Client, alpha: House) -> None:
+def test_staff_change_quotas_in_the_admin_and_the_log_says_so(client: Client, alpha: Tenant) -> None:
     alpha.owner.is_staff = alpha.owner.is_superuser = True
     alpha.owner.save()
     client.force_login(alpha.owner)
@@ -150,6 +150,6 @@ def test_staff_change_quotas_in_the_admin_and_the_log_says_so(client: Client, al
     assert entry.detail == {"series_max": 7, "rate_max": 70}
 
 
-def test_old_rejections_know_no_way(alpha: House, desk: Client) -> None:
+def test_old_rejections_know_no_way(alpha: Tenant, desk: Client) -> None:
     RejectedLine.objects.create(app=alpha.app, time_ms=1, source="s", line=1, reason="r")
     assert desk.get(f"/apps/{alpha.app.pk}/delivery/rejected").status_code == 200

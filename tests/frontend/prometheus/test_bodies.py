@@ -18,8 +18,8 @@ from spm.limits import READ_FORM_BYTES_MAX
 from spm.query.fake import FakeStorage
 from spm.query.formats.remote_read import RemoteReadQuery
 from spm.query.request.batches import Matcher
-from tests.frontend.conftest import House
 from tests.frontend.prometheus.test_federation import request_of
+from tests.support.people import Tenant
 
 pytestmark = pytest.mark.django_db
 API = "/prometheus/api/v1/"
@@ -28,7 +28,7 @@ ONE = b'--b\r\nContent-Disposition: form-data; name="query"\r\n\r\n1\r\n--b--\r\
 
 
 @pytest.fixture
-def bearer(alpha: House, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
+def bearer(alpha: Tenant, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
     storage = FakeStorage().add("up", {}, [1_000], [3])
     monkeypatch.setattr(query, "storage_for", lambda _: storage)
     return {"Authorization": f"Bearer {alpha.token}"}
@@ -63,10 +63,10 @@ BODIES = {
 @pytest.mark.parametrize("body", BODIES)
 def test_a_body_in_chunks_is_answered_as_one_with_a_length(client: Client, bearer: dict[str, str], body: str) -> None:
     path, raw, kind = BODIES[body]
-    whole = client.generic("POST", API + path + "?time=1", raw, kind, headers=bearer)
+    response = client.generic("POST", API + path + "?time=1", raw, kind, headers=bearer)
     cut = sent(client, path + "?time=1", chunks(raw), kind, bearer)
-    assert (whole.status_code, cut.status_code) == (200, 200), cut.content
-    assert cut.content == whole.content
+    assert (response.status_code, cut.status_code) == (200, 200), cut.content
+    assert cut.content == response.content
 
 
 @pytest.mark.parametrize("body", BODIES)
@@ -80,12 +80,12 @@ def test_a_body_in_chunks_is_answered_as_one_with_a_length(client: Client, beare
     ids=["no number", "cut off", "too large"],
 )
 def test_chunks_that_are_malformed_or_too_many_are_refused_with_the_reason(
-    client: Client, bearer: dict[str, str], body: str, raw: bytes, words: str
+    client: Client, bearer: dict[str, str], body: str, raw: bytes, message: str
 ) -> None:
     path, _, kind = BODIES[body]
     answer = sent(client, path, raw, kind, bearer)
     error = json.loads(answer.content)
-    assert (answer.status_code, error["errorType"], words in error["error"]) == (400, "bad_data", True)
+    assert (answer.status_code, error["errorType"], message in error["error"]) == (400, "bad_data", True)
 
 
 @pytest.mark.parametrize(

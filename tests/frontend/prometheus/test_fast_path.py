@@ -178,7 +178,7 @@ def test_an_unusual_call_is_passed_on_to_django(path: str, headers: dict[str, st
     ],
 )
 def test_a_form_that_is_too_large_or_breaks_off_is_refused(
-    body: bytes, length: int, words: str, secret: str, ask: Any
+    body: bytes, length: int, message: str, secret: str, ask: Any
 ) -> None:
     headers = {"Authorization": f"Bearer {secret}"}
     answer = ask(
@@ -190,7 +190,7 @@ def test_a_form_that_is_too_large_or_breaks_off_is_refused(
         CONTENT_LENGTH=str(length),
         **{"wsgi.input": io.BytesIO(body)},
     )
-    assert (answer.status_code, words in answer.content.decode()) == (400, True)
+    assert (answer.status_code, message in answer.content.decode()) == (400, True)
 
 
 def test_large_answers_are_compressed_for_clients_that_accept_gzip(secret: str, ask: Any) -> None:

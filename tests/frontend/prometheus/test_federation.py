@@ -19,7 +19,7 @@ from spm.query.formats import remote_read
 from spm.query.formats.remote_read import RemoteReadQuery, RemoteReadRequest
 from spm.query.request.batches import Matcher, SeriesBatch
 from spm.wire import STALE_BITS
-from tests.frontend.conftest import House
+from tests.support.people import Tenant
 
 READ = "/prometheus/api/v1/read"
 OPS = ("=", "!=", "=~", "!~")
@@ -126,19 +126,19 @@ def test_samples_are_written_with_their_times_and_all_bits(points: list[tuple[in
 
 
 @pytest.fixture
-def storage(alpha: House, monkeypatch: pytest.MonkeyPatch) -> FakeStorage:
+def storage(alpha: Tenant, monkeypatch: pytest.MonkeyPatch) -> FakeStorage:
     storage = FakeStorage()
     monkeypatch.setattr(query, "storage_for", lambda app: storage if app == alpha.app.pk else FakeStorage())
     return storage
 
 
-def posted(client: Client, house: House, body: bytes) -> Any:
-    headers = {"Authorization": f"Bearer {house.token}", "Content-Encoding": "snappy"}
+def posted(client: Client, tenant: Tenant, body: bytes) -> Any:
+    headers = {"Authorization": f"Bearer {tenant.token}", "Content-Encoding": "snappy"}
     return client.post(READ, body, content_type="application/x-protobuf", headers=headers)
 
 
 def test_remote_read_gives_samples_of_both_ends_to_their_own_app(
-    client: Client, alpha: House, beta: House, storage: FakeStorage
+    client: Client, alpha: Tenant, beta: Tenant, storage: FakeStorage
 ) -> None:
     storage.add("up", {"job": "b"}, [1_000, 2_000, 3_000], [1, 2, 3]).add("up", {"job": "a"}, [2_000], [np.nan])
     body = bytes(
@@ -164,14 +164,14 @@ def test_remote_read_gives_samples_of_both_ends_to_their_own_app(
     ],
 )
 def test_request_that_cannot_be_answered_is_a_400_with_its_reason(
-    client: Client, alpha: House, storage: FakeStorage, body: bytes, words: str
+    client: Client, alpha: Tenant, storage: FakeStorage, body: bytes, message: str
 ) -> None:
     answer = posted(client, alpha, bytes(cramjam.snappy.compress_raw(body)))
     assert answer.status_code == 400
-    assert words in answer.json()["error"]
+    assert message in answer.json()["error"]
 
 
-def test_bomb_is_refused_before_it_is_unpacked(client: Client, alpha: House, storage: FakeStorage) -> None:
+def test_bomb_is_refused_before_it_is_unpacked(client: Client, alpha: Tenant, storage: FakeStorage) -> None:
     bombs = (
         bytes(cramjam.snappy.compress_raw(bytes(50_000_000))),
         b"\xff\xff\xff\xff\x0f" + b"x" * 9,
@@ -198,7 +198,7 @@ def test_the_first_type_of_answer_that_is_accepted_and_there_is_given(accept: by
     )
 
 
-def test_federation_gives_the_newest_of_what_has_not_ended(client: Client, alpha: House, storage: FakeStorage) -> None:
+def test_federation_gives_the_newest_of_what_has_not_ended(client: Client, alpha: Tenant, storage: FakeStorage) -> None:
     now = SystemClock().now_ms() - 1_000
     stale = np.array([STALE_BITS], np.uint64).view(np.float64)[0]
     storage.add("up", {"job": "a"}, [now - 5, now], [1, 0.5]).add("up", {"job": "old"}, [now - 600_000], [1])
@@ -224,7 +224,7 @@ def test_federation_gives_the_newest_of_what_has_not_ended(client: Client, alpha
     ],
 )
 def test_federation_writes_quoted_names_only_for_who_reads_them(
-    client: Client, alpha: House, storage: FakeStorage, accept: str, expected: str
+    client: Client, alpha: Tenant, storage: FakeStorage, accept: str, expected: str
 ) -> None:
     now = SystemClock().now_ms() - 1_000
     storage.add("1a.b:é", {"x.y": "q", "c:d": "e"}, [now], [1])
@@ -236,7 +236,7 @@ def test_federation_writes_quoted_names_only_for_who_reads_them(
 
 
 def test_federation_names_each_metric_once_with_all_its_series(
-    client: Client, alpha: House, storage: FakeStorage
+    client: Client, alpha: Tenant, storage: FakeStorage
 ) -> None:
     now = SystemClock().now_ms() - 1_000
     for name, labels in (("room", {}), ("room_a", {"x": "1"}), ("room", {"x": "1"}), ("room", {"instance": "own"})):

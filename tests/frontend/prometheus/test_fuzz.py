@@ -18,9 +18,9 @@ import pytest
 from django.test import Client
 
 from spm import query
-from tests.frontend.conftest import House
 from tests.model.world import START, World
 from tests.spm.query.promql.test_fuzz import BOMBS
+from tests.support.people import Tenant
 
 SECONDS = START // 1_000
 TIMES = (
@@ -146,7 +146,7 @@ JUNK = (
 
 
 @pytest.fixture
-def world(alpha: House, monkeypatch: pytest.MonkeyPatch) -> World:
+def world(alpha: Tenant, monkeypatch: pytest.MonkeyPatch) -> World:
     """Return two hours of six series, one hour of them rolled up."""
     world = World()
     world.send(*((n, minute * 60_000, float(n * minute)) for n in range(6) for minute in range(1, 60)))
@@ -204,14 +204,14 @@ def check(answer: Any, query: str) -> None:
     assert answer.status_code < 500 or timed_out, f"{answer.status_code} {body} to {query}"
 
 
-def test_any_parameters_are_answered_or_refused(client: Client, alpha: House, world: World) -> None:
+def test_any_parameters_are_answered_or_refused(client: Client, alpha: Tenant, world: World) -> None:
     statuses, _ = fuzzed(client, alpha.token, 250, int(os.environ.get("SPM_FUZZ_SEED", "1")))
     assert statuses[200] > 50
     assert statuses[400] > 50
 
 
 @pytest.mark.proof
-def test_fuzz_of_many_parameters(client: Client, alpha: House, world: World) -> None:
+def test_fuzz_of_many_parameters(client: Client, alpha: Tenant, world: World) -> None:
     statuses, longest = fuzzed(client, alpha.token, int(os.environ.get("SPM_FUZZ", "100000")), 2)
     print(f"{sum(statuses.values())} calls, {dict(statuses)}, the longest took {longest:.3f} s")
     assert statuses[200] > sum(statuses.values()) // 10

@@ -16,8 +16,8 @@ from django.test import Client
 
 from alerts.models import Alert, Rule
 from spm.clock import SystemClock
-from tests.frontend.conftest import House
 from tests.support import sample_app
+from tests.support.people import Tenant
 
 API = "/prometheus/api/v1/"
 FORM = "application/x-www-form-urlencoded"
@@ -70,7 +70,7 @@ CALLS = {
 
 
 @pytest.fixture
-def grafana(client: Client, alpha: House, settings: Any) -> "Desk":
+def grafana(client: Client, alpha: Tenant, settings: Any) -> "Desk":
     """Return a data source with Basic auth, on an app with ten minutes of four hosts."""
     now_ms = SystemClock().now_ms()
     sample_app.fill(settings.SPM_STORE_URL, alpha.app.pk, now_ms=now_ms, span_ms=60_000)
@@ -145,11 +145,11 @@ def test_metadata_and_cardinality_have_their_forms(grafana: Desk) -> None:
     ]
 
 
-def test_rules_and_alerts_are_those_of_the_app_alone(grafana: Desk, alpha: House, beta: House) -> None:
-    for house in (alpha, beta):
+def test_rules_and_alerts_are_those_of_the_app_alone(grafana: Desk, alpha: Tenant, beta: Tenant) -> None:
+    for tenant in (alpha, beta):
         rule = Rule.objects.create(
-            app=house.app,
-            name=f"busy {house.app.pk}",
+            app=tenant.app,
+            name=f"busy {tenant.app.pk}",
             expr="cpu_usage_user",
             threshold=5,
             created_ms=1,
@@ -172,8 +172,8 @@ def test_rules_and_alerts_are_those_of_the_app_alone(grafana: Desk, alpha: House
     assert alert == rule["alerts"][0]
     assert alert["labels"] == {"host": "web-1", "alertname": f"busy {alpha.app.pk}", "severity": "warning"}
     assert (alert["activeAt"], alert["value"]) == ("2023-11-14T22:13:20.000Z", "9.35e+01")
-    chosen = Recorded("GET", "rules", "type=record"), Recorded("GET", "rules", "rule_name%5B%5D=other")
-    assert [grafana.ask(call)["data"]["groups"] for call in chosen] == [[], []]
+    recorded = Recorded("GET", "rules", "type=record"), Recorded("GET", "rules", "rule_name%5B%5D=other")
+    assert [grafana.ask(call)["data"]["groups"] for call in recorded] == [[], []]
 
 
 def test_expression_is_written_out_and_given_as_a_tree(grafana: Desk) -> None:
@@ -201,11 +201,11 @@ def test_expression_is_written_out_and_given_as_a_tree(grafana: Desk) -> None:
     ],
 )
 def test_failure_says_in_prometheus_form_what_is_wrong(
-    grafana: Desk, call: Recorded, status: int, kind: str, words: str
+    grafana: Desk, call: Recorded, status: int, kind: str, message: str
 ) -> None:
     answer = grafana.ask(call, status)
     assert (answer["status"], answer["errorType"]) == ("error", kind)
-    assert words in answer["error"]
+    assert message in answer["error"]
 
 
 def test_query_whose_time_is_over_is_a_503_that_says_so(grafana: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -235,10 +235,10 @@ def test_limit_cuts_and_warns_and_stats_tell_what_was_used(grafana: Desk) -> Non
 
 def test_look_back_is_that_of_the_parameter(grafana: Desk) -> None:
     ahead = f"query=count(cpu_usage_user)&time={grafana.end + 60}"
-    seen = [
+    shown = [
         grafana.ask(Recorded("GET", "query", ahead + more))["data"]["result"] for more in ("", "&lookback_delta=30s")
     ]
-    assert (len(seen[0]), len(seen[1])) == (1, 0)
+    assert (len(shown[0]), len(shown[1])) == (1, 0)
 
 
 def test_answer_contains_its_provenance_with_explain(grafana: Desk) -> None:
@@ -254,7 +254,7 @@ def test_answer_contains_its_provenance_with_explain(grafana: Desk) -> None:
     assert "explain" not in grafana.ask(CALLS["table"])
 
 
-def test_cardinality_of_an_app_without_data_lists_nothing(client: Client, alpha: House) -> None:
+def test_cardinality_of_an_app_without_data_lists_nothing(client: Client, alpha: Tenant) -> None:
     data = client.get(f"{API}status/tsdb", headers={"Authorization": f"Bearer {alpha.token}"}).json()["data"]
     assert data.pop("headStats") == {"numSeries": 0, "numLabelPairs": 0}
     assert set(map(len, data.values())) == {0}

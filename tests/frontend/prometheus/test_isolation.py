@@ -66,7 +66,7 @@ CALLS = (
 
 
 @dataclass(frozen=True, slots=True)
-class Tenant:
+class TenantApp:
     """An app of an organisation of its own, the word that only its data contains, and its token."""
 
     app: int
@@ -75,7 +75,7 @@ class Tenant:
 
 
 @pytest.fixture
-def tenants(db: None, settings: Any, tmp_path: Path) -> list[Tenant]:
+def tenants(db: None, settings: Any, tmp_path: Path) -> list[TenantApp]:
     """Return apps whose series are equal but for a word of their own."""
     backend, clock = open_backend(settings.SPM_STORE_URL), FakeClock(AT_MS)
     writer, acceptor = Writer(backend, PlacementTable()), Stamper(1, clock)
@@ -88,11 +88,11 @@ def tenants(db: None, settings: Any, tmp_path: Path) -> list[Tenant]:
         columns = np.arange(len(forms), dtype=np.int32), np.full(len(forms), AT_MS), np.arange(float(len(forms)))
         parsed = Parsed(table, *columns)
         writer.write([acceptor.stamp_message(app=app.pk, source=word, parsed=parsed, message_id=bytes(16))])
-        tenants.append(Tenant(app.pk, word, tokens.issue(app, name="t", scopes=["read"])[1]))
+        tenants.append(TenantApp(app.pk, word, tokens.issue(app, name="t", scopes=["read"])[1]))
     return tenants
 
 
-def reads(client: Client, tenants: list[Tenant], count: int, seed: int) -> tuple[int, int]:
+def reads(client: Client, tenants: list[TenantApp], count: int, seed: int) -> tuple[int, int]:
     """Make random reads; return (reads that gave the caller's own data, reads that gave any foreign byte)."""
     draw, own, leaks = np.random.default_rng(seed), 0, 0
     for turn in range(count):
@@ -116,13 +116,13 @@ def reads(client: Client, tenants: list[Tenant], count: int, seed: int) -> tuple
     return own, leaks
 
 
-def test_random_reads_of_tenants_show_no_foreign_byte(client: Client, tenants: list[Tenant]) -> None:
+def test_random_reads_of_tenants_show_no_foreign_byte(client: Client, tenants: list[TenantApp]) -> None:
     own, leaks = reads(client, tenants, 200, seed=1)
     assert leaks == 0
     assert own > 40  # the reads do find what is the caller's
 
 
-def test_selector_that_names_a_foreign_word_finds_nothing(client: Client, tenants: list[Tenant]) -> None:
+def test_selector_that_names_a_foreign_word_finds_nothing(client: Client, tenants: list[TenantApp]) -> None:
     me, other = tenants[:2]
     for call in ("series?match[]=", "query?query=", "label/secret/values?match[]="):
         url = f"/prometheus/api/v1/{call}" + quote(f'{{secret="{other.word}"}}')
@@ -133,6 +133,6 @@ def test_selector_that_names_a_foreign_word_finds_nothing(client: Client, tenant
 
 @pytest.mark.proof
 @pytest.mark.timeout(7_200)
-def test_proof_reads_of_tenants_show_no_foreign_byte(client: Client, tenants: list[Tenant]) -> None:
+def test_proof_reads_of_tenants_show_no_foreign_byte(client: Client, tenants: list[TenantApp]) -> None:
     _, leaks = reads(client, tenants, int(os.environ.get("SPM_ISOLATION_READS", "100000")), seed=2)
     assert leaks == 0

@@ -24,7 +24,7 @@ from spm.query.fake import FakeStorage
 from spm.query.promql.engine import Engine
 from spm.query.request.admission import MachineSlots, QueryAdmission
 from spm.query.request.budget import CELL_BYTES, SAMPLE_BYTES, SERIES_BYTES, WORKING_COPIES, Budget, QueryLimits
-from tests.frontend.conftest import House
+from tests.support.people import Tenant
 
 
 def budget(**allowed: Any) -> Budget:
@@ -247,14 +247,14 @@ def test_stream_that_has_begun_waits_for_admission_until_its_deadline() -> None:
 
 @pytest.mark.django_db
 def test_query_without_admission_is_a_429_that_says_when_to_retry(
-    client: Client, alpha: House, beta: House, monkeypatch: pytest.MonkeyPatch
+    client: Client, alpha: Tenant, beta: Tenant, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     admission = QueryAdmission(running_max=1, waiting_max=0)
     monkeypatch.setattr(endpoint, "admission", admission)
     monkeypatch.setattr(query, "storage_for", lambda app: FakeStorage())
 
-    def ask(house: House) -> Any:
-        return client.get("/prometheus/api/v1/query?query=1", headers={"Authorization": f"Bearer {house.token}"})
+    def ask(tenant: Tenant) -> Any:
+        return client.get("/prometheus/api/v1/query?query=1", headers={"Authorization": f"Bearer {tenant.token}"})
 
     with admission.admit(alpha.organisation.pk):
         refused, other = ask(alpha), ask(beta)
@@ -265,7 +265,7 @@ def test_query_without_admission_is_a_429_that_says_when_to_retry(
 
 @pytest.mark.django_db
 def test_timeout_of_a_query_ends_its_waiting_for_admission(
-    client: Client, alpha: House, monkeypatch: pytest.MonkeyPatch
+    client: Client, alpha: Tenant, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     admission = QueryAdmission(running_max=1)
     monkeypatch.setattr(endpoint, "admission", admission)
@@ -293,7 +293,7 @@ BOMBS = {
 @pytest.mark.parametrize("text", BOMBS.values(), ids=BOMBS.keys())
 @pytest.mark.parametrize("path", ["query", "query_range", "format_query", "parse_query", "series"])
 def test_a_bomb_is_refused_by_the_web_server_in_fifty_milliseconds(
-    client: Client, alpha: House, path: str, text: str
+    client: Client, alpha: Tenant, path: str, text: str
 ) -> None:
     parameters = urlencode({"match[]" if path == "series" else "query": text, "start": "1", "end": "2", "step": "1"})
     took = []

@@ -12,10 +12,10 @@ import pytest
 
 from spm import query
 from tests.conftest import missing_service
-from tests.frontend.conftest import House
 from tests.model.world import START, World
 from tests.servers.processes import Process, free_ports, wait_until
 from tests.servers.prometheus import binary
+from tests.support.people import Tenant
 
 pytestmark = [pytest.mark.real, pytest.mark.slow, pytest.mark.timeout(900), pytest.mark.django_db(transaction=True)]
 CONFIG = """\
@@ -73,7 +73,7 @@ def reader(tmp_path: Path) -> Iterator[Reader]:
 
 
 @pytest.fixture
-def world(alpha: House, monkeypatch: pytest.MonkeyPatch) -> World:
+def world(alpha: Tenant, monkeypatch: pytest.MonkeyPatch) -> World:
     """Return nine series of three metrics on a grid of ten seconds for two hours; one of them is sent again later."""
     world = World()
     world.send(*((number, step * 10_000 + 1, float(number * step)) for number in range(9) for step in range(720)))
@@ -89,7 +89,7 @@ def values(answer: dict[str, Any]) -> dict[str, float]:
 
 @pytest.mark.parametrize("then", [False, True], ids=["now", "as of a time"])
 def test_prometheus_answers_from_what_it_reads_here(
-    reader: Reader, world: World, alpha: House, live_server: Any, monkeypatch: pytest.MonkeyPatch, *, then: bool
+    reader: Reader, world: World, alpha: Tenant, live_server: Any, monkeypatch: pytest.MonkeyPatch, *, then: bool
 ) -> None:
     program = binary() or missing_service("no prometheus (Debian: apt install prometheus)")
     more = f"?asof={(world.clock.now_ms() - 1_800_000) / 1000}" if then else ""

@@ -13,7 +13,7 @@ from ingest.accept import process_acceptor as own_acceptor
 from spm.accounts import tokens
 from spm.accounts.models import App
 from spm.query.request.admission import QueryAdmission
-from tests.frontend.conftest import House
+from tests.support.people import Tenant
 
 pytestmark = pytest.mark.django_db(transaction=True)
 LINES = (
@@ -62,7 +62,7 @@ def samples_of(body: bytes) -> dict[tuple[str, int], str]:
 
 @pytest.mark.parametrize("form", ["jsonl", "csv", "parquet"])
 def test_what_one_app_exports_another_imports_to_the_same_bits(
-    client: Client, alpha: House, beta: House, form: str
+    client: Client, alpha: Tenant, beta: Tenant, form: str
 ) -> None:
     assert import_samples(client, alpha.app, LINES).json() == {
         "accepted": 4,
@@ -78,13 +78,13 @@ def test_what_one_app_exports_another_imports_to_the_same_bits(
     )
 
 
-def test_a_file_that_is_sent_twice_counts_once(client: Client, alpha: House) -> None:
+def test_a_file_that_is_sent_twice_counts_once(client: Client, alpha: Tenant) -> None:
     for _ in range(2):
         assert import_samples(client, alpha.app, LINES).status_code == 200
     assert samples_of(export_samples(client, alpha.app)) == samples_of(LINES)
 
 
-def test_bodies_and_answers_may_be_compressed(client: Client, alpha: House) -> None:
+def test_bodies_and_answers_may_be_compressed(client: Client, alpha: Tenant) -> None:
     assert (
         import_samples(client, alpha.app, gzip.compress(LINES), **{"Content-Encoding": "gzip"}).json()["accepted"] == 4
     )
@@ -94,7 +94,7 @@ def test_bodies_and_answers_may_be_compressed(client: Client, alpha: House) -> N
     assert b'"load"' in gzip.decompress(b"".join(response))
 
 
-def test_each_series_is_exported_once_however_many_selectors_match(client: Client, alpha: House) -> None:
+def test_each_series_is_exported_once_however_many_selectors_match(client: Client, alpha: Tenant) -> None:
     import_samples(client, alpha.app, LINES)
     parameters = {"match[]": ["up", '{job="a"}', "load"], "start": "1600000000", "end": "1700000000"}
     response = client.get("/api/v1/export", parameters, headers=token(alpha.app, "read"))
@@ -103,7 +103,7 @@ def test_each_series_is_exported_once_however_many_selectors_match(client: Clien
     assert samples_of(body) == {(up, 1700000000000): "1", (load, 1600000000000): "0.1"}
 
 
-def test_nothing_of_another_app_is_exported(client: Client, alpha: House, beta: House) -> None:
+def test_nothing_of_another_app_is_exported(client: Client, alpha: Tenant, beta: Tenant) -> None:
     import_samples(client, beta.app, LINES)
     assert export_samples(client, alpha.app) == b""
     assert b"up" not in export_samples(client, alpha.app, "csv")
@@ -119,19 +119,19 @@ def test_nothing_of_another_app_is_exported(client: Client, alpha: House, beta: 
     ],
 )
 def test_export_that_cannot_be_is_refused_with_its_status(
-    client: Client, alpha: House, parameters: dict[str, str], status: int
+    client: Client, alpha: Tenant, parameters: dict[str, str], status: int
 ) -> None:
     response = client.get("/api/v1/export", parameters, headers=token(alpha.app, "read"))
     assert (response.status_code, json.loads(response.content)["errorType"]) == (status, "bad_data")
 
 
-def test_import_needs_the_right_to_send_and_export_the_right_to_read(client: Client, alpha: House) -> None:
+def test_import_needs_the_right_to_send_and_export_the_right_to_read(client: Client, alpha: Tenant) -> None:
     reads = client.post("/api/v1/import", LINES, content_type="text/plain", headers=token(alpha.app, "read"))
     sends = client.get("/api/v1/export", {"match[]": "up"}, headers=token(alpha.app, "ingest"))
     assert (reads.status_code, sends.status_code) == (401, 401)
 
 
-def test_the_admission_of_an_unread_export_ends(client: Client, alpha: House) -> None:
+def test_the_admission_of_an_unread_export_ends(client: Client, alpha: Tenant) -> None:
     import_samples(client, alpha.app, LINES)
     for _ in range(20):  # more than the running and waiting queries of an organisation
         response = client.get("/api/v1/export", {"match[]": "up"}, headers=token(alpha.app, "read"))
@@ -140,7 +140,7 @@ def test_the_admission_of_an_unread_export_ends(client: Client, alpha: House) ->
 
 
 def test_a_stalled_export_holds_no_admission_and_still_ends_complete(
-    client: Client, alpha: House, monkeypatch: pytest.MonkeyPatch
+    client: Client, alpha: Tenant, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     admission = QueryAdmission(running_max=1, waiting_max=2, wait_s=0.1, streams_max=2)
     monkeypatch.setattr(endpoint, "admission", admission)
@@ -158,7 +158,7 @@ def test_a_stalled_export_holds_no_admission_and_still_ends_complete(
     ] * 2
 
 
-def test_bad_file_says_what_is_wrong_and_what_was_accepted(client: Client, alpha: House) -> None:
+def test_bad_file_says_what_is_wrong_and_what_was_accepted(client: Client, alpha: Tenant) -> None:
     answer = import_samples(client, alpha.app, b"a,b\n1,2\n", "csv")
     assert answer.status_code == 400
     assert "columns" in answer.json()["error"]
@@ -188,7 +188,7 @@ TABLE = b"metric,time_ms,value\nm,1700000000000,1\n"
     ids=range(12),
 )
 def test_every_refusal_says_what_to_do(
-    client: Client, alpha: House, form: str, body: bytes, headers: dict[str, str]
+    client: Client, alpha: Tenant, form: str, body: bytes, headers: dict[str, str]
 ) -> None:
     response = import_samples(client, alpha.app, body, form, **headers)
     answer = response.json()
@@ -197,7 +197,7 @@ def test_every_refusal_says_what_to_do(
     assert "straddling" not in str(answer)
 
 
-def test_good_line_before_one_that_is_too_long_is_stored(client: Client, alpha: House) -> None:
+def test_good_line_before_one_that_is_too_long_is_stored(client: Client, alpha: Tenant) -> None:
     answer = import_samples(client, alpha.app, LINES + b"x" * 21_000_000)
     assert (answer.status_code, answer.json()["accepted"]) == (413, 4)
     assert "from line 3 on" in answer.json()["remedy"]

@@ -6,8 +6,8 @@ import pytest
 
 from spm.accounts.models import App
 from spm.clock import FakeClock
-from tests.frontend.conftest import House, house
 from tests.support import process_state
+from tests.support.people import Tenant, make_tenant
 
 
 @pytest.fixture(autouse=True)
@@ -21,13 +21,13 @@ def fresh_caches() -> Iterator[None]:
 
 
 @pytest.fixture
-def alpha(db: None) -> House:
+def alpha(db: None) -> Tenant:
     """An organisation."""
-    return house("alpha")
+    return make_tenant("alpha")
 
 
 @pytest.fixture
-def app(alpha: House) -> App:
+def app(alpha: Tenant) -> App:
     """Its app."""
     return alpha.app
 

@@ -8,29 +8,29 @@ from django.http import Http404
 from spm.accounts import access, tokens
 from spm.accounts.models import Membership, Role
 from spm.accounts.tokens import Principal
-from tests.frontend.conftest import House, house
+from tests.support.people import Tenant, make_tenant
 
 
 @pytest.fixture
-def beta(db: None) -> House:
+def beta(db: None) -> Tenant:
     """Others."""
-    return house("beta")
+    return make_tenant("beta")
 
 
-def test_a_person_sees_the_apps_of_their_organisations_only(alpha: House, beta: House) -> None:
+def test_a_person_sees_the_apps_of_their_organisations_only(alpha: Tenant, beta: Tenant) -> None:
     assert list(access.apps_of(alpha.viewer)) == [alpha.app]
 
 
-def test_a_person_of_two_organisations_sees_both(alpha: House, beta: House) -> None:
+def test_a_person_of_two_organisations_sees_both(alpha: Tenant, beta: Tenant) -> None:
     Membership.objects.create(organisation=beta.organisation, user=alpha.viewer, role=Role.VIEWER)
     assert list(access.apps_of(alpha.viewer)) == [alpha.app, beta.app]
 
 
-def test_nobody_sees_nothing(alpha: House) -> None:
+def test_nobody_sees_nothing(alpha: Tenant) -> None:
     assert not access.apps_of(AnonymousUser()).exists()
 
 
-def test_a_superuser_has_no_passage_around_memberships(alpha: House, beta: House) -> None:
+def test_a_superuser_has_no_passage_around_memberships(alpha: Tenant, beta: Tenant) -> None:
     alpha.owner.is_superuser = True
     alpha.owner.save()
     with pytest.raises(Http404):
@@ -38,7 +38,7 @@ def test_a_superuser_has_no_passage_around_memberships(alpha: House, beta: House
 
 
 @pytest.mark.parametrize("number", [0, -1, 1 << 32, 1 << 70, 999_999])
-def test_a_number_without_an_app_is_not_found(alpha: House, number: int) -> None:
+def test_a_number_without_an_app_is_not_found(alpha: Tenant, number: int) -> None:
     with pytest.raises(Http404):
         access.require_app(alpha.owner, number)
 
@@ -51,7 +51,7 @@ def test_a_number_without_an_app_is_not_found(alpha: House, number: int) -> None
         for needed, required in enumerate(("viewer", "editor", "admin", "owner"))
     ],
 )
-def test_a_role_includes_the_lower_ones(alpha: House, has: str, required: str, enough: bool) -> None:
+def test_a_role_includes_the_lower_ones(alpha: Tenant, has: str, required: str, enough: bool) -> None:
     Membership.objects.filter(user=alpha.viewer).update(role=has)
     if enough:
         assert access.require_app(alpha.viewer, alpha.app.pk, required) == alpha.app
@@ -60,7 +60,7 @@ def test_a_role_includes_the_lower_ones(alpha: House, has: str, required: str, e
         access.require_app(alpha.viewer, alpha.app.pk, required)
 
 
-def test_a_membership_that_ended_counts_at_the_next_question(alpha: House) -> None:
+def test_a_membership_that_ended_counts_at_the_next_question(alpha: Tenant) -> None:
     assert access.require_app(alpha.viewer, alpha.app.pk)
     Membership.objects.filter(user=alpha.viewer).delete()
     with pytest.raises(Http404):
@@ -73,14 +73,14 @@ def principal_of(secret: str) -> Principal:
     return principal
 
 
-def test_a_token_reads_its_own_app_without_naming_it(alpha: House) -> None:
+def test_a_token_reads_its_own_app_without_naming_it(alpha: Tenant) -> None:
     assert access.app_of_token(principal_of(alpha.token), None) == alpha.app
 
 
-def test_a_token_that_names_another_app_finds_nothing(alpha: House, beta: House) -> None:
+def test_a_token_that_names_another_app_finds_nothing(alpha: Tenant, beta: Tenant) -> None:
     with pytest.raises(Http404):
         access.app_of_token(principal_of(alpha.token), beta.app.pk)
 
 
-def test_a_session_reads_the_first_app_when_none_is_named(alpha: House) -> None:
+def test_a_session_reads_the_first_app_when_none_is_named(alpha: Tenant) -> None:
     assert access.app_of_person(alpha.viewer, None) == alpha.app

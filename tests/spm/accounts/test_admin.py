@@ -10,13 +10,13 @@ from django.test import Client
 
 from spm.accounts import audit, tokens
 from spm.accounts.models import App, AuditEntry, Membership, Organisation, Source, Token
-from tests.frontend.conftest import House
+from tests.support.people import Tenant
 
 MODELS = [Organisation, Membership, App, Token, Source, AuditEntry, User]
 
 
 @pytest.fixture
-def operator(client: Client, alpha: House) -> Client:
+def operator(client: Client, alpha: Tenant) -> Client:
     """A superuser's browser."""
     client.force_login(User.objects.create_superuser("operator", password="x"))
     Source.objects.create(app=alpha.app, name="web-1", first_seen="2026-01-01T00:00Z", last_seen="2026-01-01T00:00Z")
@@ -42,7 +42,7 @@ def test_what_the_system_writes_is_for_reading_only(operator: Client, model: typ
     assert operator.post(address(model, f"{model.objects.first().pk}/delete/"), {"post": "yes"}).status_code == 403
 
 
-def test_a_new_token_is_shown_once(operator: Client, alpha: House) -> None:
+def test_a_new_token_is_shown_once(operator: Client, alpha: Tenant) -> None:
     form = {"app": alpha.app.pk, "name": "made here", "scope_choice": ["ingest", "read"]}
     page = operator.post(address(Token, "add/"), form, follow=True).content.decode()
     [secret] = re.findall(r"spm_\w{8}_\w{38}", page)
@@ -51,14 +51,14 @@ def test_a_new_token_is_shown_once(operator: Client, alpha: House) -> None:
     assert AuditEntry.objects.filter(action="token issued", actor_name="operator").count() == 1
 
 
-def test_a_token_page_shows_no_hash_and_saves_nothing(operator: Client, alpha: House) -> None:
+def test_a_token_page_shows_no_hash_and_saves_nothing(operator: Client, alpha: Tenant) -> None:
     token = alpha.app.tokens.get()
     page = operator.get(address(Token, f"{token.pk}/change/")).content
     assert bytes(token.digest).hex().encode() not in page
     assert b"digest" not in page
 
 
-def test_the_action_revokes_the_chosen_tokens(operator: Client, alpha: House) -> None:
+def test_the_action_revokes_the_chosen_tokens(operator: Client, alpha: Tenant) -> None:
     token = alpha.app.tokens.get()
     operator.post(address(Token, ""), {"action": "revoke_tokens", "_selected_action": [token.pk]})
     assert tokens.authenticate(alpha.token, "read") is None
@@ -70,7 +70,7 @@ def test_apps_and_tokens_are_not_deleted_from_the_admin(operator: Client, model:
     assert operator.post(address(model, f"{model.objects.first().pk}/delete/"), {"post": "yes"}).status_code == 403
 
 
-def test_a_password_set_here_is_noted(operator: Client, alpha: House, settings: Any, tmp_path: Any) -> None:
+def test_a_password_set_here_is_noted(operator: Client, alpha: Tenant, settings: Any, tmp_path: Any) -> None:
     settings.SPM_DATA = tmp_path
     new = {"password1": "a long new one 77", "password2": "a long new one 77"}
     operator.post(f"/admin/auth/user/{alpha.owner.pk}/password/", new)

@@ -80,9 +80,9 @@ def test_samples_are_written_as_if_joined_by_hand() -> None:
     names, times = _named(50), 1_700_000_000 + 1e7 * 9.0 ** np.arange(7) / 4
     text = float_text.samples_json(float_text.format_floats(times), steps, values, counts, *names)
     points = [_point(times[s], v) for s, v in zip(steps.tolist(), values.tolist(), strict=True)]
-    wanted = [points[end - count : end] for end, count in zip(np.cumsum(counts), counts, strict=True)]
+    expected = [points[end - count : end] for end, count in zip(np.cumsum(counts), counts, strict=True)]
     assert bytes(text).decode() == ",".join(
-        f'{{"metric":{{"n":"{n}"}},"values":[{",".join(each)}]}}' for n, each in enumerate(wanted)
+        f'{{"metric":{{"n":"{n}"}},"values":[{",".join(each)}]}}' for n, each in enumerate(expected)
     )
 
 
@@ -94,13 +94,13 @@ def test_elements_are_written_as_if_joined_by_hand(single: bool) -> None:
     present[:, 0] |= single
     names, times = _named(50), 1_700_000_000 + 1e7 * 9.0 ** np.arange(steps) / 4
     text = float_text.matrix_json(float_text.format_floats(times), values, present, *names, single=single)
-    wanted = [
+    expected = [
         ",".join(_point(times[s], own[s]) for s in np.flatnonzero(there))
         for own, there in zip(values, present, strict=True)
     ]
     key, around = ("value", "%s") if single else ("values", "[%s]")
     assert bytes(text).decode() == ",".join(
-        f'{{"metric":{{"n":"{n}"}},"{key}":{around % each}}}' for n, each in enumerate(wanted)
+        f'{{"metric":{{"n":"{n}"}},"{key}":{around % each}}}' for n, each in enumerate(expected)
     )
 
 

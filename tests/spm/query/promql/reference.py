@@ -134,7 +134,7 @@ class Reference:
                 raise SameLabels
             partners[signature] = element
         elements: list[Element] = []
-        taken: set[LabelSet] = set()
+        label_sets: set[LabelSet] = set()
         results: dict[LabelSet, float] = {}
         for element in many:
             signature = _signature(element.labels, node.matching)
@@ -146,9 +146,9 @@ class Reference:
             value = a if node.op in plan.COMPARISONS else arithmetic(node.op, a, b)
             if node.as_bool:
                 value, holds = float(holds), True
-            if signature in taken and not node.matching.many:
+            if signature in label_sets and not node.matching.many:
                 raise SameLabels
-            taken.add(signature)
+            label_sets.add(signature)
             labels = _matched_labels(node, element.labels, partner.labels)
             _put(results, labels, value)
             if holds:  # what a comparison drops is a match all the same
@@ -164,9 +164,9 @@ class Reference:
         if node.op == "unless":
             return [element for element in left if _signature(element.labels, node.matching) not in rights]
         both = left + [element for element in right if _signature(element.labels, node.matching) not in lefts]
-        seen: dict[LabelSet, float] = {}
+        elements: dict[LabelSet, float] = {}
         for element in both:
-            _put(seen, element.labels, element.value)
+            _put(elements, element.labels, element.value)
         return both
 
     def _aggregation(self, node: plan.Aggregation) -> list[Element]:

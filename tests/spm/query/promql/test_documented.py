@@ -52,8 +52,8 @@ def test_functions_that_are_named_are_there() -> None:
         ("points of the answer", limits.QUERY_SHOWN_MAX),
     ],
 )
-def test_limits_are_those_in_force(words: str, number: int) -> None:
-    assert f"| {words} | {number:,} |" in QUERY_API
+def test_limits_are_those_in_force(text: str, number: int) -> None:
+    assert f"| {text} | {number:,} |" in QUERY_API
 
 
 def test_limits_in_sentences_are_those_in_force() -> None:

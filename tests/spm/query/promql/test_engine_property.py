@@ -32,14 +32,14 @@ MINUTE_MS = 60_000
 def test_engine_agrees_with_the_reference(seed: int, expr: str, start: int, step_ms: int, count: int) -> None:
     samples = random_samples(seed)
     times = [start + i * step_ms for i in range(count)]
-    wanted = _reference(samples, expr, times)
+    expected = _reference(samples, expr, times)
     try:
         result = Engine(stored(samples)).range(expr, times[0], times[-1], step_ms)
     except QueryFailed:
-        assert wanted is None, "the engine refuses what the reference answers"
+        assert expected is None, "the engine refuses what the reference answers"
         return
-    assert wanted is not None, "the engine answers what the reference refuses"
-    assert_same(result, wanted, times)
+    assert expected is not None, "the engine answers what the reference refuses"
+    assert_same(result, expected, times)
 
 
 @pytest.mark.filterwarnings("error::RuntimeWarning")

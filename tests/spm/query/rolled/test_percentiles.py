@@ -27,9 +27,9 @@ def test_segments_cover_every_window_exactly(windows: list[tuple[int, int]]) -> 
     assert (segments.borders[segments.low] == starts).all()
     assert (segments.borders[segments.high] == ends).all()
     widths = np.diff(segments.borders)
-    whole = widths == DAY_HOURS * HOUR_MS
-    assert (segments.borders[:-1][whole] % (DAY_HOURS * HOUR_MS) == 0).all()
-    assert (segments.borders[:-1][~whole] // HOUR_MS == (segments.borders[1:][~whole] - 1) // HOUR_MS).all()
+    is_day = widths == DAY_HOURS * HOUR_MS
+    assert (segments.borders[:-1][is_day] % (DAY_HOURS * HOUR_MS) == 0).all()
+    assert (segments.borders[:-1][~is_day] // HOUR_MS == (segments.borders[1:][~is_day] - 1) // HOUR_MS).all()
     inside = [((segments.low <= i) & (i < segments.high)).any() for i in range(len(widths))]
     assert (segments.needed == inside).all()
 

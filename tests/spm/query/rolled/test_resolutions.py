@@ -135,9 +135,9 @@ def test_an_expired_day_is_answered_whole_from_its_day_and_never_in_part() -> No
     change_manifest(world, seals={FIRST + i: EXPIRED for i in range(DAY_HOURS)})
     for table in ("hours", "chunks", "timelines"):
         world.store.delete(table, [(key, None) for key, _ in world.store.scan(table, b"", b"\xff" * 64)])
-    whole = day_of(world.fresh())
-    assert (whole.sum == before.sum).all()
-    assert not whole.provenance.warnings()
+    day = day_of(world.fresh())
+    assert (day.sum == before.sum).all()
+    assert not day.provenance.warnings()
     part = world.fresh().select_hours(M0, FIRST, FIRST + 1)
     assert part.count.sum() == 0
     assert len(part.provenance.warnings()) == 2

@@ -117,16 +117,16 @@ def test_an_answer_is_that_of_the_whole_hours_and_days_that_remain_or_none(
     )
     missing = False
     for t, values in zip(result.times, by_series(result) or [{}] * count, strict=True):
-        whole = int(t) - range_ms, int(t)
-        trimmed = cut(*whole) if function not in FROM_SAMPLES else tuple(max(each, SAMPLES_FROM) for each in whole)
-        missing |= trimmed != whole
+        window = int(t) - range_ms, int(t)
+        trimmed = cut(*window) if function not in FROM_SAMPLES else tuple(max(each, SAMPLES_FROM) for each in window)
+        missing |= trimmed != window
         length = trimmed[1] - trimmed[0]
-        wanted: dict[str, float] = {}
+        expected: dict[str, float] = {}
         if length > 0 and length >= SHARE * range_ms:
-            [wanted] = by_series(everything().instant(f"{function}({q}m0[{length}ms])", trimmed[1])) or [{}]
-        assert values.keys() == wanted.keys()
+            [expected] = by_series(everything().instant(f"{function}({q}m0[{length}ms])", trimmed[1])) or [{}]
+        assert values.keys() == expected.keys()
         tolerance = 0.011 if q else 1e-9
-        np.testing.assert_allclose([values[n] for n in wanted], list(wanted.values()), rtol=tolerance, atol=1e-9)
+        np.testing.assert_allclose([values[n] for n in expected], list(expected.values()), rtol=tolerance, atol=1e-9)
     assert bool(result.warnings) == missing, "warnings name what is missing, and nothing else"
 
 

@@ -51,9 +51,9 @@ def chart(storage: AppStorage, name: str, zoom: str) -> float:
 def test_a_chart_says_of_all_its_time_the_same_at_every_zoom(seed: int) -> None:
     world, values = a_world(seed)
     storage = world.fresh()
-    for name, whole in WHOLE.items():
-        wanted = float(whole(np.ones(len(values)) if name == "count" else values))
-        assert {zoom: chart(storage, name, zoom) for zoom in ZOOMS} == dict.fromkeys(ZOOMS, wanted)
+    for name, aggregate in WHOLE.items():
+        expected = float(aggregate(np.ones(len(values)) if name == "count" else values))
+        assert {zoom: chart(storage, name, zoom) for zoom in ZOOMS} == dict.fromkeys(ZOOMS, expected)
 
 
 @pytest.mark.parametrize(
@@ -70,9 +70,9 @@ def test_data_of_only_a_coarser_resolution_is_answered_from_it_with_a_warning(
     world, values = a_world(7)
     world.retain(keep, days_later=40)
     world.clock.advance(2_000)
-    for name, whole in WHOLE.items():
-        wanted = float(whole(np.ones(len(values)) if name == "count" else values))
-        assert {zoom: chart(world.fresh(), name, zoom) for zoom in zooms} == dict.fromkeys(zooms, wanted)
+    for name, aggregate in WHOLE.items():
+        expected = float(aggregate(np.ones(len(values)) if name == "count" else values))
+        assert {zoom: chart(world.fresh(), name, zoom) for zoom in zooms} == dict.fromkeys(zooms, expected)
     finer = "30m" if zooms[0] == "1h" else "1h"
     step = MINUTES[finer] * 60_000
     short = Engine(world.fresh()).range(f"max_over_time(m0[{finer}])", START + step, START + 9 * HOUR_MS, step)

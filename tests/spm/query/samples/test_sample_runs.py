@@ -81,9 +81,9 @@ def test_windows_are_the_same_over_shared_timelines_and_over_one_per_series(
     apart = SampleRuns.of(runs.batch())
     for steps in (Steps(7, 13, 20), Steps(150, 0, 1)):
         pairs = zip(swept(runs, function, steps, range_ms), swept(apart, function, steps, range_ms), strict=True)
-        for (values, present), (wanted, there) in pairs:
+        for (values, present), (expected, there) in pairs:
             np.testing.assert_array_equal(present, there)
-            np.testing.assert_array_equal(values[present], wanted[there])
+            np.testing.assert_array_equal(values[present], expected[there])
 
 
 @given(st.data(), st.integers(0, 6), st.integers(0, 9), st.sampled_from(FUNCTIONS), st.integers(5, 150))
@@ -95,14 +95,14 @@ def test_runs_of_elements_have_the_samples_of_their_batch(
     present = np.array([data.draw(st.sampled_from(few)) for _ in range(series)], np.bool_).reshape(series, count)
     values = np.array([data.draw(VALUE) for _ in range(present.size)], np.float64).reshape(present.shape)
     times, labels = 7 + 20 * np.arange(count, dtype=np.int64), [{"n": str(n)} for n in range(series)]
-    runs, wanted = SampleRuns.where(present, labels, times, values), samples_of(labels, times, values, present)
+    runs, expected = SampleRuns.where(present, labels, times, values), samples_of(labels, times, values, present)
     assert len(runs.timeline) <= run_count(present)
     batch = runs.batch()
-    assert (batch.offsets.tolist(), batch.ts.tolist()) == (wanted.offsets.tolist(), wanted.ts.tolist())
-    assert batch.values.view(np.uint64).tolist() == wanted.values.view(np.uint64).tolist()
+    assert (batch.offsets.tolist(), batch.ts.tolist()) == (expected.offsets.tolist(), expected.ts.tolist())
+    assert batch.values.view(np.uint64).tolist() == expected.values.view(np.uint64).tolist()
     for (ours, there), (theirs, are) in zip(
         swept(runs, function, Steps(7, 13, 20), range_ms),
-        swept(SampleRuns.of(wanted), function, Steps(7, 13, 20), range_ms),
+        swept(SampleRuns.of(expected), function, Steps(7, 13, 20), range_ms),
         strict=True,
     ):
         np.testing.assert_array_equal(there, are)
@@ -110,8 +110,8 @@ def test_runs_of_elements_have_the_samples_of_their_batch(
 
 
 def test_rows_without_gaps_share_one_timeline() -> None:
-    whole = SampleRuns.where(np.ones((3, 4), np.bool_), [{}] * 3, np.arange(4), np.arange(12.0).reshape(3, 4))
-    assert (whole.timeline.tolist(), whole.lengths.tolist()) == ([0, 0, 0], [4])
+    runs = SampleRuns.where(np.ones((3, 4), np.bool_), [{}] * 3, np.arange(4), np.arange(12.0).reshape(3, 4))
+    assert (runs.timeline.tolist(), runs.lengths.tolist()) == ([0, 0, 0], [4])
 
 
 def swept(runs: SampleRuns, function: str, steps: Steps, range_ms: int) -> list[tuple[F64, BOOL]]:
@@ -132,9 +132,9 @@ def test_sums_and_extremes_are_those_of_the_plain_formulas(numbers: list[float])
         total, lost = compensated(total, lost, each)
     np.testing.assert_array_equal(over_time._sum(values), total if np.isinf(total) else total + lost)
     for greatest in (True, False):
-        computed, wanted = over_time._extreme(values, greatest), over_time._extreme_of_all(values, greatest)
-        assert np.isnan(computed) == np.isnan(wanted)
-        assert np.isnan(computed) or (computed == wanted and np.signbit(computed) == np.signbit(wanted))
+        computed, expected = over_time._extreme(values, greatest), over_time._extreme_of_all(values, greatest)
+        assert np.isnan(computed) == np.isnan(expected)
+        assert np.isnan(computed) or (computed == expected and np.signbit(computed) == np.signbit(expected))
 
 
 def test_pages_with_few_selected_series_are_copied_once_they_pile_up(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -161,17 +161,17 @@ def extreme(values: list[float], *, greatest: bool) -> float:
 def test_the_extreme_of_a_window_is_that_of_its_values_one_after_the_other(values: list[float], greatest: bool) -> None:
     code = over_time.MAX if greatest else over_time.MIN
     computed = over_time.value(code, np.arange(len(values)), np.array(values), 0, 1, 0.0, 0.0)
-    wanted = extreme(values, greatest=greatest)
-    assert (repr(computed), math.copysign(1, computed)) == (repr(wanted), math.copysign(1, wanted)) or math.isnan(
-        wanted
+    expected = extreme(values, greatest=greatest)
+    assert (repr(computed), math.copysign(1, computed)) == (repr(expected), math.copysign(1, expected)) or math.isnan(
+        expected
     )
-    assert math.isnan(computed) == math.isnan(wanted)
+    assert math.isnan(computed) == math.isnan(expected)
 
 
 @given(st.data())
 def test_the_selected_series_of_each_page_get_their_values_and_times(data: st.DataObject) -> None:
     """Pages with some of the selected series, with others, and with none."""
-    by_metric, chunks, wanted = dict[int, U64](), list[tuple[int, SharedPage]](), dict[int, list[float]]()
+    by_metric, chunks, expected = dict[int, U64](), list[tuple[int, SharedPage]](), dict[int, list[float]]()
     number = 0
     for metric in range(data.draw(st.integers(1, 3))):
         ids = sorted(data.draw(st.sets(st.integers(0, 30), min_size=1, max_size=9)))
@@ -184,7 +184,7 @@ def test_the_selected_series_of_each_page_get_their_values_and_times(data: st.Da
         for name, row in zip(ids, numbers.tolist(), strict=True):
             if name in present_ids:
                 at = sum(counts[: present_ids.index(name)])
-                wanted[row] = values[at : at + counts[present_ids.index(name)]].tolist()
+                expected[row] = values[at : at + counts[present_ids.index(name)]].tolist()
         timelines = np.array(counts, np.int32) - 1  # the first timeline has one time, the second two
         page = ChunkPage(np.array(present_ids, np.uint64), timelines, np.array(counts, np.int32), values)
         by_metric[metric] = np.array(ids, np.uint64)
@@ -196,12 +196,12 @@ def test_the_selected_series_of_each_page_get_their_values_and_times(data: st.Da
     selected = SelectedPages(by_metric_of(by_metric), SampleRunsBuilder(0, 100))
     metrics, pages = (tuple(each) for each in zip(*chunks, strict=True))
     selection = selected.selection(metrics, pages, 1)
-    assert selection.pages == ((0,) if wanted else ())
-    if wanted:
+    assert selection.pages == ((0,) if expected else ())
+    if expected:
         selected.add_pages(pages, selection, cached, is_whole=True)
     rows, batch = runs_of(selected)
     got = {row: batch.values[a:b].tolist() for row, a, b in zip(rows, batch.offsets, batch.offsets[1:], strict=False)}
-    assert got == wanted
+    assert got == expected
 
 
 @pytest.mark.parametrize("column", ["series", "timeline", "counts", "values"])

@@ -107,9 +107,9 @@ def test_a_damaged_page_between_sound_ones_is_left_out_alone(series: int) -> Non
     [damaged] = [key for key in chunks_of(backend, 1) if keys.parse_chunk(key)[2] == metric]
     flip(backend, "chunks", damaged, b"v", 300)
     storage = cached_reader(backend)
-    seen = look(storage)
-    assert without_hour(1).items() < seen.items() < ALL.items()
-    assert look(storage) == seen
+    answer = look(storage)
+    assert without_hour(1).items() < answer.items() < ALL.items()
+    assert look(storage) == answer
     assert storage.damaged_count() == 1
 
 

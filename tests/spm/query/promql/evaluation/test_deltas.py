@@ -32,8 +32,8 @@ def values(engine: Engine, question: str, at_ms: int) -> dict[str, float]:
 
 @pytest.mark.parametrize("minutes", [5, 60, 120, 600])
 def test_the_increase_of_a_delta_is_the_sum_of_its_samples(engine: Engine, minutes: int) -> None:
-    wanted = sum(range(601 - minutes, 601))
-    assert values(engine, f"increase(req_total[{minutes}m])", DAY + 10 * HOUR_MS)["a"] == wanted
+    expected = sum(range(601 - minutes, 601))
+    assert values(engine, f"increase(req_total[{minutes}m])", DAY + 10 * HOUR_MS)["a"] == expected
 
 
 def test_the_rate_of_a_delta_is_its_sum_per_second(engine: Engine) -> None:

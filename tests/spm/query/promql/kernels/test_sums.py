@@ -20,8 +20,8 @@ NUMBERS = st.one_of(
 def test_a_sum_is_the_exact_one_rounded_whatever_its_length(length: int, numbers: list[float]) -> None:
     values = np.resize(numbers, length)
     total, lost = compensated_sum(values[1:], values[0])
-    left = length**2 * 2.0**-104 * math.fsum(abs(values))  # what compensation does not see
-    assert abs(total + lost - math.fsum(values)) <= math.ulp(total) + left
+    uncompensated = length**2 * 2.0**-104 * math.fsum(abs(values))  # what compensation does not see
+    assert abs(total + lost - math.fsum(values)) <= math.ulp(total) + uncompensated
 
 
 @pytest.mark.parametrize("length", [1, 31, 32, 33, 100])

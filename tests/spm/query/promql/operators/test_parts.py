@@ -23,20 +23,20 @@ def vector(metric: str, series: int = SERIES) -> Vector:
     return make_vector(labels, values, RNG.random(values.shape) < 0.5, nameless=False)
 
 
-def columns(whole: Vector, first: int, end: int) -> Vector:
+def columns(vector: Vector, first: int, end: int) -> Vector:
     """Return some steps of a vector."""
-    values, present = whole.values[:, first:end], whole.present[:, first:end]
-    return Vector(whole.labels, np.ascontiguousarray(values), np.ascontiguousarray(present), whole.nameless)
+    values, present = vector.values[:, first:end], vector.present[:, first:end]
+    return Vector(vector.labels, np.ascontiguousarray(values), np.ascontiguousarray(present), vector.nameless)
 
 
 @pytest.mark.parametrize("op", _CODES)
 def test_an_aggregation_over_many_groups_is_the_same_step_by_step(op: str) -> None:
-    whole = vector("m")
-    groups = group_by(whole.labels, ("g",))
+    vector_of_m = vector("m")
+    groups = group_by(vector_of_m.labels, ("g",))
     assert len(groups.labels) * STEPS > _CELLS_AT_ONCE
-    result = aggregate(op, whole, groups, np.zeros(STEPS))
+    result = aggregate(op, vector_of_m, groups, np.zeros(STEPS))
     for step in range(STEPS):
-        one = aggregate(op, columns(whole, step, step + 1), groups, np.zeros(1))
+        one = aggregate(op, columns(vector_of_m, step, step + 1), groups, np.zeros(1))
         np.testing.assert_array_equal(result.present[:, step], one.present[:, 0])
         np.testing.assert_array_equal(result.values[:, step], one.values[:, 0])
 
@@ -55,13 +55,13 @@ def test_an_operator_between_many_series_is_that_of_their_arrays(op: str) -> Non
 
 
 def test_values_of_many_series_are_counted_as_those_of_all() -> None:
-    whole = vector("m")
-    assert whole.values.size > select_elements._ELEMENTS_AT_ONCE
-    result = select_elements.count_values(whole, "v", labels=(), without=False)
+    vector_of_m = vector("m")
+    assert vector_of_m.values.size > select_elements._ELEMENTS_AT_ONCE
+    result = select_elements.count_values(vector_of_m, "v", labels=(), without=False)
     rows = {labels["v"]: row for row, labels in enumerate(result.labels)}
-    numbers = np.unique(whole.values[whole.present])
+    numbers = np.unique(vector_of_m.values[vector_of_m.present])
     assert len(rows) == len(numbers)
     for number in numbers:
         text = "+Inf" if np.isinf(number) else f"{number:g}"
-        expected = ((whole.values == number) & whole.present).sum(axis=0)
+        expected = ((vector_of_m.values == number) & vector_of_m.present).sum(axis=0)
         np.testing.assert_array_equal(np.where(result.present[rows[text]], result.values[rows[text]], 0), expected)

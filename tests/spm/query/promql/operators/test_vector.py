@@ -61,8 +61,8 @@ def test_merged_rows_have_the_elements_of_all_or_merging_is_refused(parts: list[
 @given(vectors())
 def test_rows_that_lose_their_name_are_merged_with_rows_that_lost_it_before(vector: Vector) -> None:
     try:
-        whole = merge_rows([vector])
-        shown = finish(whole.with_elements(whole.values, whole.present))
+        merged = merge_rows([vector])
+        shown = finish(merged.with_elements(merged.values, merged.present))
     except QueryFailed:  # two elements at one step
         return
     labels = [tuple(sorted(each.items())) for each in shown.labels]

@@ -147,11 +147,11 @@ def _compare_annotations(case: Eval, result: Result) -> str:
     return ""
 
 
-def _unmet(kind: str, wanted: list[ExpectedMessage], given: list[str]) -> str:
-    for expected_message in wanted:
+def _unmet(kind: str, expected: list[ExpectedMessage], given: list[str]) -> str:
+    for expected_message in expected:
         if not any(expected_message.accepts(text) for text in given):
             return f"no {kind} {expected_message.text or ''}, only {given}"
-    if wanted and not all(any(expected_message.accepts(text) for expected_message in wanted) for text in given):
+    if expected and not all(any(expected_message.accepts(text) for expected_message in expected) for text in given):
         return f"more {kind} than expected: {given}"
     return ""
 

@@ -172,8 +172,8 @@ def _expect(line: str, fields: dict[str, object]) -> None:
     if line.startswith("expect string"):
         fields["text"] = str(lexer.tokenize(line.removeprefix("expect string").strip())[0].value)
     elif line.startswith("expect range vector"):
-        words = line.split()
-        fields["window"] = tuple(duration_ms(words[place]) for place in (4, 6, 8))
+        tokens = line.split()
+        fields["window"] = tuple(duration_ms(tokens[place]) for place in (4, 6, 8))
     elif line.startswith("expect "):
         _expect_message(line, fields)
     elif (number := _number(line)) is not None:

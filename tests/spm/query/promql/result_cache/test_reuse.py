@@ -222,8 +222,8 @@ def _fingerprint_as_of_now(storage: AppStorage, start_ms: int, end_ms: int) -> S
 FINGERPRINT = AppStorage.fingerprint
 
 
-def _key_without(**gone: object) -> Callable[..., AnswerKey]:
-    return lambda *values: dataclasses.replace(AnswerKey(*values), **gone)  # type: ignore[arg-type]
+def _key_without(**changed: object) -> Callable[..., AnswerKey]:
+    return lambda *values: dataclasses.replace(AnswerKey(*values), **changed)  # type: ignore[arg-type]
 
 
 def _fingerprint_without(part: str) -> Callable[..., SampleFingerprint]:
@@ -467,6 +467,6 @@ def test_cache_stays_within_its_bytes_and_drops_the_oldest_answers() -> None:
         ("info(m)", None),
     ],
 )
-def test_read_range_is_what_a_step_looks_at(text: str, wanted: tuple[int, int] | None) -> None:
+def test_read_range_is_what_a_step_looks_at(text: str, expected: tuple[int, int] | None) -> None:
     actual = read_range.read_range(text, parse(text, Context(0, 60_000, 1_000)), 300_000)
-    assert (actual and (actual.before_ms, actual.after_ms)) == wanted
+    assert (actual and (actual.before_ms, actual.after_ms)) == expected

@@ -108,12 +108,12 @@ def _when_there(node: Any) -> str:
 @pytest.mark.slow
 def test_trees_are_those_of_promql_parser() -> None:
     maker = Maker(np.random.default_rng(3), True)
-    seen = 0
-    while seen < 2_000:
+    count = 0
+    while count < 2_000:
         text = maker.expression()
         if any(word in text for word in _ONLY_HERE):
             continue
-        seen += 1
+        count += 1
         assert written(parse_tree(text)) == written_there(promql_parser.parse(text)), text
 
 
@@ -170,10 +170,10 @@ def test_both_grammars_refuse_what_is_no_expression(text: str) -> None:
         ("", "1:1: parse error: no expression found in input"),
     ],
 )
-def test_refusal_names_the_place_and_what_was_wanted(text: str, words: str) -> None:
+def test_refusal_names_the_place_and_what_was_wanted(text: str, message: str) -> None:
     with pytest.raises(BadQuery) as refused:
         parse(text)
-    assert str(refused.value).startswith(words)
+    assert str(refused.value).startswith(message)
 
 
 @pytest.mark.parametrize(
