@@ -20,13 +20,13 @@ class NotSignedIn(SpmError):
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """The app whose data is read, and the organisation whose limits count."""
+    """The app whose data a call reads, and the organisation whose limits hold for it."""
 
     app_id: int
     organisation_id: int
 
 
-class _Check(CsrfViewMiddleware):
+class _CsrfCheck(CsrfViewMiddleware):
     def _reject(self, request: HttpRequest, reason: str) -> HttpResponse:
         raise NotSignedIn(f"CSRF check failed: {reason}")
 
@@ -53,6 +53,6 @@ def caller_of_token(secret: str) -> Caller:
 
 
 def _check_form(request: HttpRequest) -> None:
-    check = _Check(lambda _: HttpResponse())
+    check = _CsrfCheck(lambda _: HttpResponse())
     check.process_request(request)
     check.process_view(request, lambda _: HttpResponse(), (), {})

@@ -1,4 +1,4 @@
-"""`rules` and `alerts`: the app's alert rules and their alerts in Prometheus' form, for Grafana's alert list.
+"""The endpoints `rules` and `alerts`: alert rules and their alerts in Prometheus' form, for Grafana's alert list.
 
 All rules of an app form one group, because they are evaluated on one grid. The threshold of a rule is written as part
 of its query, so that the query can be pasted and run. An alert has the labels of its series, the rule's name and its

@@ -1,7 +1,7 @@
 """Reads the bodies of forms and read requests, under one limit, also if they come in chunks.
 
-Clients that do not know the length beforehand send chunks, which the web server turns into a stream that ends by
-itself; Django reads no such body. Enter by `read_body`.
+Clients that do not know the length beforehand send chunks. The web server turns them into a stream with an end, which
+Django would not read, as the request has no length. Enter by `read_body`.
 """
 
 from collections.abc import Mapping

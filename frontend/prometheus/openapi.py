@@ -109,7 +109,7 @@ _ENDPOINTS: Mapping[str, _Endpoint] = {
 
 
 def describe(result: dict[str, Any], generator: Any, request: Any, public: bool) -> dict[str, Any]:
-    """Add these endpoints to the schema."""
+    """Add the endpoints of the table to the schema."""
     for path, endpoint in _ENDPOINTS.items():
         result["paths"][path] = {method: _operation(path, endpoint, method) for method in endpoint.methods}
     result["paths"] = dict(sorted(result["paths"].items()))
@@ -138,8 +138,8 @@ _PLAIN = str.maketrans({"/": "_", "{": "", "}": ""})
 
 
 def _parameter(name: str, endpoint: _Endpoint) -> dict[str, Any]:
-    place = "path" if name == "name" else "query"
-    parameter = {"name": name, "in": place, "description": _DESCRIPTIONS[name], "schema": _value(name)}
+    location = "path" if name == "name" else "query"
+    parameter = {"name": name, "in": location, "description": _DESCRIPTIONS[name], "schema": _value(name)}
     return parameter | ({"required": True} if name in endpoint.required else {})
 
 

@@ -1,4 +1,4 @@
-"""`status/…`, `metadata` and the lists that are always empty: endpoints that Grafana and scripts read beside the data.
+"""The endpoints `status/…`, `metadata` and the lists that are always empty: Grafana and scripts read them.
 
 Prometheus reports on its own process; these endpoints report on the caller's app only, and on the limits that hold for
 all. The type of a metric comes from senders of Prometheus' and OpenTelemetry's protocols; without it, it is derived
@@ -104,7 +104,8 @@ def metadata(call: Call) -> bytes:
     names = call.storage().label_values(METRIC_NAME, [], 0, call.now_ms + FUTURE_MS)
     described = descriptions.of_app(call.caller.app_id, metric)
     entries: dict[str, list[dict[str, str]]] = {
-        name: [{"type": one.type, "help": one.help, "unit": one.unit}] for name, one in list(described.items())[:limit]
+        name: [{"type": each.type, "help": each.help, "unit": each.unit}]
+        for name, each in list(described.items())[:limit]
     }
     parts = {f"{name}{ending}" for name in entries for ending in _PARTS if entries[name][0]["type"] in _COMPOSED}
     for name in names:

@@ -2,8 +2,8 @@
 
 Each view reads its parameters, calls the query engine or the storage once, and writes the answer; the decorators of
 `endpoint` do the rest. `explain=1` adds the provenance of an answer, `asof=T` answers with the data as accepted by T,
-`stats` adds what the query has used. Names come from the dictionary, which has no times; as of a time, they are those
-of the samples known then, which takes query admission and the limits of a query.
+`stats` adds what the query has used. Names come from the dictionary, which has no times. With `asof` they come from
+samples: such a call needs query admission, and the limits of queries hold for it.
 """
 
 from collections.abc import Callable
@@ -34,7 +34,7 @@ def instant_query(call: Call) -> bytes:
     try:
         result = Engine(storage, budget=call.budget).instant(expr, at_ms)
     except BadQuery as error:
-        raise _of_query(error) from error
+        raise _with_parameter(error) from error
     return _query_response(call, storage, result)
 
 
@@ -47,7 +47,7 @@ def range_query(call: Call) -> bytes:
     try:
         result = Engine(storage, budget=call.budget, cache=app_cache).range(expr, start_ms, end_ms, step_ms)
     except BadQuery as error:
-        raise _of_query(error) from error
+        raise _with_parameter(error) from error
     _CACHED.inc(result.cached_steps)
     _COMPUTED.inc(len(result.times) - result.cached_steps)
     telemetry.QUERY_CACHE_BYTES.set(app_cache.cache.size)
@@ -74,7 +74,7 @@ def labels(call: Call) -> bytes:
     return _names_response(
         call,
         lambda storage, query: storage.label_names(query.matcher_sets, query.start_ms, query.end_ms),
-        lambda one: list(one),
+        lambda series_labels: list(series_labels),
     )
 
 
@@ -85,7 +85,7 @@ def label_values(call: Call, name: str) -> bytes:
     return _names_response(
         call,
         lambda storage, query: storage.label_values(label, query.matcher_sets, query.start_ms, query.end_ms),
-        lambda one: [one[label]] if label in one else [],
+        lambda series_labels: [series_labels[label]] if label in series_labels else [],
     )
 
 
@@ -95,7 +95,7 @@ def query_exemplars(call: Call) -> bytes:
     try:
         parse(call.parameters.required("query"))
     except BadQuery as error:
-        raise _of_query(error) from error
+        raise _with_parameter(error) from error
     return prometheus.success([])
 
 
@@ -110,8 +110,8 @@ def _query_response(call: Call, storage: AppStorage, result: Result) -> bytes:
     )
 
 
-def _of_query(error: BadQuery) -> BadQuery:
-    """Name the parameter in an error that has a position in the query's text."""
+def _with_parameter(error: BadQuery) -> BadQuery:
+    """Return the error of a query; if it has a position in the text, it names the parameter `query`."""
     return BadQuery(f'invalid parameter "query": {error}', error.position) if error.position is not None else error
 
 
@@ -120,7 +120,7 @@ def _names_response(
     list_names: Callable[[AppStorage, NamesQuery], list[str]],
     of_series: Callable[[dict[str, str]], list[str]],
 ) -> bytes:
-    """List names as they are known now, or those of the series that were known at the as-of time."""
+    """List the names in the dictionary, or with `asof` those of the series that had samples as of that time."""
     names_query, storage = call.parameters.names_query(_clock), call.storage()
     if call.asof_ms is None:
         return _limited_response(call, storage, list_names(storage, names_query), names_query.limit)
@@ -142,11 +142,10 @@ _NO_SAMPLES = Provenance()  # the provenance of names from the dictionary
 def _limited_response(
     call: Call, storage: AppStorage, entries: list[Any], limit: int, provenance: Provenance = _NO_SAMPLES
 ) -> bytes:
-    cut = entries[:limit]
-    more = [prometheus.TRUNCATED] if len(cut) < len(entries) else []
+    truncated = [prometheus.TRUNCATED] if limit < len(entries) else []
     return prometheus.success(
-        cut,
-        warnings=[*more, *provenance.warnings()],
+        entries[:limit],
+        warnings=[*truncated, *provenance.warnings()],
         infos=provenance.infos(),
         explain=_explanation(call, storage, provenance),
     )

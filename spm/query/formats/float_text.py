@@ -1,10 +1,10 @@
 """Writes columns of floats as Go does in JSON: the shortest digits that read back to the same number.
 
-Most measured numbers are decimals of few digits. If value × 10^k is a whole number of at most 15 digits that gives the
-value again when divided, it is the only decimal so short, and integers alone write it. All other numbers get their
-digits from `schubfach`, and only their layout here: no exponent between 1e-6 and 1e21, "NaN", "+Inf", "-Inf". The code
-for one number is compiled into its loop by `forceinline`, since calls would double the time. Enter by `text_column`, or
-for points by `samples_json` and `matrix_json`.
+Most measured numbers are decimals of few digits. If value × 10^k is a whole number of at most 15 digits, and dividing
+it by 10^k gives the value again, no other decimal is as short, and it is written with integers alone. The digits of all
+other numbers come from `schubfach`; here they are laid out: no exponent between 1e-6 and 1e21, "NaN", "+Inf", "-Inf".
+The code for one number is compiled into its loop by `forceinline`, since calls would double the time. Enter by
+`text_column`, or for points by `samples_json` and `matrix_json`.
 """
 
 from __future__ import annotations
@@ -22,10 +22,8 @@ _CHARS_MAX = 32  # of one number: a sign, 0.00000 and 17 digits, or 21 digits; a
 _WHOLE_MAX = 1e15  # whole numbers below it have at most 15 digits
 _PLACES_MAX = 6  # decimal places that are tried; more are rare, and `schubfach` is fast enough
 _NEAR = 1e-15  # the division is only tried where the product is nearly whole
-_FINEST, _FAR = (
-    10.0**_PLACES_MAX,
-    4e-15,
-)  # nearly whole with fewer places implies nearly whole with most, but for rounding
+# A product that is nearly whole with fewer places is nearly whole with the most places too, but for rounding.
+_FINEST, _FAR = 10.0**_PLACES_MAX, 4e-15
 _OTHER = -1
 _DIGITS = 17  # the most digits that a float needs
 _MINUS, _POINT, _ZERO, _E, _PLUS = b"-.0e+"
@@ -45,13 +43,13 @@ class Texts(NamedTuple):
 
 
 def format_floats(values: F64) -> Texts:
-    """Write each value."""
+    """Write each value as a text."""
     out, ends = np.empty(len(values) * _CHARS_MAX + _EIGHT, np.uint8), np.zeros(len(values) + 1, np.int32)
     return Texts(ends, out[: _write(*_read_only(values), POWERS, out, ends) + _EIGHT])
 
 
 def text_column(values: F64) -> pa.Array:
-    """Write each value, into a column of Arrow."""
+    """Write each value as a text, into a column of Arrow."""
     texts = format_floats(values)
     buffers = [None, pa.py_buffer(texts.ends), pa.py_buffer(texts.raw)]
     return pa.Array.from_buffers(pa.string(), len(values), buffers)
@@ -207,7 +205,7 @@ def _without_zeros(out: U8, end: int) -> int:
 
 @njit(cache=True, nogil=True, forceinline=True)
 def _seventeen(digits: np.uint64, out: U8, at: int) -> int:
-    """Write 17 digits; return their end, before a last 0: dropped without a branch, as half of all averages end so."""
+    """Write 17 digits; return their end, without a last 0: half of all averages have one, so no branch drops it."""
     upper = digits // _EIGHT_DIGITS
     first = upper // _EIGHT_DIGITS
     out[at] = _ZERO + first
@@ -256,8 +254,8 @@ def samples_json(times: Texts, steps: I64, values: F64, counts: I64, names: U8, 
 def matrix_json(times: Texts, values: F64, present: BOOL, names: U8, borders: I64, *, single: bool) -> memoryview:
     """Write the objects of series with elements at steps; with `single`, of one step: `"value":[time,"value"]`."""
     out = _room(values.size, borders)
-    there = np.ascontiguousarray(present)
-    size = _join_present(*times, *_read_only(values), POWERS, there, names, borders, single, out)
+    mask = np.ascontiguousarray(present)
+    size = _join_present(*times, *_read_only(values), POWERS, mask, names, borders, single, out)
     return memoryview(out)[:size]  # type: ignore[arg-type]
 
 

@@ -23,7 +23,7 @@ import pyarrow as pa
 from spm.arrays import I64
 from spm.errors import BadQuery
 from spm.limits import TIME_MAX_MS
-from spm.query.formats import float_text as digits
+from spm.query.formats import float_text
 from spm.query.promql.engine import Result
 from spm.query.promql.operators.label_groups import label_order
 from spm.query.request.batches import SeriesBatch
@@ -108,7 +108,7 @@ def number(value: float) -> str:
 
 def numbers(values: npt.NDArray[np.float64]) -> pa.Array:
     """Write a column of floats as Go does in JSON."""
-    return digits.text_column(values)
+    return float_text.text_column(values)
 
 
 def instant_ms(text: str) -> int:
@@ -231,13 +231,14 @@ def _values_json(result: Result, *, single: bool) -> orjson.Fragment:
     for row in range(0, len(result.labels), at_once):
         part = slice(row, row + at_once)
         own = borders[row : row + at_once + 1]
-        blocks.append(digits.matrix_json(times, result.values[part], result.present[part], names, own, single=single))
+        values, present = result.values[part], result.present[part]
+        blocks.append(float_text.matrix_json(times, values, present, names, own, single=single))
     return _json_list(blocks)
 
 
-def _times_text(times: npt.NDArray[np.int64]) -> digits.Texts:
+def _times_text(times: npt.NDArray[np.int64]) -> float_text.Texts:
     """Write times in seconds."""
-    return digits.format_floats(times / 1000)
+    return float_text.format_floats(times / 1000)
 
 
 def _json_list(blocks: Sequence[memoryview]) -> orjson.Fragment:
@@ -257,7 +258,7 @@ def _samples_json(batch: SeriesBatch, rows: I64) -> orjson.Fragment:
         last = max(int(np.searchsorted(ends, ends[row] + _POINTS_AT_ONCE, side="right")) - 1, row + 1)
         own = borders[row : last + 1]
         at = np.arange(ends[row], ends[last]) + np.repeat(firsts[row:last] - ends[row:last], counts[row:last])
-        blocks.append(digits.samples_json(times, steps[at], batch.values[at], counts[row:last], names, own))
+        blocks.append(float_text.samples_json(times, steps[at], batch.values[at], counts[row:last], names, own))
         row = last
     return _json_list(blocks)
 

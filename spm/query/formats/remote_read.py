@@ -53,8 +53,8 @@ class RemoteReadRequest:
 
     def until(self, latest_ms: int) -> RemoteReadRequest:
         """Cut the queries off at the time of the latest possible sample: clients send the largest time for "no end"."""
-        cut = (dataclasses.replace(query, end_ms=min(query.end_ms, latest_ms)) for query in self.queries)
-        return dataclasses.replace(self, queries=tuple(cut))
+        queries = (dataclasses.replace(query, end_ms=min(query.end_ms, latest_ms)) for query in self.queries)
+        return dataclasses.replace(self, queries=tuple(queries))
 
 
 def parse_request(body: bytes) -> RemoteReadRequest:
@@ -66,9 +66,8 @@ def parse_request(body: bytes) -> RemoteReadRequest:
             queries.append(_query(value))
         elif field == 2:
             accepted += [value] if isinstance(value, int) else [number for number, _ in _varints(value)]
-    kind = next(
-        (kind for kind in accepted or [_SAMPLES] if kind in (_SAMPLES, _STREAMED)), None
-    )  # in the client's order
+    # The first supported type in the client's order of preference.
+    kind = next((kind for kind in accepted or [_SAMPLES] if kind in (_SAMPLES, _STREAMED)), None)
     if kind is None:
         raise BadQuery("responses have the type SAMPLES or STREAMED_XOR_CHUNKS, and the request accepts neither")
     if not 1 <= len(queries) <= REMOTE_READ_QUERIES_MAX:

@@ -1,4 +1,4 @@
-"""Evaluates a query: takes a text, times and a storage, and returns numbers per series and step.
+"""Evaluates a query: takes a text, times and a storage, and returns a value per series and step.
 
 1. `parse` turns the text into a plan. 2. `evaluation` walks the plan once; each node computes all steps of all series.
 3. Metric names marked for removal are removed, and a matrix is sorted by labels. 4. The result carries its provenance
@@ -67,7 +67,7 @@ class Engine:
         budget: Budget | None = None,
         cache: AppResultCache | None = None,
     ) -> None:
-        """Take the limits of queries, or the budget of one query if the caller wants to read its usage.
+        """Take the limits of all queries, or the budget of a single one, whose usage the caller can read afterwards.
 
         With ``cache``, which must belong to the same storage, a repeated range query computes only its new steps.
         """
@@ -187,8 +187,8 @@ def _bounded(answer: Callable[[], Result]) -> Result:
 
 def _result(evaluation: Evaluation, kind: str, vector: Vector) -> Result:
     """Returns the result of a vector: a matrix is sorted by labels, an instant vector keeps its order."""
-    shown = _sort(finish(vector)) if kind == "matrix" else finish(vector)
-    return _annotated(evaluation, Result(kind, evaluation.times, shown.labels, shown.values, shown.present))
+    final = _sort(finish(vector)) if kind == "matrix" else finish(vector)
+    return _annotated(evaluation, Result(kind, evaluation.times, final.labels, final.values, final.present))
 
 
 def _sort(vector: Vector) -> Vector:

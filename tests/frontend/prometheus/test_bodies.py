@@ -71,7 +71,7 @@ def test_a_body_in_chunks_is_answered_as_one_with_a_length(client: Client, beare
 
 @pytest.mark.parametrize("body", BODIES)
 @pytest.mark.parametrize(
-    ("raw", "words"),
+    ("raw", "message"),
     [
         (b"zz\r\nquery=1\r\n0\r\n\r\n", "malformed"),
         (b"7\r\nquery=1", "malformed"),

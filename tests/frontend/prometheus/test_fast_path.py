@@ -171,7 +171,7 @@ def test_an_unusual_call_is_passed_on_to_django(path: str, headers: dict[str, st
 
 
 @pytest.mark.parametrize(
-    ("body", "length", "words"),
+    ("body", "length", "message"),
     [
         (b"query=1", READ_FORM_BYTES_MAX + 1, "at most"),
         (b"query=1", 9, "7 of its 9 bytes came"),  # the rest never arrives

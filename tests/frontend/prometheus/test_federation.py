@@ -155,7 +155,7 @@ def test_remote_read_gives_samples_of_both_ends_to_their_own_app(
 
 
 @pytest.mark.parametrize(
-    ("body", "words"),
+    ("body", "message"),
     [
         (request_of(RemoteReadQuery((Matcher("a", "=", "b"),), 1, 2), accept=number(2, 7)), "STREAMED_XOR_CHUNKS"),
         (request_of(RemoteReadQuery((), 1, 2)), "at least one matcher"),

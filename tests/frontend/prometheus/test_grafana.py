@@ -184,7 +184,7 @@ def test_expression_is_written_out_and_given_as_a_tree(grafana: Desk) -> None:
 
 
 @pytest.mark.parametrize(
-    ("call", "status", "kind", "words"),
+    ("call", "status", "kind", "message"),
     [
         (Recorded("POST", "query", "query=sum%28"), 400, "bad_data", 'invalid parameter "query": 1:5: parse error'),
         (

@@ -95,10 +95,10 @@ def tenants(db: None, settings: Any, tmp_path: Path) -> list[TenantApp]:
 def reads(client: Client, tenants: list[TenantApp], count: int, seed: int) -> tuple[int, int]:
     """Make random reads; return (reads that gave the caller's own data, reads that gave any foreign byte)."""
     draw, own, leaks = np.random.default_rng(seed), 0, 0
-    for turn in range(count):
+    for number in range(count):
         me, other = (tenants[n] for n in draw.choice(TENANTS, 2, replace=False))
-        picked = {"name": NAMES[draw.integers(len(NAMES))], "value": VALUES[draw.integers(len(VALUES))]}
-        words = {**picked, "word": other.word, "foreign": other.app}
+        choice = {"name": NAMES[draw.integers(len(NAMES))], "value": VALUES[draw.integers(len(VALUES))]}
+        words = {**choice, "word": other.word, "foreign": other.app}
         selector = SELECTORS[draw.integers(len(SELECTORS))].format(**words)
         url = CALLS[draw.integers(len(CALLS))].format(query=quote(selector), at=AT_MS // 1_000, foreign=other.app)
         headers = {"Authorization": f"Bearer {me.token}", "X-Scope-OrgID": str(other.app)}
@@ -111,8 +111,8 @@ def reads(client: Client, tenants: list[TenantApp], count: int, seed: int) -> tu
         leaks += any(
             t.word.encode() in shown for t in tenants if t is not me and not (t is other and t.word in selector)
         )
-        if (turn + 1) % 10_000 == 0:
-            print(f"{turn + 1} reads, {leaks} leaks", flush=True)
+        if (number + 1) % 10_000 == 0:
+            print(f"{number + 1} reads, {leaks} leaks", flush=True)
     return own, leaks
 
 

@@ -1,1 +1,1 @@
-"""Tests of the query room."""
+"""Tests of `spm.query`."""

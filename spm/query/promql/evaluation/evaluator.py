@@ -65,17 +65,17 @@ class Evaluation:
                     return functions.scalar_binary(op, self.scalar(left), self.scalar(right))
             case plan.ScalarOf(vector):
                 elements = self.vector(vector)
-                only = elements.present.sum(axis=0) == 1
-                with np.errstate(invalid="ignore"):  # the sum of infinities of both signs, which `only` excludes
-                    return np.where(only, np.where(elements.present, elements.values, 0.0).sum(axis=0), np.nan)
+                is_single = elements.present.sum(axis=0) == 1
+                with np.errstate(invalid="ignore"):  # the sum of infinities of both signs, which `is_single` excludes
+                    return np.where(is_single, np.where(elements.present, elements.values, 0.0).sum(axis=0), np.nan)
 
     def samples(self, window: plan.WindowNode) -> SeriesBatch:
         """Returns the samples of a window, for an instant query whose expression is a range vector."""
         steps = self.steps_of(window.selector if isinstance(window, plan.Window) else window)
         if isinstance(window, plan.Subquery):
             inner = self.of_subquery(window, steps)
-            shown = finish(inner.vector(window.vector))
-            return samples_of(shown.labels, inner.times, shown.values, shown.present)
+            elements = finish(inner.vector(window.vector))
+            return samples_of(elements.labels, inner.times, elements.values, elements.present)
         selector, start = window.selector, steps.first_ms - window.range_ms
         before, after = extended_ranges.margins(selector.mode, self.source.lookback_ms)
         batch = self.source.select(selector.matchers, start - before, steps.first_ms + after, steps=1)
@@ -107,8 +107,8 @@ class Evaluation:
         """Returns the evaluation of some consecutive steps of this one."""
         first, end, _ = steps.indices(self.steps.count)
         borders = self._borders["start"], self._borders["end"]
-        some = Steps(self.steps.first_ms + first * self.steps.step_ms, self.steps.step_ms, end - first)
-        return Evaluation(self.source, some, borders, self.annotations)
+        part = Steps(self.steps.first_ms + first * self.steps.step_ms, self.steps.step_ms, end - first)
+        return Evaluation(self.source, part, borders, self.annotations)
 
     def of_subquery(self, node: plan.Subquery, steps: Steps) -> Evaluation:
         """Returns the evaluation of a subquery, at multiples of its step from the first one in the first window."""
@@ -157,15 +157,16 @@ class Evaluation:
         return make_vector(runs.labels, *self.repeat(*elements), nameless=False)
 
     def _absent(self, node: plan.Absent) -> Vector:
-        return self._where_none(self.vector(node.vector).present, dict(node.labels))
+        return self._absent_series(self.vector(node.vector).present, dict(node.labels))
 
     def _absent_over_time(self, node: plan.AbsentOver) -> Vector:
         counted = range_functions.call(self, plan.RangeCall("present_over_time", node.window))
-        return self._where_none(counted.present, dict(node.labels))
+        return self._absent_series(counted.present, dict(node.labels))
 
-    def _where_none(self, present: BOOL, labels: dict[str, str]) -> Vector:
-        none = np.logical_not(present.any(axis=0)).reshape(1, -1)
-        return make_vector([labels], np.ones(none.shape), none, nameless=False)
+    def _absent_series(self, present: BOOL, labels: dict[str, str]) -> Vector:
+        """Makes one series with these labels, which is 1 at the steps where no element is present."""
+        is_absent = np.logical_not(present.any(axis=0)).reshape(1, -1)
+        return make_vector([labels], np.ones(is_absent.shape), is_absent, nameless=False)
 
     # --- elements ---
 
@@ -272,19 +273,22 @@ class Evaluation:
 
     def _info_join(self, node: plan.InfoJoin) -> Vector:
         base, selection = self.vector(node.vector), operators_info.InfoSelection.of(node.matchers)
-        placement = self._common_placement(node.vector)
-        info_selector = plan.Selector((*selection.names, *selection.data), placement.offset_ms, placement.at)
+        common = self._common_time_modifiers(node.vector)
+        info_selector = plan.Selector((*selection.names, *selection.data), common.offset_ms, common.at)
         return operators_info.join_info(
             base, operators_info.candidates(base.labels, self._timestamps_of(info_selector), selection), selection
         )
 
-    def _common_placement(self, node: plan.VectorNode) -> plan.Selector:
-        """Returns the offset and `@` that all selectors of a plan share; neither if they differ or one is missing."""
-        selectors = list(_selectors(node, plan.Selector(())))
-        placements = {None if each is None else self._placement(each) for each in selectors}
-        return selectors[0] if len(placements) == 1 and selectors[0] is not None else plan.Selector(())
+    def _common_time_modifiers(self, node: plan.VectorNode) -> plan.Selector:
+        """Returns a selector with the offset and `@` that all selectors of a plan have in common.
 
-    def _placement(self, selector: plan.Selector) -> tuple[bool, int]:
+        It has neither if they differ, or if a part of the plan has no selector.
+        """
+        selectors = list(_selectors(node, plan.Selector(())))
+        modifiers = {None if each is None else self._time_modifiers(each) for each in selectors}
+        return selectors[0] if len(modifiers) == 1 and selectors[0] is not None else plan.Selector(())
+
+    def _time_modifiers(self, selector: plan.Selector) -> tuple[bool, int]:
         """Returns (True, time) for a selector with `@`, else (False, offset)."""
         if selector.at is None:
             return False, selector.offset_ms
@@ -297,9 +301,9 @@ def _selectors(node: plan.VectorNode | plan.WindowNode, outer: plan.Selector) ->
     Yields ``None`` for a part without a selector, such as `vector(1)`. Skips scalars.
     """
     if isinstance(node, plan.Selector | plan.Subquery):
-        anchored = node.at is not None
-        offset = node.offset_ms + (0 if anchored else outer.offset_ms)
-        here = plan.Selector((), offset, node.at if anchored else outer.at)
+        has_fixed_time = node.at is not None
+        offset = node.offset_ms + (0 if has_fixed_time else outer.offset_ms)
+        here = plan.Selector((), offset, node.at if has_fixed_time else outer.at)
         if isinstance(node, plan.Selector):
             yield here
         else:
@@ -321,12 +325,12 @@ _VECTORS: dict[type[Any], Callable[[Evaluation, Any], Vector]] = {
     plan.Absent: Evaluation._absent,
     plan.Elementwise: Evaluation._elementwise,
     plan.TimestampOf: Evaluation._timestamp,
-    plan.VectorOf: lambda here, node: here.constant(here.scalar(node.scalar)),
+    plan.VectorOf: lambda evaluation, node: evaluation.constant(evaluation.scalar(node.scalar)),
     plan.VectorScalar: Evaluation._vector_scalar,
     plan.VectorVector: Evaluation._vector_vector,
     plan.SetOperation: Evaluation._set_operation,
     plan.Aggregation: Evaluation._aggregation,
-    plan.Relabel: lambda here, node: relabel(node.function, here.vector(node.vector), node.texts),
+    plan.Relabel: lambda evaluation, node: relabel(node.function, evaluation.vector(node.vector), node.texts),
     plan.Sort: Evaluation._sorted,
     plan.HistogramQuantiles: Evaluation._quantiles,
     plan.HistogramFraction: Evaluation._fraction,

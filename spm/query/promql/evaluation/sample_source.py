@@ -1,4 +1,4 @@
-"""Reads samples and aggregates for one query: each range of time once, within the query's limits, with its provenance.
+"""Reads samples and aggregates for one query: each time range once, within the query's limits, with its provenance.
 
 A `SampleSource` lives as long as one query and is shared by its subqueries. Limits are checked where things grow:
 series and samples when they are read, cells before they are computed, time at every call of `check_deadline`.
@@ -46,7 +46,7 @@ class SampleSource:
 
     @property
     def from_samples(self) -> bool:
-        """Whether only samples were read, no aggregates, and no sample was retracted, purged or expired."""
+        """Whether only samples were read, as of now, and none of them was retracted, erased or expired."""
         provenance = self.provenance()
         retracted = provenance.retractions or provenance.erased_retractions
         expired = provenance.raw_expired_ms or provenance.hours_expired_ms
@@ -55,7 +55,7 @@ class SampleSource:
 
     @property
     def tried_aggregates(self) -> bool:
-        """Whether aggregates were read, even if samples answered in the end: that choice depends on all the steps."""
+        """Whether aggregates were read, even if samples answered in the end: which of them do depends on all steps."""
         return self._has_read_cells or bool(self._provenances)
 
     def provenance(self) -> Provenance:
@@ -135,7 +135,7 @@ class SampleSource:
         self.vector_bytes = before + size
 
     def charge(self, size: int) -> None:
-        """Charges bytes beside the vectors, until the node that is being computed is done."""
+        """Charges bytes beside the vectors, until the node that needs them is computed."""
         self.budget.charge_bytes(size)
         self.vector_bytes += size
 

@@ -1,7 +1,7 @@
 """Calendar functions over columns of Unix seconds, in UTC: hour, day, month, year.
 
-Fractions of a second are truncated towards zero, as in Go. A number that is no time (NaN, infinities, beyond some ten
-thousand years) gives NaN.
+Fractions of a second are truncated towards zero, as in Go. A number that is not a time (NaN, infinities, beyond some
+ten thousand years) gives NaN.
 """
 
 from collections.abc import Callable

@@ -1,8 +1,8 @@
-"""Ranges with `anchored` and `smoothed`, whose border values come from samples beyond the range, not by extrapolation.
+"""Evaluates ranges with `anchored` and `smoothed`: values at their borders are not extrapolated from samples inside.
 
-An anchored range begins with the last sample at or before its start, so that an increase is the difference of real
+An anchored range begins with the last sample at or before its start, so that an increase is the difference of two
 samples. A smoothed range is cut exactly at both borders; the values there are interpolated linearly between the samples
-on both sides. Both read as far beyond the range as an instant selector looks back. Only functions of change support
+on both sides. Both read as far beyond the range as an instant selector looks back. Only functions of changes support
 them.
 """
 

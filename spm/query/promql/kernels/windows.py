@@ -1,9 +1,9 @@
 """Evaluates windows at steps: the newest sample before each step, and functions of the samples in a window.
 
 `sweep` copies the samples of one series together, moves two pointers along its times (once for all series that share
-them), and calls `over_time.value` for each window; it pauses now and then to check the deadline.
-`instants` does so for an instant selector. Windows are left-open, (t - range, t]. Stale markers are removed before a
-range function sees the samples; for an instant selector they end a series.
+them), and calls `over_time.value` for each window; it stops after a bounded amount of work to check the deadline.
+`instants` and `stamps` do so for instant selectors. Windows are left-open, (t - range, t]. A range function gets the
+samples without stale markers; for an instant selector they end a series.
 """
 
 from collections.abc import Callable, Sequence
@@ -76,7 +76,7 @@ def stamps(
 def _sweep_all(
     code: int, runs: SampleRuns, steps: Steps, range_ms: int, parameters: Sequence[F64], check_deadline: DeadlineCheck
 ) -> tuple[F64, BOOL]:
-    """Sweep all series, those with common timelines one after the other, large batches in several threads."""
+    """Evaluate all series: those with common timelines one after the other, large batches in several threads."""
     shape = (len(runs.counts), steps.count)
     values, present = np.empty(shape, np.float64), np.zeros(shape, np.bool_)
     numbers = [np.ascontiguousarray(p, np.float64) for p in (*parameters, *[np.zeros(steps.count)] * 2)[:2]]

@@ -20,7 +20,7 @@ _COUNTER_ENDINGS = ("_total", "_sum", "_count", "_bucket")
 
 @dataclass(slots=True)
 class ForcedMonotonicity:
-    """Buckets of classic histograms whose counts were raised to be monotonic: their bounds, times and differences."""
+    """Buckets of classic histograms whose counts were raised to be monotonic: their bounds, times and difference."""
 
     least: float
     greatest: float
@@ -30,7 +30,7 @@ class ForcedMonotonicity:
     last_ms: int
 
     def add(self, other: ForcedMonotonicity) -> None:
-        """Include those of another histogram."""
+        """Include the buckets of another histogram."""
         self.least, self.greatest = min(self.least, other.least), max(self.greatest, other.greatest)
         self.difference = max(self.difference, other.difference)
         self.samples += other.samples
@@ -67,8 +67,8 @@ class Annotations:
             self._warn(f"quantile value should be between 0 and 1, got {short(q)}", position)
 
     def check_integral_rules(self, rules: F64, position: int) -> None:
-        """Warn of unknown rules of an integral."""
-        for rule in _others(rules, (0.0, 1.0, 2.0)):
+        """Warn of rules of `integral` other than 0, 1 and 2."""
+        for rule in _unknown(rules, (0.0, 1.0, 2.0)):
             self._warn(f"strategy should be 0, 1, or 2 (default), using 2, got {short(rule)}", position)
 
     def check_ratios(self, ratios: F64, position: int) -> None:
@@ -117,13 +117,13 @@ class Annotations:
 
 
 def _outside(numbers: F64, least: float, greatest: float) -> list[float]:
-    wrong = numbers[~((numbers >= least) & (numbers <= greatest))]
-    return np.unique(wrong)[:_DISTINCT_MAX].tolist() if len(wrong) else []
+    outside = numbers[~((numbers >= least) & (numbers <= greatest))]
+    return np.unique(outside)[:_DISTINCT_MAX].tolist() if len(outside) else []
 
 
-def _others(numbers: F64, known: tuple[float, ...]) -> list[float]:
-    wrong = numbers[~np.isin(numbers, known)]
-    return np.unique(wrong)[:_DISTINCT_MAX].tolist() if len(wrong) else []
+def _unknown(numbers: F64, known: tuple[float, ...]) -> list[float]:
+    unknown = numbers[~np.isin(numbers, known)]
+    return np.unique(unknown)[:_DISTINCT_MAX].tolist() if len(unknown) else []
 
 
 def _for_metric(metric: str) -> str:

@@ -1,4 +1,4 @@
-"""Operators between a vector and a scalar, and between the matching elements of two vectors.
+"""Applies operators between a vector and a scalar, and between the matching elements of two vectors.
 
 Two vectors are matched once for all steps: rows with equal matching labels form pairs, and an operator works on the
 rows of all pairs at once. Conflicts at single steps (two elements that match the same one) are counted per step. A
@@ -45,7 +45,7 @@ def vector_vector(op: str, left: Vector, right: Vector, matching: Matching, *, a
 
 
 def set_operation(op: str, left: Vector, right: Vector, matching: Matching) -> Vector:
-    """`and` keeps left elements with a match, `unless` those without; `or` adds the unmatched right elements."""
+    """Applies `and` (left elements with a match), `unless` (those without), or `or` (left and unmatched right ones)."""
     groups = _signatures(left, right, matching)
     codes_left, codes_right = groups.codes[: len(left.labels)], groups.codes[len(left.labels) :]
     if op == "or":
@@ -114,7 +114,7 @@ class _UnmatchedElements:
     swapped: bool
 
     def many(self, many: Vector, unmatched: BOOL, fill: float) -> Vector:
-        """Take unmatched elements of the many side; the fill operand gets the labels that they match by."""
+        """Apply it to unmatched elements of the many side; the fill operand gets the labels that they match by."""
         own, unmatched = _rows_with(many, unmatched)
         labels = [
             _result_labels(self.op, each, _matching_labels(each, self.matching), self.matching) for each in own.labels
@@ -122,7 +122,7 @@ class _UnmatchedElements:
         return self._vector(labels, own, unmatched, own.values, np.broadcast_to(fill, unmatched.shape))
 
     def one(self, one: Vector, unmatched: BOOL, fill: float) -> Vector:
-        """Take unmatched elements of the one side; the fill operand gets the labels that they match by."""
+        """Apply it to unmatched elements of the one side; the fill operand gets the labels that they match by."""
         own, unmatched = _rows_with(one, unmatched)
         labels = [
             _result_labels(self.op, _matching_labels(each, self.matching), each, self.matching) for each in own.labels
@@ -223,7 +223,7 @@ def _result_labels(op: str, many: Labels, one: Labels, matching: Matching) -> La
 
 
 def _counts(present: BOOL, codes: I64, groups: int) -> U8:
-    """Counts the elements of each group at each step: 0, 1, or 3 for more than one."""
+    """Counts the elements of each group at each step as 0, 1, or (for two and more) 3."""
     counts = np.zeros((groups, present.shape[1]), np.uint8)
     _count(np.ascontiguousarray(present).view(np.uint8), codes, counts)
     return counts

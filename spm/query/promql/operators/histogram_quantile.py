@@ -1,4 +1,4 @@
-"""Quantiles and fractions of classic histograms: series with a label `le` that count the observations up to that bound.
+"""Computes quantiles and fractions of classic histograms: series that count the observations up to their label `le`.
 
 1. Series that differ in `le` only form a histogram (`group_buckets`); their bounds are sorted once for all steps. 2. At
 each step the present buckets are collected: those with equal bounds are added, and the last bound must be +Inf.
@@ -42,13 +42,13 @@ class Histograms:
 
 
 def group_buckets(vector: Vector, annotations: Annotations, position: int) -> Histograms:
-    """Group the rows of a vector to histograms; a series whose bound is not a number is dropped with a warning."""
+    """Group the rows of a vector into histograms; a series whose bound is not a number is dropped with a warning."""
     texts = [labels.get("le", "") for labels in vector.labels]
-    known = np.array([_NUMBER.fullmatch(text) is not None for text in texts], np.bool_)
+    has_bound = np.array([_NUMBER.fullmatch(text) is not None for text in texts], np.bool_)
     has_element = vector.present.any(axis=1)
-    for row in np.flatnonzero(has_element & ~known).tolist():
+    for row in np.flatnonzero(has_element & ~has_bound).tolist():
         annotations.bad_bucket(vector.labels[row].get(METRIC_NAME, ""), texts[row], position)
-    rows = np.flatnonzero(has_element & known)
+    rows = np.flatnonzero(has_element & has_bound)
     bare = [{name: value for name, value in vector.labels[row].items() if name != "le"} for row in rows.tolist()]
     groups = group_equal(bare)
     bounds = np.array([float(texts[row]) for row in rows.tolist()])

@@ -1,8 +1,8 @@
 """`info`: adds labels of info series, such as `target_info`, with equal `instance` and `job`.
 
-At each step the newest info series of a name counts; two equally new ones are an error where there is any element. A
-label that a series has is not replaced. A series without an info series keeps its labels, unless the selection requires
-a label that is not empty: then it is dropped. Info series themselves pass unchanged. Enter by `join_info`.
+At each step the newest info series of a name counts; two equally new ones are an error at a step that has any element.
+A label that a series has is not replaced. A series without an info series keeps its labels, unless the selection
+requires a label that is not empty: then it is dropped. Info series themselves remain as they are. Enter by `join_info`.
 """
 
 from __future__ import annotations
@@ -60,15 +60,15 @@ def join_info(base: Vector, info: Vector, selection: InfoSelection) -> Vector:
             parts.append(one)
             continue
         identity = _identity(labels)
-        choices = [choice for (_, known), choice in newest.items() if identity and known == identity]
+        choices = [choice for (_, other), choice in newest.items() if identity and other == identity]
         parts += _rows_by_choice(one, choices, info.labels, names, keeps_bare=keeps_bare)
     return merge_rows(parts) if parts else base.take(np.empty(0, np.int64))
 
 
 def candidates(base: Sequence[Labels], info: Vector, selection: InfoSelection) -> Vector:
     """Returns the info series that share their identity with a series of `base` that is not an info series itself."""
-    known = {_identity(labels) for labels in base if not selection.is_info(labels)} - {()}
-    rows = [row for row, labels in enumerate(info.labels) if _identity(labels) in known]
+    identities = {_identity(labels) for labels in base if not selection.is_info(labels)} - {()}
+    rows = [row for row, labels in enumerate(info.labels) if _identity(labels) in identities]
     return info.take(np.array(rows, np.int64))
 
 

@@ -27,7 +27,7 @@ class Groups:
     labels: Sequence[Labels]
 
     def members(self) -> tuple[I64, I64]:
-        """Return the series sorted by group, and the start of each group in them (and the end of the last)."""
+        """Return the series sorted by group, and where each group begins among them (and the end of the last)."""
         order = np.argsort(self.codes, kind="stable")
         sizes = np.bincount(self.codes, minlength=len(self.labels))
         return order, np.concatenate((np.zeros(1, np.int64), np.cumsum(sizes)))

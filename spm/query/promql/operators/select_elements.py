@@ -1,4 +1,4 @@
-"""Aggregations that select elements, or count equal ones: topk, bottomk, limitk, limit_ratio, count_values.
+"""Computes the aggregations that select elements or count equal ones: topk, bottomk, limitk, limit_ratio, count_values.
 
 Selected elements keep their labels. Of equal values the earlier series comes first; NaN comes last. `limit_ratio`
 selects by a hash of a series' labels, so that it selects the same series at every step and on every machine, and the

@@ -105,13 +105,13 @@ class CallPlanner:
         return self._elementwise(node, depth)
 
     def _check_count(self, node: syntax_tree.Call, signature: Signature) -> None:
-        given = len(node.arguments)
-        if signature.least <= given <= signature.most:
+        count = len(node.arguments)
+        if signature.least <= count <= signature.most:
             return
-        exact = signature.least == signature.most
-        bound = "" if exact else "at least " if given < signature.least else "at most "
-        expected = signature.least if given < signature.least else signature.most
-        message = f"expected {bound}{expected} argument(s) in call to {node.name!r}, got {given}"
+        is_exact = signature.least == signature.most
+        bound = "" if is_exact else "at least " if count < signature.least else "at most "
+        expected = signature.least if count < signature.least else signature.most
+        message = f"expected {bound}{expected} argument(s) in call to {node.name!r}, got {count}"
         raise self._planner.refuse(node.position, message)
 
     def _context(self, name: str) -> float:

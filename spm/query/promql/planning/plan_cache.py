@@ -1,10 +1,9 @@
 """Caches plans by the shape of their text: of texts that differ only in matcher values, one is parsed.
 
 A dashboard sends one query for many hosts: every text is new, but its plan differs from the one before only in some
-strings. The *shape* of a text has marks in place of those strings, of equal length, so that positions are right for
-both. A shape is parsed once, to a template: a function from values to a plan. Where a value makes the plan invalid, no
-plan is made here; the text is then parsed without the cache, and its error names the text itself. Enter by
-`cached_plan`.
+strings. The *shape* of a text has marks of equal length in place of those strings, so that the positions in the shape
+are those in the text. A shape is parsed once, to a template: a function from values to a plan. If a value makes the
+plan invalid, the text itself is parsed without the cache, so that the error quotes the text. Enter by `cached_plan`.
 """
 
 from __future__ import annotations
@@ -102,10 +101,10 @@ def _node_template(parts: list[Any], kind: Callable[..., Any]) -> Template | Non
         return None
 
     def fill(values: Values) -> Any:
-        own = parts.copy()
+        filled = parts.copy()
         for place, template in templates:
-            own[place] = template(values)
-        return kind(*own)
+            filled[place] = template(values)
+        return kind(*filled)
 
     return fill
 

@@ -1,8 +1,8 @@
 """Turns a text into a plan: parses it, checks types and resolves durations.
 
 A plan may depend on the query's start, end and step (`Context`) if its text uses them (`step()`, `range()`, and
-`start()` and `end()` as numbers). A text that is not valid is refused with the position and what was expected, a
-feature that is not supported by its name. Trees and plans are cached, plans also by the shape of their texts
+`start()` and `end()` as numbers). The error of an invalid text names the position and what was expected; the error of
+an unsupported feature names the feature. Trees and plans are cached, plans also by the shape of their texts
 (`plan_cache`). Enter by `parse`.
 """
 
@@ -231,8 +231,8 @@ class Planner:
         text = self.text(first, depth, "aggregation parameter") if node.op == "count_values" else ""
         if node.op == "count_values" and not text:
             raise self.refuse(first.position, "invalid label name ''")
-        numbered = node.op in _PARAMETERS
-        parameter = self.scalar(first, depth, "aggregation parameter") if numbered else None
+        has_number = node.op in _PARAMETERS
+        parameter = self.scalar(first, depth, "aggregation parameter") if has_number else None
         without = node.grouping == "without"
         return plan.Aggregation(node.op, vector, node.labels, without, parameter, text, first.position)
 

@@ -1,9 +1,9 @@
 """The cache of range queries' answers: a bounded map from a query's key to the steps that were computed for it.
 
 A cached answer has the steps of one expression on one grid whose samples were settled at the time, and the fingerprint
-of those samples; its user takes the steps whose samples still have that fingerprint. The first query with a key leaves
-only the key, if its work was large enough; the second one leaves its answer. When the byte bound is reached, the least
-recently used answers are dropped. Enter by ``ResultCache``.
+of those samples; a later query reuses the steps whose samples still have that fingerprint. The first query with a key
+stores only the key, if its work was large enough; the second one stores its answer. When the byte bound is reached, the
+least recently used answers are dropped. Enter by ``ResultCache``.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class ResultCache:
         return self._entries.weight
 
     def has_key(self, key: AnswerKey) -> bool:
-        """Whether a query with this key came before."""
+        """Whether a query has stored this key, with or without an answer."""
         return key in self._entries
 
     def get(self, key: AnswerKey) -> CachedAnswer | None:

@@ -4,9 +4,9 @@
 2. Otherwise the fingerprint of the samples is taken. The longest run of cached steps with equal samples is reused.
 3. The steps before and after that run are computed, each part together with the cached step beside it. A part is
    therefore never one step alone, which might be answered from hourly rollup rows where all steps together are not; and
-   no sample between two steps stays unread that would make the whole report a retraction.
-4. The whole is computed where its annotations cannot be derived from those of its parts, and where a part was answered
-   from aggregates that the whole might answer from samples.
+   every sample between two steps is read, so that all retractions that hide one are reported.
+4. All steps are computed anew if the annotations cannot be derived from those of the parts, or if a part was answered
+   from aggregates where all steps together might be answered from samples.
 5. The fingerprint is taken again. Steps whose samples were settled and unchanged in between are cached.
 
 Enter by ``answer_range``.
@@ -55,15 +55,15 @@ class AppResultCache:
 
 @dataclass(frozen=True, slots=True)
 class PartialAnswer:
-    """The answer at some of the steps; its series are sorted."""
+    """The answer at some consecutive steps; its series are sorted by labels."""
 
     vector: Vector
     provenance: Provenance
     infos: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
     samples: int = 0
-    separable: bool = False  # whether its steps depend on no others: from samples alone, separable annotations
-    cacheable: bool = False  # whether it also may be cached: no sample under it was retracted or has expired
+    separable: bool = False  # whether no step depends on others: it used samples alone, and annotations are separable
+    cacheable: bool = False  # whether it also may be cached: no sample that it used was retracted or has expired
     cached_steps: int = 0  # steps that were not computed
 
 
@@ -77,7 +77,7 @@ class RangeQuestion:
     evaluate: Callable[[Steps], PartialAnswer]
 
     def compute(self, low: int, high: int) -> list[PartialAnswer]:
-        """Computes the steps low:high; returns nothing if there are none."""
+        """Computes the steps low:high; returns an empty list if there are none."""
         first = self.steps.first_ms + low * self.steps.step_ms
         return [self.evaluate(Steps(first, self.steps.step_ms, high - low))] if high > low else []
 
@@ -97,10 +97,10 @@ class RangeQuestion:
     def steps_where(self, holds: Callable[[int], bool]) -> BOOL:
         """Marks the steps for which the condition holds in every hour that they read."""
         first, last = self.hours()
-        bad = [not holds(hour) for hour in range(int(first[0]), int(last[-1]) + 1)]
-        before = np.concatenate((np.zeros(1, np.int64), np.cumsum(bad, dtype=np.int64)))
-        marked: BOOL = before[last - first[0] + 1] == before[first - first[0]]
-        return marked
+        fails = [not holds(hour) for hour in range(int(first[0]), int(last[-1]) + 1)]
+        fails_before = np.concatenate((np.zeros(1, np.int64), np.cumsum(fails, dtype=np.int64)))
+        marks: BOOL = fails_before[last - first[0] + 1] == fails_before[first - first[0]]
+        return marks
 
 
 def answer_range(
@@ -135,39 +135,42 @@ def answer_range(
 
 
 def _complete(cached: CachedAnswer | None, question: RangeQuestion, now: SampleFingerprint) -> PartialAnswer:
-    """Takes the usable steps of the cached answer and computes the others."""
+    """Answers with the usable steps of the cached answer and computes the others; ``now``: the present fingerprint."""
     low, high = (0, 0) if cached is None else _usable_steps(cached, question, now)
     count = question.steps.count
     if cached is None or low >= high:
         return question.evaluate(question.steps)
     if low == 0 and high == count:
-        is_whole = cached.first_ms == question.steps.first_ms and cached.step_count == count
-        if cached.infos and not is_whole:
+        has_equal_steps = cached.first_ms == question.steps.first_ms and cached.step_count == count
+        if cached.infos and not has_equal_steps:
             return question.evaluate(question.steps)
         return _join(question, [_cached_part(cached, question, low, high)])
-    fresh = [*question.compute(0, low), *question.compute(high, count)]
-    infos = {info for part in fresh for info in part.infos}
-    if not (all(part.separable for part in fresh) and set(cached.infos) <= infos):
+    computed = [*question.compute(0, low), *question.compute(high, count)]
+    infos = {info for part in computed for info in part.infos}
+    if not (all(part.separable for part in computed) and set(cached.infos) <= infos):
         return question.evaluate(question.steps)
-    head, tail = fresh[: low > 0], fresh[low > 0 :]
+    head, tail = computed[: low > 0], computed[low > 0 :]
     return _join(question, [*head, _cached_part(cached, question, low, high), *tail])
 
 
 def _usable_steps(cached: CachedAnswer, question: RangeQuestion, now: SampleFingerprint) -> tuple[int, int]:
-    """Returns the steps low:high of the query that are cached and whose samples have not changed."""
+    """Returns the steps low:high of the query that need not be computed: cached, and with unchanged samples.
+
+    A step beside others that must be computed is not among them: it is computed with those.
+    """
     if cached.fingerprint.common != now.common:
         return 0, 0
     count, shift = question.steps.count, (cached.first_ms - question.steps.first_ms) // question.steps.step_ms
-    there = np.zeros(count, np.bool_)
-    there[max(shift, 0) : max(shift + cached.step_count, 0)] = True
-    unchanged = question.steps_where(lambda hour: cached.fingerprint.agrees_on_hour(hour, now))
-    low, high = _longest_run(there & unchanged)
+    is_cached = np.zeros(count, np.bool_)
+    is_cached[max(shift, 0) : max(shift + cached.step_count, 0)] = True
+    is_unchanged = question.steps_where(lambda hour: cached.fingerprint.agrees_on_hour(hour, now))
+    low, high = _longest_run(is_cached & is_unchanged)
     return (low + 1 if low else 0), (high - 1 if high < count else count)
 
 
-def _longest_run(good: BOOL) -> tuple[int, int]:
+def _longest_run(marks: BOOL) -> tuple[int, int]:
     """Returns the start and end of the longest run of marked steps."""
-    edges = np.flatnonzero(np.diff(good.astype(np.int8), prepend=0, append=0))
+    edges = np.flatnonzero(np.diff(marks.astype(np.int8), prepend=0, append=0))
     if not len(edges):
         return 0, 0
     starts, ends = edges[::2], edges[1::2]
@@ -202,9 +205,9 @@ def _join(question: RangeQuestion, parts: Sequence[PartialAnswer]) -> PartialAns
         place = np.ix_(groups.codes[row : row + rows], np.arange(column, column + steps))
         values[place], present[place] = part.vector.values, part.vector.present
         row, column = row + rows, column + steps
-    whole = make_vector(groups.labels, values, present, nameless=False).without_empty_rows()
+    vector = make_vector(groups.labels, values, present, nameless=False).without_empty_rows()
     return PartialAnswer(
-        whole.take(label_order(whole.labels)),
+        vector.take(label_order(vector.labels)),
         join_provenance([part.provenance for part in parts]),
         tuple(dict.fromkeys(info for part in parts for info in part.infos)),
         tuple(dict.fromkeys(warning for part in parts for warning in part.warnings)),

@@ -22,7 +22,7 @@ _EXTREMES = ("min_of", "max_of")
 
 
 class TokenReader(Protocol):
-    """A reader of tokens, as the grammar has one."""
+    """Reads tokens: the part of the grammar's parser that durations need."""
 
     @property
     def here(self) -> Token: ...

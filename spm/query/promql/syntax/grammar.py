@@ -68,7 +68,7 @@ _MATCH_SIGNS = ("=", "!=", "=~", "!~")
 def parse_tree(text: str) -> Node:
     """Parses a text; raises `BadQuery` if it is too large or malformed."""
     text_bounds.check(text)
-    return _Parser(text).whole()
+    return _Parser(text).parse()
 
 
 class _Parser:
@@ -117,7 +117,7 @@ class _Parser:
 
     # --- expressions ---
 
-    def whole(self) -> Node:
+    def parse(self) -> Node:
         """Parses the whole text as one expression."""
         if self.here.kind == END:
             raise self.refuse(0, "no expression found in input")
@@ -221,7 +221,7 @@ class _Parser:
     # --- operators ---
 
     def _modifiers(self) -> OperatorModifiers:
-        modifiers = OperatorModifiers(as_bool=self._skip("bool"))
+        modifiers = OperatorModifiers(as_bool=self._take_keyword("bool"))
         if self.sees_word("on", "ignoring") and self.follows("("):
             matching = self.take().text.lower()
             modifiers = dataclasses.replace(modifiers, matching=matching, labels=self._labels())
@@ -233,11 +233,12 @@ class _Parser:
             modifiers = self._fill(modifiers, self.take())
         return modifiers
 
-    def _skip(self, word: str) -> bool:
-        follows = self.sees_word(word)
-        if follows:
+    def _take_keyword(self, keyword: str) -> bool:
+        """Reads a keyword if it comes next, and returns whether it does."""
+        comes_next = self.sees_word(keyword)
+        if comes_next:
             self.take()
-        return follows
+        return comes_next
 
     def _fill(self, modifiers: OperatorModifiers, name: Token) -> OperatorModifiers:
         word = name.text.lower()

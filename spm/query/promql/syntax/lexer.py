@@ -43,11 +43,11 @@ class Token(NamedTuple):
 
     @property
     def description(self) -> str:
-        """The token in the words of an error message."""
+        """The token as error messages name it."""
         return self.kind if self.kind == END else f"{self.kind} {self.text!r}"
 
 
-_new = tuple.__new__  # `Token` calls it too, at three times the cost
+_new = tuple.__new__  # makes a `Token` at a third of the cost of calling the class
 _NAME_ENDS = tuple("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_")
 _NUMERAL_CHARS = len("inf")
 

@@ -1,9 +1,9 @@
 """Reads users' regular expressions as far as necessary before RE2 runs them.
 
 RE2 accepts the syntax of Go and also `\\C`, one byte, which may cut a character in two: `cuts_characters` detects it.
-Arrow returns captures of named groups only, so `name_groups` gives every group a name. Escapes, quoted text and
-character classes are skipped, a class that is not closed to the end of the text: RE2 refuses it later, and searching
-for its end again from each bracket would take long.
+Arrow returns captures of named groups only, so `name_groups` gives every group a name. Both skip escapes, quoted text
+and character classes. A class that is not closed is skipped to the end of the text: RE2 refuses it later, and a search
+for its end from each bracket would take long.
 """
 
 from __future__ import annotations

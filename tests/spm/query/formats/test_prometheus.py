@@ -210,12 +210,12 @@ def test_duration_is_refused_when_it_is_none(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("read", "wanted"),
+    ("read", "expected"),
     [(prometheus.instant_ms, "RFC 3339"), (prometheus.duration_ms, "1h30m")],
     ids=["time", "duration"],
 )
-def test_what_cannot_be_read_is_shown_in_part_with_what_is_wanted(read: Callable[[str], int], wanted: str) -> None:
-    with pytest.raises(BadQuery, match=wanted) as caught:
+def test_unreadable_text_is_quoted_in_part_with_what_was_expected(read: Callable[[str], int], expected: str) -> None:
+    with pytest.raises(BadQuery, match=expected) as caught:
         read("x" * 900_000)
     assert 'cannot parse "xxx' in str(caught.value)
     assert len(str(caught.value)) < 300

@@ -1,7 +1,7 @@
-"""Random series and random expressions over them, for tests that compare two ways to the same answer.
+"""Draws random series and expressions over them, for tests that compute one answer in two ways.
 
-Values are quarters, so that sums and products are exact and a comparison cannot depend on rounding. What cuts values
-into classes (comparisons, rounding, ranking) is only put around such exact expressions.
+Values are quarters, so that sums and products are exact and no comparison depends on rounding. Comparisons, rounding
+and ranking are only applied to such exact expressions.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ def _points(rng: np.random.Generator, metric: str, minutes: int, special: float)
         for reset in rng.integers(0, count, rng.integers(0, 4)):
             values[reset:] -= values[reset]
     if rng.random() < 0.5:
-        strange = rng.random(count) < special
-        values[strange] = rng.choice([np.nan, np.inf, -np.inf, -0.0], strange.sum())
+        is_special = rng.random(count) < special
+        values[is_special] = rng.choice([np.nan, np.inf, -np.inf, -0.0], is_special.sum())
     values[rng.random(count) < special] = STALE
     present = rng.random(count) > rng.choice([0.0, 0.1, 0.6])
     gap = rng.integers(0, count)
@@ -72,7 +72,7 @@ _RANGE = st.sampled_from(
 )
 _BY = st.sampled_from(("", "by (host)", "by (dc)", "by (host, dc)", "without (host)", "without (dc)", "by (__name__)"))
 _MATCHING = ("", "on (host)", "on (host, dc)", "ignoring (dc)", "on (host) group_left ()", "on (dc) group_right (host)")
-_PLACES = ("", "", "", "offset 1m", "offset -30s", "@ end()", "@ start() offset 2m", f"@ {START // 1000 + 300}")
+_TIME_MODIFIERS = ("", "", "", "offset 1m", "offset -30s", "@ end()", "@ start() offset 2m", f"@ {START // 1000 + 300}")
 
 
 @st.composite
@@ -83,11 +83,11 @@ def selectors(draw: st.DrawFn) -> str:
 
 @st.composite
 def windows(draw: st.DrawFn, ranges: tuple[str, ...] = ("20s", "45s", "1m", "5m", "10m")) -> str:
-    return f"{draw(selectors())}[{draw(st.sampled_from(ranges))}] {draw(st.sampled_from(_PLACES))}"
+    return f"{draw(selectors())}[{draw(st.sampled_from(ranges))}] {draw(st.sampled_from(_TIME_MODIFIERS))}"
 
 
 def _leaves() -> st.SearchStrategy[str]:
-    instant = st.tuples(selectors(), st.sampled_from(_PLACES)).map(" ".join)
+    instant = st.tuples(selectors(), st.sampled_from(_TIME_MODIFIERS)).map(" ".join)
     ranged = st.tuples(_EXACT_RANGE, windows()).map(lambda f: f"{f[0]}({f[1]})")
     return instant | ranged
 

@@ -1,9 +1,10 @@
-"""Random PromQL over known data: typed, from a seed, for comparisons with a judge and for fuzzing.
+"""Draws random PromQL over known data from a seed, for comparisons with other implementations and for fuzzing.
 
-A `Maker` draws expressions of a kind (vector, scalar, window) by families of functions. With `modern` it also draws
-what Prometheus 2 does not know. Values of the data are quarters and comparisons are with numbers between them, so that
-rounding seldom decides which elements there are. Calendars are asked of times only: of what is no time Prometheus gives
-what the machine's conversion to integers makes of it.
+An `ExpressionMaker` draws well-typed expressions of a kind (vector, scalar, window) by families of functions. With
+`modern` it also draws functions and modifiers that Prometheus 2 does not have. The data's values are quarters, and
+expressions compare them with numbers between quarters, so that rounding seldom decides which elements there are.
+Calendar functions get times only: for any other number, Prometheus' result depends on the machine's conversion to
+integers.
 """
 
 from __future__ import annotations
@@ -26,19 +27,20 @@ Sample = tuple[int, float]
 
 
 def dataset(seed: int, *, low_counters: bool) -> list[tuple[Labels, list[Sample]]]:
-    """Gauges, counters with resets, classic histograms and info series, with jitter, gaps and stale markers.
+    """Return gauges, counters with resets, classic histograms and info series, with jitter, gaps and stale markers.
 
-    Times are never whole or half seconds, so that no border of a window or subquery meets one. `low_counters` reset to
-    zero; else no window's growth comes near the value it starts from, so that Prometheus 2 and 3 extrapolate alike.
+    No time is a whole or half second, so that none lies on the border of a window or subquery. `low_counters` are reset
+    to zero; other counters grow within a window by much less than their first value, so that Prometheus 2 and 3
+    extrapolate them equally.
     """
     rng = np.random.default_rng(seed)
     series: list[tuple[Labels, list[Sample]]] = []
     for host in HOSTS:
         for dc in ("x", "y") if host == "h1" else ("x",):
-            where = {"instance": host, "job": "node", "dc": dc}
-            series.append(({"__name__": "g", **where}, _gauge(rng)))
-            series.append(({"__name__": "h", **where}, _gauge(rng)))
-            series.append(({"__name__": "c_total", **where}, _counter(rng, low=low_counters)))
+            labels = {"instance": host, "job": "node", "dc": dc}
+            series.append(({"__name__": "g", **labels}, _gauge(rng)))
+            series.append(({"__name__": "h", **labels}, _gauge(rng)))
+            series.append(({"__name__": "c_total", **labels}, _counter(rng, low=low_counters)))
         series += _histogram(rng, host)
         info = {"__name__": "target_info", "instance": host, "job": "node", "version": f"v{host[1:]}", "dc": "x"}
         series.append((info, [(t, 1.0) for t, _ in _gauge(rng, special=0)]))
@@ -70,8 +72,8 @@ def _gauge(rng: np.random.Generator, special: float = 0.02) -> list[Sample]:
     times = _times(rng)
     values = rng.integers(-400, 400, len(times)) / 4
     if rng.random() < 0.3 and special:
-        strange = rng.random(len(times)) < special
-        values[strange] = rng.choice([np.nan, np.inf, -np.inf], strange.sum())
+        is_special = rng.random(len(times)) < special
+        values[is_special] = rng.choice([np.nan, np.inf, -np.inf], is_special.sum())
     values[rng.random(len(times)) < special] = STALE
     return list(zip(times, values.tolist(), strict=True))
 
@@ -80,7 +82,7 @@ def _counter(rng: np.random.Generator, *, low: bool) -> list[Sample]:
     times = _times(rng)
     values = np.cumsum(rng.integers(0, 40, len(times))) / 4 + _HIGH
     resets = np.sort(rng.integers(0, max(len(times), 1), rng.integers(0, 4)))
-    for nth, reset in enumerate(resets, start=1):  # a reset grows the counter by all that is left: by less than it was
+    for nth, reset in enumerate(resets, start=1):  # what remains after a reset counts as growth: less than was before
         values[reset:] -= values[reset] - (0 if low else _HIGH * 0.4**nth)
     return list(zip(times, values.tolist(), strict=True))
 
@@ -98,11 +100,11 @@ def _histogram(rng: np.random.Generator, host: str) -> list[tuple[Labels, list[S
 
 _MATCHERS = ("", '{instance="h1"}', '{instance!="h1"}', '{instance=~"h[01]"}', '{dc!~"x|z"}', '{dc=""}', '{dc=~".+"}')
 _AT = f" @ {START // 1000 + 600}.25"
-_PLACES = ("", "", "", "", " offset 1m", " offset -30s", " @ end()", " @ start() offset 2m", _AT)
+_TIME_MODIFIERS = ("", "", "", "", " offset 1m", " offset -30s", " @ end()", " @ start() offset 2m", _AT)
 _SPANS = ("20s", "45s", "1m", "5m", "10m", "1h")
 _BY = ("", "by (instance)", "by (dc)", "by (instance, dc)", "without (instance)", "without (dc, job)", "by ()")
 _NUMBERS = ("0", "1", "2", "-3", "10", "50.125", "0.5", "1e3", "-Inf", "NaN", "0x10")
-_BETWEEN = ("0.1", "-7.3", "33.33", "80.9", "10100.1")
+_BETWEEN = ("0.1", "-7.3", "33.33", "80.9", "10100.1")  # between two quarters
 _PLAIN = (
     "abs",
     "ceil",
@@ -161,22 +163,22 @@ _MODERN_OVER_TIME = (
 
 
 @dataclass
-class Maker:
+class ExpressionMaker:
     """Draws random expressions."""
 
     rng: np.random.Generator
     modern: bool
 
     def pick(self, choices: Sequence[str]) -> str:
-        """Draw one expression."""
+        """Draw one of the choices."""
         return choices[int(self.rng.integers(len(choices)))]
 
     def expression(self) -> str:
-        """An instant vector, seldom a scalar."""
+        """Draw an instant vector, or in one of 25 cases a scalar."""
         return self.scalar(2) if self.rng.random() < 0.04 else self.vector(int(self.rng.integers(0, 4)))
 
     def vector(self, depth: int) -> str:
-        """An instant vector."""
+        """Draw an instant vector of at most this depth."""
         families: list[Callable[[int], str]] = [self._selected, self._over_time, self._over_time, self._rated]
         if depth > 0:
             families += [
@@ -192,14 +194,14 @@ class Maker:
                 self._relabelled,
                 self._quantile,
                 self._odd,
-                self._chosen,
+                self._extremes,
             ]
             if self.modern:
                 families += [self._modern, self._modern, self._split]
         return families[int(self.rng.integers(len(families)))](depth - 1)
 
     def scalar(self, depth: int) -> str:
-        """A scalar."""
+        """Draw a scalar of at most this depth."""
         if depth <= 0 or self.rng.random() < 0.5:
             return self.pick((*_NUMBERS, "time()", "pi()"))
         if self.rng.random() < 0.3:
@@ -208,21 +210,23 @@ class Maker:
         return f"({self.scalar(depth - 1)} {op} {self.scalar(depth - 1)})"
 
     def selector(self, *metrics: str) -> str:
-        """A selector without its place in time."""
+        """Draw a selector without offset and `@`."""
         return self.pick(metrics or ("g", "h", "c_total", "g", "lonely")) + self.pick(_MATCHERS)
 
     def window(self, *metrics: str) -> str:
-        """A range of samples."""
-        return f"{self.selector(*metrics)}[{self.pick(_SPANS)}]{self.pick(_PLACES)}"
+        """Draw a range of samples."""
+        return f"{self.selector(*metrics)}[{self.pick(_SPANS)}]{self.pick(_TIME_MODIFIERS)}"
 
-    def _moving(self) -> str:
-        """A range without `@`: with it, Prometheus 2 predicts from another time."""
-        return self.window() if self.modern else f"{self.selector()}[{self.pick(_SPANS)}]{self.pick(_PLACES[:6])}"
+    def _prediction_window(self) -> str:
+        """Draw a range, without `@` for Prometheus 2: with it, that version predicts from another time."""
+        return (
+            self.window() if self.modern else f"{self.selector()}[{self.pick(_SPANS)}]{self.pick(_TIME_MODIFIERS[:6])}"
+        )
 
     # --- families ---
 
     def _selected(self, depth: int) -> str:
-        return self.selector() + self.pick(_PLACES)
+        return self.selector() + self.pick(_TIME_MODIFIERS)
 
     def _over_time(self, depth: int) -> str:
         name = self.pick((*_OVER_TIME, "absent_over_time"))
@@ -248,7 +252,7 @@ class Maker:
                 f"round({inner}, {self.pick(('0.1', '5', '2.5', '-1'))})",
                 f"round({inner})",
                 f"quantile_over_time({self.pick(('-0.5', '0', '0.3', '0.9', '1', '2'))}, {self.window()})",
-                f"predict_linear({self._moving()}, {self.pick(('60', '-300', '3600'))})",
+                f"predict_linear({self._prediction_window()}, {self.pick(('60', '-300', '3600'))})",
                 f"{smoothing}({self.window()}, {self.pick(('0.1', '0.5', '0.9'))}, {self.pick(('0.1', '0.8'))})",
                 f"vector({self.scalar(2)})",
             )
@@ -257,20 +261,20 @@ class Maker:
     def _aggregated(self, depth: int) -> str:
         op = self.pick(("sum", "avg", "min", "max", "count", "group", "quantile", "count_values"))
         if self.modern and self.rng.random() < 0.2:
-            op = self.pick(("stddev", "stdvar"))  # of one NaN alone these were 0 before Prometheus 3
+            op = self.pick(("stddev", "stdvar"))  # before Prometheus 3, these were 0 for a single NaN
         inner = self._selected(0) if op == "count_values" else self.vector(depth)
         first = {"quantile": self.pick(("0.5, ", "0.99, ", "0, ", "1.5, ")), "count_values": '"v", '}.get(op, "")
         return f"{op} {self.pick(_BY)} ({first}{inner})"
 
-    def _chosen(self, depth: int) -> str:
-        # Which of equal ones are kept is nobody's promise: only of what is hardly ever equal. (Deviations are, of one
-        # sample each.)
+    def _extremes(self, depth: int) -> str:
+        # Which of equal elements are selected is not specified, so the values are those of functions that hardly ever
+        # give equal ones. (Deviations do, for single samples.)
         inner = f"{self.pick(('deriv', 'predict_linear'))}({self.selector()}[10m]"
         inner += ", 60)" if inner.startswith("predict") else ")"
         return f"{self.pick(('topk', 'bottomk'))} {self.pick(_BY)} ({self.pick('0123')}, {inner})"
 
     def _with_number(self, depth: int) -> str:
-        # Prometheus 2 forgot to remove the name after atan2.
+        # Prometheus 2 does not remove the name after atan2.
         op = self.pick(("+", "-", "*", "/", "%", "^", "atan2" if self.modern else "+"))
         sides = [self.vector(depth), self.scalar(1)]
         if self.rng.random() < 0.5:
@@ -298,11 +302,10 @@ class Maker:
     def _subquery(self, depth: int) -> str:
         name = self.pick([name for name in _OVER_TIME if name != "absent_over_time"])
         inner = self.vector(min(depth, 1))
-        if not self.modern and ":" in inner:  # an inner one's border meets the steps of the outer one
+        if not self.modern and ":" in inner:  # a border of an inner subquery would lie on a step of the outer one
             inner = self._over_time(0)
-        return (
-            f"{name}(({inner})[{self.pick(('3m', '10m'))}:{self.pick(('1m', '30s', '20s', ''))}]{self.pick(_PLACES)})"
-        )
+        span, step = self.pick(("3m", "10m")), self.pick(("1m", "30s", "20s", ""))
+        return f"{name}(({inner})[{span}:{step}]{self.pick(_TIME_MODIFIERS)})"
 
     def _relabelled(self, depth: int) -> str:
         inner = self.vector(depth)
@@ -342,9 +345,9 @@ class Maker:
         )
 
     def _split(self, depth: int) -> str:
-        """Elements of one metric of which some keep its name and others lose it, until all lose it."""
-        whose, function = self.selector(), self.pick(("abs", "deg", "-", "1 +", "timestamp", "label_join"))
-        inner = f"(({whose} {self.pick(('<', '>'))} {self.pick(_BETWEEN)}) or ({whose} * 2))"
+        """Draw a function that removes the metric's name, of elements of which some have it and others do not."""
+        selector, function = self.selector(), self.pick(("abs", "deg", "-", "1 +", "timestamp", "label_join"))
+        inner = f"(({selector} {self.pick(('<', '>'))} {self.pick(_BETWEEN)}) or ({selector} * 2))"
         if function == "label_join":
             return f'label_join(abs({inner}), "new", "/", "instance", "dc")'
         return f"({function}({inner}))"

@@ -21,7 +21,7 @@ from spm.query.promql.engine import Engine, QueryLimits
 from tests.conftest import missing_service
 from tests.servers.processes import free_ports
 from tests.servers.prometheus import Judge, Refused, answer_of, binary, differs, is_modern, judging
-from tests.spm.query.promql.generated import MINUTES, START, Maker, dataset, stored
+from tests.spm.query.promql.generated import MINUTES, START, ExpressionMaker, dataset, stored
 
 # What Prometheus answers in a way of its own, by the expression and the difference that show it.
 REASONS = {
@@ -96,7 +96,7 @@ def compare_all(folder: Path, count: int) -> list[str]:
         known: list[str] = []
         rng = np.random.default_rng(SEED)
         for number in range(count):
-            expr = Maker(rng, judge.modern).expression()
+            expr = ExpressionMaker(rng, judge.modern).expression()
             start = START + 500 + 1_000 * int(rng.integers(0, MINUTES * 60))
             step, steps = 1_000 * int(rng.choice([1, 15, 60, 97, 300])), int(rng.integers(1, 8))
             problem = _difference(engine, judge, expr, (start, start + (steps - 1) * step, step))

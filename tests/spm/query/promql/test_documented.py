@@ -43,7 +43,7 @@ def test_functions_that_are_named_are_there() -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "number"),
+    ("text", "number"),
     [
         ("series of a selector", limits.QUERY_SERIES_MAX),
         ("samples read", limits.QUERY_SAMPLES_MAX),

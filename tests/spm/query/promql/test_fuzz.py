@@ -18,7 +18,7 @@ from spm.errors import SpmError
 from spm.query.fake import FakeStorage
 from spm.query.promql.engine import Engine
 from spm.query.request.budget import QueryLimits
-from tests.spm.query.promql.generated import START, Maker, dataset, stored
+from tests.spm.query.promql.generated import START, ExpressionMaker, dataset, stored
 
 LIMIT_S = 2.0
 _PIECES = (
@@ -97,7 +97,7 @@ def engine() -> Engine:
     warmed = Engine(stored(dataset(1, low_counters=True)), QueryLimits(timeout_s=LIMIT_S))
     rng = np.random.default_rng(0)
     for _ in range(300):
-        _cpu_seconds(warmed, Maker(rng, True).expression(), 60_000)
+        _cpu_seconds(warmed, ExpressionMaker(rng, True).expression(), 60_000)
     return warmed
 
 
@@ -129,7 +129,7 @@ def test_stored_samples_are_not_visited_past_the_time_limit() -> None:
 def _fuzzed(engine: Engine, count: int) -> float:
     """Run random texts; return the longest time that one of them took."""
     rng = np.random.default_rng(int(os.environ.get("SPM_FUZZ_SEED", "1")))
-    maker, longest = Maker(rng, True), 0.0
+    maker, longest = ExpressionMaker(rng, True), 0.0
     for number in range(count):
         text = maker.expression()
         for _ in range(int(rng.integers(0, 4))):

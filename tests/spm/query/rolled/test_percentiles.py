@@ -35,7 +35,7 @@ def test_segments_cover_every_window_exactly(windows: list[tuple[int, int]]) -> 
 
 
 def close(got: float, values: list[float], q: float) -> bool:
-    """Within 1 % of the interval between the two values around the rank."""
+    """Whether a percentile lies between the two values around its rank, or within 1 % of them."""
     if not values:
         return bool(np.isnan(got))
     low, high = (float(np.quantile(values, q, method=m)) for m in ("lower", "higher"))

@@ -80,12 +80,12 @@ def test_a_day_is_one_cell_exactly_where_no_border_of_a_window_cuts_it(
     first: int, width: int, stride: int, count: int
 ) -> None:
     ends = [first + stride * i for i in range(count)]
-    cuts = {*ends, *(end - width for end in ends)}
-    cells, at = [], min(cuts)
-    while at < max(cuts):
-        whole = at % 24 == 0 and at + 24 <= max(cuts) and not cuts & set(range(at + 1, at + 24))
+    borders = {*ends, *(end - width for end in ends)}
+    cells, at = [], min(borders)
+    while at < max(borders):
+        is_day = at % 24 == 0 and at + 24 <= max(borders) and not borders & set(range(at + 1, at + 24))
         cells.append(at)
-        at += 24 if whole else 1
+        at += 24 if is_day else 1
     hour_cells = whole_hours.hour_cells(Steps(first * HOUR_MS, stride * HOUR_MS, count), width * HOUR_MS)
     assert hour_cells is not None
     assert hour_cells.borders.tolist() == [*cells, at]

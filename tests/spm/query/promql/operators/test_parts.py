@@ -31,12 +31,12 @@ def columns(vector: Vector, first: int, end: int) -> Vector:
 
 @pytest.mark.parametrize("op", _CODES)
 def test_an_aggregation_over_many_groups_is_the_same_step_by_step(op: str) -> None:
-    vector_of_m = vector("m")
-    groups = group_by(vector_of_m.labels, ("g",))
+    elements = vector("m")
+    groups = group_by(elements.labels, ("g",))
     assert len(groups.labels) * STEPS > _CELLS_AT_ONCE
-    result = aggregate(op, vector_of_m, groups, np.zeros(STEPS))
+    result = aggregate(op, elements, groups, np.zeros(STEPS))
     for step in range(STEPS):
-        one = aggregate(op, columns(vector_of_m, step, step + 1), groups, np.zeros(1))
+        one = aggregate(op, columns(elements, step, step + 1), groups, np.zeros(1))
         np.testing.assert_array_equal(result.present[:, step], one.present[:, 0])
         np.testing.assert_array_equal(result.values[:, step], one.values[:, 0])
 
@@ -55,13 +55,13 @@ def test_an_operator_between_many_series_is_that_of_their_arrays(op: str) -> Non
 
 
 def test_values_of_many_series_are_counted_as_those_of_all() -> None:
-    vector_of_m = vector("m")
-    assert vector_of_m.values.size > select_elements._ELEMENTS_AT_ONCE
-    result = select_elements.count_values(vector_of_m, "v", labels=(), without=False)
+    elements = vector("m")
+    assert elements.values.size > select_elements._ELEMENTS_AT_ONCE
+    result = select_elements.count_values(elements, "v", labels=(), without=False)
     rows = {labels["v"]: row for row, labels in enumerate(result.labels)}
-    numbers = np.unique(vector_of_m.values[vector_of_m.present])
+    numbers = np.unique(elements.values[elements.present])
     assert len(rows) == len(numbers)
     for number in numbers:
         text = "+Inf" if np.isinf(number) else f"{number:g}"
-        expected = ((vector_of_m.values == number) & vector_of_m.present).sum(axis=0)
+        expected = ((elements.values == number) & elements.present).sum(axis=0)
         np.testing.assert_array_equal(np.where(result.present[rows[text]], result.values[rows[text]], 0), expected)

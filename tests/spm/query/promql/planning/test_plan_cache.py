@@ -15,7 +15,7 @@ from spm.query.promql.planning.plan import Context, Plan
 from spm.query.promql.planning.planner import parse, parse_uncached
 from spm.query.promql.syntax import grammar
 from spm.query.promql.syntax.tree import Node
-from tests.spm.query.promql.generated import Maker
+from tests.spm.query.promql.generated import ExpressionMaker
 
 VALUES = (
     "a",
@@ -106,7 +106,7 @@ def test_texts_of_one_shape_have_the_plans_they_would_have_alone(text: str, valu
 
 @pytest.mark.parametrize("seed", range(4))
 def test_random_expressions_have_the_plans_they_would_have_alone(seed: int) -> None:
-    maker, rng = Maker(np.random.default_rng(seed), modern=True), np.random.default_rng(seed)
+    maker, rng = ExpressionMaker(np.random.default_rng(seed), modern=True), np.random.default_rng(seed)
     understood = 0
     for _ in range(400):
         text = maker.expression()

@@ -451,7 +451,7 @@ def test_cache_stays_within_its_bytes_and_drops_the_oldest_answers() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "wanted"),
+    ("text", "expected"),
     [
         ("m", (300_000, 0)),
         ("m offset 1m", (360_000, -60_000)),

@@ -17,7 +17,7 @@ from spm.errors import BadQuery
 from spm.query.promql.planning.planner import parse
 from spm.query.promql.syntax import tree as syntax_tree
 from spm.query.promql.syntax.grammar import parse_tree
-from tests.spm.query.promql.generated import Maker
+from tests.spm.query.promql.generated import ExpressionMaker
 
 _ONLY_HERE = ("anchored", "smoothed", "2m + 30s", "2 * step()", "max_of(", "min_of(", "fill (")
 _SIGNS = {"Sub": "-", "Add": "+"}
@@ -107,7 +107,7 @@ def _when_there(node: Any) -> str:
 
 @pytest.mark.slow
 def test_trees_are_those_of_promql_parser() -> None:
-    maker = Maker(np.random.default_rng(3), True)
+    maker = ExpressionMaker(np.random.default_rng(3), True)
     count = 0
     while count < 2_000:
         text = maker.expression()
@@ -136,7 +136,7 @@ def test_both_grammars_refuse_what_is_no_expression(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "words"),
+    ("text", "message"),
     [
         ("sum(x", "1:6: parse error: unexpected end of input in aggregation 'sum', expected ',' or ')'"),
         ("sum(x,)", "1:6: parse error: trailing commas not allowed in aggregation 'sum'"),
@@ -170,7 +170,7 @@ def test_both_grammars_refuse_what_is_no_expression(text: str) -> None:
         ("", "1:1: parse error: no expression found in input"),
     ],
 )
-def test_refusal_names_the_place_and_what_was_wanted(text: str, message: str) -> None:
+def test_error_names_the_position_and_what_was_expected(text: str, message: str) -> None:
     with pytest.raises(BadQuery) as refused:
         parse(text)
     assert str(refused.value).startswith(message)

@@ -1,4 +1,4 @@
-"""No text reaches the parser that could take long or crash the process."""
+"""Claims about the bounds of a query's text: no text reaches the parser that would take it long or end the process."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from spm.errors import BadQuery
 from spm.query.promql.planning.planner import parse
 from spm.query.promql.syntax import text_bounds
 
-TOO_MUCH = {
+OVER_A_LIMIT = {
     "long text": "x" * (limits.QUERY_TEXT_CHARS_MAX + 1),
     "chained operators": "x" + "+x" * (limits.QUERY_OPERATORS_MAX + 1),
     "chained word operators": "x" + " or x" * (limits.QUERY_OPERATORS_MAX + 1),
@@ -22,7 +22,7 @@ TOO_MUCH = {
     "nested calls": "abs(" * (limits.QUERY_DEPTH_MAX + 1) + "x" + ")" * (limits.QUERY_DEPTH_MAX + 1),
     "operators after an open string": "'a' + x" * 202,
 }
-JUST_ENOUGH = {
+AT_THE_LIMITS = {
     "chained operators": "x" + "+x" * limits.QUERY_OPERATORS_MAX,
     "nested parentheses": "(" * limits.QUERY_DEPTH_MAX + "x" + ")" * limits.QUERY_DEPTH_MAX,
     "operators in a string": 'x{a="' + "+" * (limits.QUERY_OPERATORS_MAX + 9) + '"}',
@@ -34,43 +34,43 @@ JUST_ENOUGH = {
 }
 
 
-@pytest.mark.parametrize("text", TOO_MUCH.values(), ids=TOO_MUCH.keys())
-def test_guard_refuses_a_text_one_over_a_limit(text: str) -> None:
+@pytest.mark.parametrize("text", OVER_A_LIMIT.values(), ids=OVER_A_LIMIT.keys())
+def test_a_text_one_over_a_limit_is_refused(text: str) -> None:
     with pytest.raises(BadQuery):
         text_bounds.check(text)
 
 
-@pytest.mark.parametrize("text", JUST_ENOUGH.values(), ids=JUST_ENOUGH.keys())
-def test_parser_takes_a_text_at_its_limits(text: str) -> None:
+@pytest.mark.parametrize("text", AT_THE_LIMITS.values(), ids=AT_THE_LIMITS.keys())
+def test_a_text_at_the_limits_is_parsed(text: str) -> None:
     parse(text)
 
 
 @hypothesis.settings(max_examples=500, deadline=1_000)
 @hypothesis.given(st.text(alphabet="x1 +-*/()[]{}\"'`#\\\n=~!<>,", max_size=400))
-def test_parse_answers_or_refuses_whatever_the_text(text: str) -> None:
+def test_any_text_is_parsed_or_refused_with_bad_query(text: str) -> None:
     with contextlib.suppress(BadQuery):
         parse(text)
 
 
-@pytest.mark.parametrize("word", ["and", "OR", "Unless", "atan2", "==", "=~", "^", "%"])
-def test_guard_counts_every_operator(word: str) -> None:
+@pytest.mark.parametrize("operator", ["and", "OR", "Unless", "atan2", "==", "=~", "^", "%"])
+def test_every_operator_counts(operator: str) -> None:
     """The quick check for small texts never counts too few operators."""
     most = limits.QUERY_OPERATORS_MAX
-    text_bounds.check(f"x {word} " * most)
+    text_bounds.check(f"x {operator} " * most)
     with pytest.raises(BadQuery, match=f"more than {most} operators"):
-        text_bounds.check(f"x {word} " * (most + 1))
+        text_bounds.check(f"x {operator} " * (most + 1))
 
 
 @pytest.mark.parametrize("brackets", ["()", "[]", "{}"])
-def test_guard_counts_every_bracket(brackets: str) -> None:
+def test_every_bracket_counts(brackets: str) -> None:
     with pytest.raises(BadQuery, match=f"deeper than {limits.QUERY_DEPTH_MAX}"):
         text_bounds.check(brackets[0] * (limits.QUERY_DEPTH_MAX + 1) + brackets[1])
 
 
-def test_guard_scans_open_strings_once() -> None:
+def test_a_string_without_an_end_is_scanned_once() -> None:
     text_bounds.check('"' + '\\"' * (limits.QUERY_TEXT_CHARS_MAX // 2 - 1))
 
 
-def test_position_passes_over_strings_and_comments() -> None:
+def test_position_of_skips_strings_and_comments() -> None:
     assert text_bounds.position_of("x{a='deriv'} # deriv\n + deriv(x[5m])", "deriv") == 24
     assert text_bounds.position_of("x", "deriv") is None
