@@ -5,7 +5,6 @@ file that is written to the spool's folder and removed. ``run_checks`` yields on
 check is seen to be slow.
 """
 
-import importlib
 import os
 import re
 import shutil
@@ -19,6 +18,7 @@ from pathlib import Path
 from ingest.agent import heartbeat
 from ingest.agent.app import collect_once
 from ingest.agent.server.connector import ServerConnector, without_credentials
+from ingest.agent.server.push.amqp import AmqpPush
 from ingest.agent.settings.config import Config
 from ingest.agent.spool import segments
 from ingest.agent.version import VERSION
@@ -96,10 +96,7 @@ def check_broker(own: Config) -> Check:
     """Check whether the broker accepts the login and has the exchange."""
     place = without_credentials(own.url)
     try:
-        push = importlib.import_module("ingest.agent.server.push.amqp").AmqpPush(
-            own.url, token=own.token, source=own.host
-        )
-        problem = push.probe()
+        problem = AmqpPush(own.url, token=own.token, source=own.host).probe()
     except (SpmError, ValueError) as error:  # the library is missing, or the address is not valid
         problem = str(error)
     return Check("broker", WRONG, f"{place}: {problem}") if problem else Check("broker", OK, f"{place} accepts us")

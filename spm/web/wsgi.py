@@ -20,7 +20,9 @@ os.environ.setdefault("DJANGO_SETTINGS_MODULE", "spm.settings")
 gc.disable()  # all that is loaded stays: looking through it again and again is a tenth of a start
 _pages = get_wsgi_application()
 _pages.request_class = Request
-_begin = import_module("ingest.system_series.process_metrics").start  # by name: its models need the application
+
+from ingest.system_series import process_metrics  # noqa: E402  # its models need the application
+
 gc.freeze()  # nor does it need to be looked through later, or copied in a child for that
 gc.enable()
 _QUERIES = "/prometheus/"
@@ -28,7 +30,7 @@ _QUERIES = "/prometheus/"
 
 def application(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
     """Answers one request."""
-    _begin("web")
+    process_metrics.start("web")
     queries = environ["PATH_INFO"].startswith(_QUERIES) and "HTTP_AUTHORIZATION" in environ
     answer: Iterable[bytes] = (_fast_path() if queries else _pages)(environ, start_response)
     return answer

@@ -225,7 +225,9 @@ def test_an_internal_error_is_answered_logged_and_counted(
     assert counted() == before + 1
 
 
-def test_no_path_makes_lines_of_its_own_in_the_log(secret: str, ask: Any, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_path_with_line_breaks_is_one_line_in_the_log(
+    secret: str, ask: Any, caplog: pytest.LogCaptureFixture
+) -> None:
     caplog.set_level("WARNING", "django.request")
     headers = {"Authorization": f"Bearer {secret}"}
     assert ask("GET", API + "label/a%0aFORGED/values", headers, data={"start": "x"}).status_code == 400
@@ -239,7 +241,7 @@ def test_a_malformed_token_is_refused(authorization: str, secret: str, ask: Any,
     assert (answer.status_code, len(rest)) in ((401, 0), (204, 1))
 
 
-def test_a_site_by_https_says_so(secret: str, ask: Any, settings: Any) -> None:
+def test_a_site_by_https_sends_hsts(secret: str, ask: Any, settings: Any) -> None:
     settings.SECURE_HSTS_SECONDS, settings.SECURE_PROXY_SSL_HEADER = 60, ("HTTP_X_FORWARDED_PROTO", "https")
     headers = {"Authorization": f"Bearer {secret}"}
     for more, expected in (({}, None), ({"X-Forwarded-Proto": "https"}, "max-age=60")):
@@ -257,7 +259,7 @@ def test_connections_that_a_database_has_left_are_closed_before_a_call(
 
 def test_the_web_server_calls_the_fast_path_first(secret: str, monkeypatch: pytest.MonkeyPatch) -> None:
     wsgi = import_module("spm.web.wsgi")
-    monkeypatch.setattr(wsgi, "_begin", lambda _: None)
+    monkeypatch.setattr(wsgi.process_metrics, "start", lambda _: None)
     applications: list[str] = []
 
     def recorder(name: str) -> Any:
@@ -280,7 +282,7 @@ def test_too_many_parameters_beside_a_character_set_are_refused_not_an_error_of_
     path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     wsgi = import_module("spm.web.wsgi")
-    monkeypatch.setattr(wsgi, "_begin", lambda _: None)
+    monkeypatch.setattr(wsgi.process_metrics, "start", lambda _: None)
     environ = RequestFactory().post(path).environ
     odd = {"QUERY_STRING": "a=1&" * 1_001, "CONTENT_TYPE": "application/json; charset=utf-8"}
     assert 400 <= Answer(wsgi.application, environ | odd).status_code < 500
