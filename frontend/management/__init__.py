@@ -1,1 +1,1 @@
-"""Commands of the desk."""
+"""Management commands of the frontend."""

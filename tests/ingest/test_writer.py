@@ -250,7 +250,7 @@ def test_a_message_without_samples_is_settled_by_a_row_of_its_own() -> None:
     assert accounts(backend) == [(commit_records.REJECTED, [0], [1])]
 
 
-def test_whoever_accounts_for_a_stamp_again_writes_the_same_row(weak: None) -> None:
+def test_writing_the_outcome_of_a_stamp_again_writes_the_same_row(weak: None) -> None:
     a, b = twins()
     backend = stored(envelope([(a, START + 1, 1.0)]))
     many = [envelope([(b, START + 1, 9.0), (b, -1, 1.0), (3, START + 1, 1.0)], sequence=n, rejected=n) for n in (1, 2)]
@@ -262,14 +262,14 @@ def test_whoever_accounts_for_a_stamp_again_writes_the_same_row(weak: None) -> N
     assert [len(table) for table in rows.values()] == [6, 4]
 
 
-def test_account_rows_say_how_many_samples_the_message_had() -> None:
+def test_ledger_rows_say_how_many_samples_the_message_had() -> None:
     backend = MemoryBackend()
     Writer(backend, PlacementTable()).write([envelope([(1, START + 1, 1.0), (2, -1, 2.0)], rejected=7)])
     rows = [commit_records.decode_ledger_row(row[b"v"])[0] for _, row in backend.scan("ledger", b"", b"\xff" * 30)]
     assert [None if row.totals is None else row.totals.tolist() for row in rows] == [[2], [2]]
 
 
-def test_a_message_that_is_buried_is_a_letter_and_accounted_as_a_whole() -> None:
+def test_a_dead_message_is_one_dead_letter_and_all_its_samples_count_as_dead() -> None:
     backend, message = MemoryBackend(), envelope([(1, START + 1, 1.0), (2, START + 1, 2.0)], rejected=3, sequence=4)
     for _ in range(2):
         Writer(backend, PlacementTable()).write_dead_letter(message, "nobody can write it")

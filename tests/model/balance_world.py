@@ -45,7 +45,7 @@ class Message:
 
 @dataclass
 class World:
-    """See the module. ``draw`` decides everything."""
+    """The small world that the module describes. ``draw`` decides everything."""
 
     draw: random.Random
     store: MemoryBackend = field(default_factory=MemoryBackend)
@@ -123,7 +123,7 @@ class World:
                 message.place = STORED
 
     def roll(self) -> None:
-        """A run takes some commit records: account row first, then the record goes."""
+        """A run takes some commit records: it puts the ledger row first and deletes the record afterwards."""
         for item in list(commit_records.scan(self.store, APP, list(range(16)))):
             if self.draw.random() < 0.5:
                 commit, _, batch = commit_records.decode_ledger_row(item.cell, blocks.PENDING)
@@ -204,7 +204,7 @@ class World:
         return matching
 
     def samples(self, place: str) -> int:
-        """Samples of the messages in a place, likewise; refused lines are not among them."""
+        """Return the samples of the messages in a place that ``truth`` counts; rejected lines are not among them."""
         known = self._known()
         return sum(len(m.envelope) for m in self.messages if m.place == place and m.key[0] in known)
 

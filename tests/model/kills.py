@@ -140,7 +140,7 @@ def _purge(world: World, at: Hook) -> object:
     return purge.purge(world.store, APP, keep=0, at=at)
 
 
-def _shred(world: World, at: Hook) -> object:
+def _erase_retracted(world: World, at: Hook) -> object:
     return erase_retracted.erase_retracted(world.store, APP, 1, now_ms=world.clock.now_ms(), at=at)
 
 
@@ -164,7 +164,7 @@ ACTS: dict[str, Act] = {
     "a run over what comes too late": Act(_sealed, _full),
     "a roll back": Act(_twice, _back),
     "a purge": Act(_twice, _purge),
-    "a retraction is purged": Act(_taken_out, _shred),
+    "a retraction is purged": Act(_taken_out, _erase_retracted),
     "raw expires": Act(_late, partial(_retain, RetentionPeriods(1)), by_hour=True),
     "everything expires": Act(_rolled, partial(_retain, RetentionPeriods(1, 2, 3)), ends=True),
     "shards change": Act(_spread, _migrate),

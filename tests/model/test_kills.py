@@ -1,7 +1,7 @@
 """Claims about acts that are ended by SIGKILL, as real processes on LMDB: the old or the new answer, never a mix.
 
-Whatever point a driver is killed at, a reader beside it is told what was true before or what is true after; and who
-does the act again brings about the answers and the bytes that it would have had undisturbed.
+Whatever point a driver is killed at, a reader beside it gets the answer from before or the answer from after. If the
+act is done again, its answers and bytes are those of an undisturbed act.
 """
 
 import itertools

@@ -57,7 +57,7 @@ SEAL_POINTS = (
     "hours deleting",
     "days dropped",
 )
-SHRED_POINTS = ("erasure marked", "erasure published", "publish sent", "purge fenced", "purge deleting")
+ERASE_RETRACTED_POINTS = ("erasure marked", "erasure published", "publish sent", "purge fenced", "purge deleting")
 SPREADS = [("byte", 16, 16), ("hash", 8, 2), ("byte", 8, 8), ("hash", 16, 16)]
 
 
@@ -182,8 +182,8 @@ class Life(RuleBasedStateMachine):
         self.world.undo(data.draw(st.sampled_from(self.active())))
 
     @precondition(lambda self: any(not taken.end_ms for taken in self.world.model.taken.values()))
-    @rule(data=st.data(), point=st.none() | st.sampled_from(SHRED_POINTS), times=st.integers(1, 2))
-    def shred(self, data: st.DataObject, point: str | None, times: int) -> None:
+    @rule(data=st.data(), point=st.none() | st.sampled_from(ERASE_RETRACTED_POINTS), times=st.integers(1, 2))
+    def erase_retracted(self, data: st.DataObject, point: str | None, times: int) -> None:
         """Delete for good what one hides, perhaps not to the end; or go on with it."""
         number = data.draw(st.sampled_from([n for n, taken in self.world.model.taken.items() if not taken.end_ms]))
         with contextlib.suppress(Crash):

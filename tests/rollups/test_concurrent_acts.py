@@ -54,7 +54,7 @@ def test_hours_of_a_metric_in_two_shards_stay_as_no_days_stand_for_them() -> Non
     assert world.days() == world.model.days()
 
 
-def test_a_purge_whose_flip_was_taken_for_lost_deletes_what_it_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_purge_whose_publish_was_taken_for_lost_deletes_what_it_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its answer did not come, and somebody else changed the day before it could look."""
     world = merged()
     number, wanted = world.retract(source="bad"), good(world)

@@ -14,7 +14,7 @@ FUNCTION_LINES_MAX = 60
 KERNEL_LINES_MAX = 150  # in files of numba kernels: a compiled loop is not cut where a reader would cut it
 
 # Library → the only files that may import it.
-ONE_DOOR = {
+LIBRARY_FILES = {
     "happybase": ("spm/store/backends/hbase.py",),
     "thriftpy2": ("spm/store/backends/hbase*.py",),
     "lmdb": ("spm/store/backends/lmdb.py",),
@@ -43,7 +43,7 @@ NO_IO = ("os", "pathlib", "socket", "subprocess", "requests", "urllib", "django"
 NO_WEB = ("django", "rest_framework", "celery")
 NO_WEB_NAMES = (*PURE_NAMES, "batch.py", "stamper.py")
 PARTICIPLES = {"found", "made", "told", "kept", "held", "asked"}
-DOORS = ("*/tasks.py", "*/admin.py", "*/management/commands/*.py")
+ENTRY_POINTS = ("*/tasks.py", "*/admin.py", "*/management/commands/*.py")
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,12 +88,12 @@ def module_docstrings(source: Source) -> Iterator[str]:
         yield f"{source.path} has no docstring"
 
 
-def one_door_per_library(source: Source) -> Iterator[str]:
-    """A foreign library stands behind one door."""
+def libraries_are_imported_in_one_place(source: Source) -> Iterator[str]:
+    """Only the files listed in ``LIBRARY_FILES`` import these libraries."""
     if source.is_test:
         return
     for line, module in _imports(source.tree):
-        for library, files in ONE_DOOR.items():
+        for library, files in LIBRARY_FILES.items():
             if _within(module, library) and not any(fnmatch(source.path, file) for file in files):
                 yield f"{source.path}:{line} imports {module}"
 
@@ -135,9 +135,9 @@ def pure_files(source: Source) -> Iterator[str]:
             yield f"{source.path}:{line} imports {module}"
 
 
-def doors_do_not_decide(source: Source) -> Iterator[str]:
+def entry_points_do_not_decide(source: Source) -> Iterator[str]:
     """Tasks, commands and admin: arguments → one call → answer; at most two ``if`` about the arguments each."""
-    if source.is_test or not any(fnmatch("/" + source.path, pattern) for pattern in DOORS):
+    if source.is_test or not any(fnmatch("/" + source.path, pattern) for pattern in ENTRY_POINTS):
         return
     for function in _functions(source.tree):
         ifs = sum(isinstance(node, ast.If) for node in ast.walk(function))
@@ -204,11 +204,11 @@ ALL: tuple[Rule, ...] = (
     short_files,
     short_functions,
     module_docstrings,
-    one_door_per_library,
+    libraries_are_imported_in_one_place,
     one_clock,
     no_import_in_functions,
     pure_files,
-    doors_do_not_decide,
+    entry_points_do_not_decide,
     no_signals_no_save,
     frozen_values,
     claims,

@@ -15,8 +15,8 @@ FILES_MAX = 14
 SKIPS_MAX = 40  # of ``fmt: skip``, in the whole tree
 
 
-def crowded(paths: Iterable[str]) -> dict[str, int]:
-    """Folders that hold more Python files than a reader takes in at once, with their number."""
+def overfull_folders(paths: Iterable[str]) -> dict[str, int]:
+    """Return the folders with more than ``FILES_MAX`` Python files, with their number."""
     counts: dict[str, int] = defaultdict(int)
     for path in paths:
         folder, _, name = path.rpartition("/")

@@ -13,36 +13,6 @@ from tests.tidy.documents import DOCUMENTS, ROOT
 PAGES = ROOT / "docs"
 DECISIONS = sorted(path for path in (PAGES / "decisions").glob("*.md") if path.name != "README.md")
 FOREIGN = frozenset({"SO_RCVLOWAT"})  # names in the documents that others define
-# Banned words that a room still uses, as (word, room). It must shrink to empty.
-_PENDING = {
-    "a flip": "spm/store tests",
-    "account row*": "spm/store tests",
-    "burial*": "tests",
-    "buried": "tests",
-    "crowd*": "tests",
-    "door": "tests",
-    "doors": "tests",
-    "flip day": "tests",
-    "flips": "tests",
-    "for its turn": "tests",
-    "grave": "tests",
-    "guard": "tests",
-    "in words,": "tests",
-    "it is told": "tests",
-    "lens": "tests",
-    "likewise": "tests",
-    "mark moves": "tests",
-    "refused in words": "tests",
-    "says in words": "tests",
-    "see the module": "tests",
-    "shred*": "tests",
-    "standing": "tests",
-    "tags of a series": "tests",
-    "the desk": "frontend",
-    "the flip": "tests",
-    "whoever": "spm/store tests",
-}
-PENDING = frozenset((word, room) for word, rooms in _PENDING.items() for room in rooms.split())
 
 
 def _name(path: Path) -> str:
@@ -142,6 +112,5 @@ def test_a_banned_word_is_found_in_names_and_prose(text: str, expected: list[str
     assert documents.banned(text) == expected
 
 
-def test_no_banned_word_is_used_outside_what_is_pending() -> None:
-    used = documents.banned_by_room()
-    assert {place: count for place, count in used.items() if place not in PENDING} == {}
+def test_no_banned_word_is_used() -> None:
+    assert documents.banned_by_room() == {}

@@ -12,21 +12,21 @@ from pathlib import Path
 import pytest
 
 from tests.tidy.rules import ALL, Rule, Source
-from tests.tidy.shelves import SKIPS_MAX, circles, crowded
+from tests.tidy.shelves import SKIPS_MAX, circles, overfull_folders
 
 ROOT = Path(__file__).resolve().parents[2]
 ROOMS = ("spm", "ingest", "rollups", "alerts", "frontend", "tests")
-DOORS = ("server", "agent", "spark", "hbase", "amqp", "postgres", "dev", "clients", "java", "node")
+REQUIREMENTS = ("server", "agent", "spark", "hbase", "amqp", "postgres", "dev", "clients", "java", "node")
 
 BAD = {
     "short_files": ("spm/x.py", "x = 1\n" * 501),
     "short_functions": ("spm/x.py", "def f():\n" + "    x = 1\n" * 60),
     "module_docstrings": ("spm/x.py", "x = 1\n"),
-    "one_door_per_library": ("ingest/x.py", "from lmdb import Environment\n"),
+    "libraries_are_imported_in_one_place": ("ingest/x.py", "from lmdb import Environment\n"),
     "one_clock": ("alerts/x.py", "from django.utils import timezone\nnow = timezone.now()\n"),
     "no_import_in_functions": ("spm/x.py", "def f():\n    import os\n"),
     "pure_files": ("rollups/decide/plan.py", "from django.db import models\n"),
-    "doors_do_not_decide": ("alerts/tasks.py", "def f(a):\n" + "    if a:\n        pass\n" * 3),
+    "entry_points_do_not_decide": ("alerts/tasks.py", "def f(a):\n" + "    if a:\n        pass\n" * 3),
     "no_signals_no_save": ("ingest/models.py", "class M:\n    def save(self): ...\n"),
     "frozen_values": ("spm/x.py", "@dataclass(frozen=True)\nclass A: ...\n"),
     "claims": ("tests/x.py", "def test_it_works(): ...\n"),
@@ -56,8 +56,8 @@ def test_rule_complains_about_a_bad_example(rule: Rule) -> None:
 
 
 def test_no_folder_holds_more_files_than_a_reader_takes_in() -> None:
-    assert crowded(source.path for source in _tree()) == {}
-    assert crowded([f"spm/x{n}.py" for n in range(15)] + ["spm/__init__.py", "spm/y/z.py"]) == {"spm": 15}
+    assert overfull_folders(source.path for source in _tree()) == {}
+    assert overfull_folders([f"spm/x{n}.py" for n in range(15)] + ["spm/__init__.py", "spm/y/z.py"]) == {"spm": 15}
 
 
 def test_no_siblings_of_a_folder_import_each_other_in_a_circle() -> None:
@@ -105,18 +105,18 @@ def test_module_loads_without_what_must_be_absent(module: str, absent: str) -> N
     assert (done.stdout.strip(), done.stderr) == ("[]", "")
 
 
-@pytest.mark.parametrize("door", DOORS)
-def test_locked_requirements_name_hashes_and_no_host(door: str) -> None:
-    text = (ROOT / "requirements" / f"{door}.txt").read_text()
+@pytest.mark.parametrize("name", REQUIREMENTS)
+def test_locked_requirements_name_hashes_and_no_host(name: str) -> None:
+    text = (ROOT / "requirements" / f"{name}.txt").read_text()
     pinned = re.findall(r"^[\w.\[\]-]+==\S+(?: ;[^\\]*)? \\\n    --hash=sha256:", text, re.MULTILINE)
     assert len(pinned) == len(re.findall(r"^\w", text, re.MULTILINE)) > 0
     assert "://" not in text
 
 
-def test_locked_doors_agree_on_every_version() -> None:
+def test_locked_requirements_agree_on_every_version() -> None:
     versions: dict[str, set[str]] = {}
-    for door in DOORS:
-        text = (ROOT / "requirements" / f"{door}.txt").read_text()
+    for file in REQUIREMENTS:
+        text = (ROOT / "requirements" / f"{file}.txt").read_text()
         for name, version in re.findall(r"^([\w.-]+)==(\S+)", text, re.MULTILINE):
             versions.setdefault(name, set()).add(version)
     assert {name: pins for name, pins in versions.items() if len(pins) > 1} == {}

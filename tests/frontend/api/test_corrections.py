@@ -44,7 +44,7 @@ def as_role(client: Client, tenant: Tenant, role: Role) -> Client:
     return client
 
 
-def test_a_preview_says_in_words_and_numbers_what_would_go(desk: Client, fleet: Tenant) -> None:
+def test_a_preview_describes_and_counts_what_would_be_removed(desk: Client, fleet: Tenant) -> None:
     body = post(desk, at(fleet, "retractions/preview"), {"series": 'cpu_usage_total{host="web-1"}'}).json()
     assert (body["samples"], body["series"], body["sources"]) == (12, 1, ["web-1"])
     assert body["metrics"] == ["cpu_usage_total"]

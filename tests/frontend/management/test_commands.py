@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable
+from importlib import import_module
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ from django.core.management import call_command
 from django.core.management.base import CommandError
 
 from rollups.management import terminal
+from rollups.management.commands import erase_retracted
 from rollups.models import RetractionRecord, Run, RunKind
 from rollups.run.driver import Progress
 from rollups.services import runs as services_runs
@@ -74,15 +76,19 @@ def test_a_retraction_is_undone_by_its_number(app: int, run_command: Any) -> Non
 
 
 @pytest.mark.parametrize(("answer", "is_erased"), [("purge 1", True), ("y", False)])
-def test_a_shred_waits_for_its_phrase(
+def test_erase_retracted_waits_for_its_phrase(
     app: int, run_command: Any, monkeypatch: pytest.MonkeyPatch, answer: str, is_erased: bool
 ) -> None:
     run_command("retract", app, "--source", "db-1", "--reason", "x", "--yes")
-    assert "264 samples in" in run_command("shred", app, 1, "--dry-run")
+    assert "264 samples in" in run_command("erase_retracted", app, 1, "--dry-run")
     monkeypatch.setattr("builtins.input", lambda _: answer)
-    text = run_command("shred", app, 1)
+    text = run_command("erase_retracted", app, 1)
     assert ("nothing was deleted" not in text) == is_erased
     assert [bool(r.erased_ms) for r in retractions.read(services_runs.site().store, app)] == [is_erased]
+
+
+def test_the_former_name_of_erase_retracted_is_the_same_command() -> None:
+    assert import_module("rollups.management.commands.shred").Command is erase_retracted.Command
 
 
 @pytest.mark.parametrize(

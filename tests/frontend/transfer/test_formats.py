@@ -155,7 +155,7 @@ def test_bad_rows_refuse_themselves_and_are_named() -> None:
     ("form", "body"),
     [("csv", b"a,b\n1,2\n"), ("parquet", b"PAR1 no")],
 )
-def test_body_that_is_not_of_its_form_is_refused_in_words(form: str, body: bytes) -> None:
+def test_a_body_in_another_format_is_refused_with_a_reason(form: str, body: bytes) -> None:
     with pytest.raises(BadMessage):
         list(transfer_readers.FORMS[form]([body], NOW))
 

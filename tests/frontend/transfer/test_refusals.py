@@ -1,4 +1,4 @@
-"""What an import does not take, and what it takes of a file with faults: each refusal in words, never another error."""
+"""What an import refuses, and what it takes of a file with faults: each refusal has a reason, never another error."""
 
 import csv
 import io

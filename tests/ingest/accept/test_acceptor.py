@@ -114,15 +114,15 @@ def test_a_process_number_that_cannot_be_taken_is_asked_for_again(bench: Bench) 
     assert bench.heard()[1].messages == 1
 
 
-def test_a_door_that_is_closed_has_stored_all_and_says_so(bench: Bench) -> None:
+def test_a_closed_acceptor_has_stored_everything_and_announces_its_end(bench: Bench) -> None:
     transport = DirectTransport(Writer(bench.store, PlacementTable()))
-    door = Acceptor(bench.announcer, transport, bench.clock)
-    door.accept(parsed(), sender=bench.sender, message_id=b"i" * 16)
-    door.close()
-    word = bench.heard()[1]
-    assert (word.messages, word.open_messages, word.ended) == (1, 0, True)
+    acceptor = Acceptor(bench.announcer, transport, bench.clock)
+    acceptor.accept(parsed(), sender=bench.sender, message_id=b"i" * 16)
+    acceptor.close()
+    announcement = bench.heard()[1]
+    assert (announcement.messages, announcement.open_messages, announcement.ended) == (1, 0, True)
     with pytest.raises(SpmError):
-        door.accept(parsed(), sender=bench.sender, message_id=b"i" * 16)
+        acceptor.accept(parsed(), sender=bench.sender, message_id=b"i" * 16)
 
 
 def test_the_times_a_sender_may_wait_fit_into_each_other() -> None:
@@ -131,7 +131,7 @@ def test_the_times_a_sender_may_wait_fit_into_each_other() -> None:
 
 
 @pytest.mark.parametrize("store_there", [True, False], ids=["the store hears it", "the store is gone"])
-def test_the_process_own_door_has_its_last_word_once_and_is_heard_or_says_that_it_is_not(
+def test_the_acceptor_of_a_process_announces_its_end_once_or_logs_that_it_cannot(
     bench: Bench, settings: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture, store_there: bool
 ) -> None:
     settings.SPM_STORE_URL, settings.SPM_TRANSPORT = f"lmdb://{tmp_path}/store", "direct"

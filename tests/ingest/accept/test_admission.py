@@ -150,7 +150,7 @@ def test_attack_leaves_old_series_and_other_apps_and_the_common_cache_alone() ->
     assert admission.is_over_quota(APP)
 
 
-def test_crowded_apps_do_not_push_names_out_of_the_common_cache(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_over_quota_apps_do_not_push_names_out_of_the_common_cache(monkeypatch: pytest.MonkeyPatch) -> None:
     common = influx_reader._CACHE.generation()
     before = common.form_bytes
     influx_reader.parse(b"attack,n=1 v=1\nattack,n=2 v=1", now_ms=NOW_MS, over_quota=True)

@@ -99,7 +99,7 @@ def place(envelope: Envelope) -> tuple[int, int]:
 
 
 @pytest.mark.parametrize("compacted", [False, True], ids=["waiting for a run", "accounted for"])
-def test_a_mark_moves_when_everything_up_to_it_is_stored(compacted: bool) -> None:
+def test_a_watermark_moves_when_everything_up_to_it_is_stored(compacted: bool) -> None:
     world = World()
     sent = [world.stored() for _ in range(3)]
     world.process.announce()
@@ -111,7 +111,7 @@ def test_a_mark_moves_when_everything_up_to_it_is_stored(compacted: bool) -> Non
     assert world.advance_watermarks() == KeepResult()
 
 
-def test_a_mark_waits_for_the_one_that_is_missing_and_goes_as_far_as_words_allow() -> None:
+def test_a_watermark_waits_for_a_missing_message_and_moves_as_far_as_announcements_allow() -> None:
     world = World()
     first = world.stored()
     world.process.announce()
@@ -126,7 +126,7 @@ def test_a_mark_waits_for_the_one_that_is_missing_and_goes_as_far_as_words_allow
     assert world.mark() == place(last)
 
 
-def test_marks_move_although_something_is_always_on_its_way() -> None:
+def test_watermarks_move_although_some_message_is_always_under_way() -> None:
     """In each round the newest messages are unsettled; only older announcements let watermarks move under load."""
     world, lags = World(), []
     late: list[Envelope] = []
@@ -143,11 +143,11 @@ def test_marks_move_although_something_is_always_on_its_way() -> None:
 @pytest.mark.parametrize(
     ("kill", "totals"),
     [
-        pytest.param("whole", OutcomeTotals(1, 2, 0, 0, 0, 2, 0, 0, 0, 1), id="buried"),
+        pytest.param("whole", OutcomeTotals(1, 2, 0, 0, 0, 2, 0, 0, 0, 1), id="all of it dead"),
         pytest.param("part", OutcomeTotals(1, 2, 1, 0, 0, 1, 1, 0, 0, 0), id="a sample of it"),
-        pytest.param("both", OutcomeTotals(1, 2, 2, 0, 0, 0, 1, 0, 0, 0), id="stored by one, buried by another"),
+        pytest.param("both", OutcomeTotals(1, 2, 2, 0, 0, 0, 1, 0, 0, 0), id="stored by one, a dead letter by another"),
         pytest.param("lines", OutcomeTotals(1, 2, 2, 0, 3, 0, 1, 0, 0, 0), id="lines of it"),
-        pytest.param("lines, buried", OutcomeTotals(1, 2, 0, 0, 3, 2, 0, 0, 0, 1), id="lines of it, the rest buried"),
+        pytest.param("lines, rest dead", OutcomeTotals(1, 2, 0, 0, 3, 2, 0, 0, 0, 1), id="lines of it, the rest dead"),
     ],
 )
 def test_each_sample_has_one_outcome_when_some_died(kill: str, totals: OutcomeTotals) -> None:
@@ -155,9 +155,9 @@ def test_each_sample_has_one_outcome_when_some_died(kill: str, totals: OutcomeTo
     envelope = world.accept((0, -START - 5 if kill == "part" else 1, 1.0), (1, 1, 1.0), rejected=3 * ("lines" in kill))
     world.process.announce()
     for _ in range(2):  # and nothing changes when it is delivered again
-        if kill not in ("whole", "lines, buried"):
+        if kill not in ("whole", "lines, rest dead"):
             world.writer.write([envelope])
-        if kill in ("whole", "both", "lines, buried"):
+        if kill in ("whole", "both", "lines, rest dead"):
             world.writer.write_dead_letter(envelope, "cannot be written")
     assert world.advance_watermarks().moved == 1
     assert world.marks.watermark.totals == totals

@@ -20,7 +20,7 @@ PATHS = [reverse(f"ingest:{name}") for name in urls.FAST_PATH_NAMES]
 
 
 @pytest.mark.parametrize("path", PATHS)
-def test_every_answer_of_a_door_carries_what_protects_and_no_cookie(path: str) -> None:
+def test_every_answer_of_the_fast_path_has_protective_headers_and_no_cookie(path: str) -> None:
     answer = Client().post(path, b"m v=1", "text/plain")
     assert answer.status_code in (401, 405)
     assert {name: answer.headers.get(name) for name in PROTECTING} == PROTECTING
@@ -30,7 +30,7 @@ def test_every_answer_of_a_door_carries_what_protects_and_no_cookie(path: str) -
 
 
 @pytest.mark.parametrize("path", PATHS)
-def test_a_method_that_a_door_does_not_take_is_refused_in_words(path: str) -> None:
+def test_a_method_that_the_fast_path_does_not_take_is_refused_with_a_reason(path: str) -> None:
     answer = Client().generic("BREW", path)
     said = answer.content.decode()
     assert answer.status_code == 405
@@ -39,13 +39,13 @@ def test_a_method_that_a_door_does_not_take_is_refused_in_words(path: str) -> No
     assert answer.headers["Allow"] in said
 
 
-def test_a_door_s_headers_are_those_of_pages_or_stricter() -> None:
-    page, door = Client().get("/login").headers, Client().get("/ping").headers
+def test_fast_path_headers_are_those_of_pages_or_stricter() -> None:
+    page, ping = Client().get("/login").headers, Client().get("/ping").headers
     for name in ("X-Frame-Options", "X-Content-Type-Options", "Referrer-Policy", "Cross-Origin-Opener-Policy"):
-        assert door[name] == page[name]
+        assert ping[name] == page[name]
 
 
-def test_a_door_is_known_by_the_name_that_pages_know_it_by() -> None:
+def test_a_fast_path_view_has_the_url_name_that_pages_use() -> None:
     answer = Client().get("/ping")
     assert answer.wsgi_request.resolver_match is not None
     assert answer.wsgi_request.resolver_match.view_name == "ingest:ping"

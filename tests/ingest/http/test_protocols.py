@@ -51,13 +51,13 @@ def clock() -> FakeClock:
 
 
 @pytest.fixture(autouse=True)
-def _door(
+def _acceptor(
     transport: Recorder, allowed: list[Quota], clock: FakeClock, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[None]:
     admission = Admission(MemoryBackend(), clock, lambda app: allowed[0])
-    door = Acceptor(silent_announcer(clock), transport, clock, admission)
+    acceptor = Acceptor(silent_announcer(clock), transport, clock, admission)
     for module in (reception, pings):
-        monkeypatch.setattr(module, "process_acceptor", lambda: door)
+        monkeypatch.setattr(module, "process_acceptor", lambda: acceptor)
     yield
     process_state.forget_tokens()
     process_state.forget_sources()

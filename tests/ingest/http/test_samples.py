@@ -50,9 +50,9 @@ def clock() -> FakeClock:
 
 
 @pytest.fixture(autouse=True)
-def _door(transport: Recorder, clock: FakeClock, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    door = Acceptor(silent_announcer(clock), transport, clock)
-    monkeypatch.setattr(reception, "process_acceptor", lambda: door)
+def _acceptor(transport: Recorder, clock: FakeClock, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    process_acceptor = Acceptor(silent_announcer(clock), transport, clock)
+    monkeypatch.setattr(reception, "process_acceptor", lambda: process_acceptor)
     yield
     process_state.forget_tokens()
     process_state.forget_sources()
@@ -209,9 +209,9 @@ def test_unsure_message_is_never_acknowledged(error: SpmError, post: Any, transp
 
 def test_bodies_in_work_are_limited(post: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(acceptor, "BODIES_AT_ONCE_MAX", 1)
-    door = Acceptor(silent_announcer(FakeClock()), Recorder(), FakeClock(NOW_MS))
-    monkeypatch.setattr(reception, "process_acceptor", lambda: door)
-    with door.reserve_body():
+    process_acceptor = Acceptor(silent_announcer(FakeClock()), Recorder(), FakeClock(NOW_MS))
+    monkeypatch.setattr(reception, "process_acceptor", lambda: process_acceptor)
+    with process_acceptor.reserve_body():
         answer = post("/write", LINE)
         assert (answer.status_code, "Retry-After" in answer.headers) == (503, True)
     assert post("/write", LINE).status_code == 204
@@ -344,9 +344,9 @@ def test_other_methods_are_not_allowed(path: str, client: Client) -> None:
 def test_accepted_samples_stand_in_the_store(post: Any, app: App, monkeypatch: pytest.MonkeyPatch) -> None:
     backend = open_backend("memory://new")
     transport = DirectTransport(Writer(backend, PlacementTable()))
-    door = Acceptor(silent_announcer(FakeClock(), backend), transport, FakeClock(NOW_MS))
-    monkeypatch.setattr(reception, "process_acceptor", lambda: door)
+    process_acceptor = Acceptor(silent_announcer(FakeClock(), backend), transport, FakeClock(NOW_MS))
+    monkeypatch.setattr(reception, "process_acceptor", lambda: process_acceptor)
     assert post("/write", LINE).status_code == 204
     rows = list(backend.scan("log", b"", b"\xff" * 40))
-    door.close()
+    process_acceptor.close()
     assert len(rows) == 1

@@ -68,7 +68,7 @@ class Arrivals:
     def __init__(self, url: str) -> None:
         self.got: list[Delivery] = []
         self.receiver = Receiver(Address.parse(url), self.got.append)
-        self.door = AgentMessageAcceptor(silent_announcer(SystemClock()), SystemClock())
+        self.acceptor = AgentMessageAcceptor(silent_announcer(SystemClock()), SystemClock())
         self.receiver.open()
 
     def next(self) -> Delivery:
@@ -79,7 +79,7 @@ class Arrivals:
 
     def accepted(self) -> Envelope:
         """The envelope of what comes next."""
-        envelope = self.door.accept(self.next())
+        envelope = self.acceptor.accept(self.next())
         assert envelope is not None
         return envelope
 

@@ -380,9 +380,9 @@ def test_a_dead_letter_waits_in_its_queue_while_the_dead_letters_have_no_room(
     own_rabbitmq.control("eval", "application:set_env(rabbit, dead_letter_worker_publisher_confirm_timeout, 500).")
     url = own_rabbitmq.new_vhost("no-room") + "?partitions=1"
     monkeypatch.setattr(limits, "AMQP_QUEUE_BYTES_MAX", 2_000)
-    grave = Publisher(Address.parse(url))
+    publisher = Publisher(Address.parse(url))
     with pytest.raises(QueueUnavailable, match="refused"):
-        _fill(grave)
+        _fill(publisher)
     with opened(url) as transport, received(url) as (receiver, got):
         transport.publish(message(1), 10)
         assert wait_until(lambda: len(got) == 1, 10)
@@ -393,12 +393,12 @@ def test_a_dead_letter_waits_in_its_queue_while_the_dead_letters_have_no_room(
         assert depth_of(url, topology.DEAD) == full
         own_rabbitmq.control("purge_queue", "-p", "no-room", topology.DEAD)
         assert wait_until(lambda: _dead_letters(url) == [message(1).to_bytes()], 20)
-    grave.close()
+    publisher.close()
 
 
-def _fill(grave: Publisher) -> None:
+def _fill(publisher: Publisher) -> None:
     for _ in range(20):
-        grave.publish(topology.DEAD, "", b"x" * 500, timeout_s=5, message_id="1")
+        publisher.publish(topology.DEAD, "", b"x" * 500, timeout_s=5, message_id="1")
 
 
 def _dead_letters(url: str) -> list[bytes]:

@@ -180,7 +180,7 @@ def test_nothing_is_taken_while_a_commit_is_made_again_and_all_is_well_afterward
     assert look(reader(store)) == plain([message(1), message(2)])
 
 
-def test_a_message_that_cannot_be_written_is_buried_and_harms_no_other(opened: Opener) -> None:
+def test_a_message_that_cannot_be_written_becomes_a_dead_letter_and_harms_no_other(opened: Opener) -> None:
     def fails_for_seven(batch: Sequence[Envelope]) -> None:
         if any(e.stamp.sequence == 7 for e in batch):
             raise ZeroDivisionError("seven")
@@ -193,7 +193,7 @@ def test_a_message_that_cannot_be_written_is_buried_and_harms_no_other(opened: O
     assert "seven" in dead_letters.decode(letter.raw).cause
 
 
-def test_a_message_that_can_neither_be_stored_nor_buried_is_told_as_lost(opened: Opener) -> None:
+def test_a_message_that_can_neither_be_stored_nor_become_a_dead_letter_is_reported_as_lost(opened: Opener) -> None:
     def breaks(batch: Sequence[Envelope]) -> None:
         raise MemoryError
 

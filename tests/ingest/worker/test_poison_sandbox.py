@@ -89,7 +89,7 @@ LONG = b"x" * 2**20  # more than a pipe holds: its writer waits until it is read
 DEAF = "import os, pathlib, sys, time; sys.stdout.write('+'); sys.stdout.flush(); "
 
 
-def test_a_child_that_ends_while_it_is_told_a_message_is_no_fault_of_the_message(tmp_path: Path) -> None:
+def test_a_child_that_ends_while_it_receives_a_message_is_no_fault_of_the_message(tmp_path: Path) -> None:
     flag = f"flag = pathlib.Path({str(tmp_path / 'flag')!r})"
     once = f"{flag}; flag.exists() or (flag.touch(), time.sleep(0.3), os._exit(0))"
     then = f"sys.stdin.buffer.read({len(LONG)}); print('+', flush=True); time.sleep(60)"
@@ -121,7 +121,7 @@ def test_the_inbox_gives_what_came_in_its_order() -> None:
 
 
 @pytest.mark.parametrize(("wanted", "put", "share"), [(3, 3, 64), (32, 1, 2)], ids=["enough came", "a scarce one came"])
-def test_whoever_waits_at_the_inbox_is_woken_when(wanted: int, put: int, share: int) -> None:
+def test_a_thread_that_waits_at_the_inbox_is_woken(wanted: int, put: int, share: int) -> None:
     inbox = Inbox()
     waiting = threading.Thread(target=inbox.wait, args=(wanted, 30))
     waiting.start()

@@ -35,8 +35,8 @@ APP = 1
 WAIT_S = 60
 
 
-class Door:
-    """Knows one token; stamps what came by it."""
+class FakeAcceptor:
+    """An acceptor that knows one token and stamps what comes with it."""
 
     def __init__(self) -> None:
         self.heard: list[Envelope] = []
@@ -107,7 +107,7 @@ def test_a_broker_s_delivery_limit_kills_no_good_message_and_spares_no_poison(
     refuse(address, address.queues()[0].name, 7)
     assert wait_until(lambda: len(waiting(address.url, topology.DEAD)) == 7, WAIT_S), "the broker has not given them up"
 
-    store, acceptor, clock = MemoryBackend(), Door(), SystemClock()
+    store, acceptor, clock = MemoryBackend(), FakeAcceptor(), SystemClock()
     consumer = Consumer(
         FailingWriter(store, PlacementTable()),
         publisher,

@@ -132,8 +132,8 @@ def versions(reader: Reader) -> list[Piece]:
     return pieces
 
 
-def versions_seen(piece: Piece, lens: Visibility) -> list[Version]:
-    visible = lens.visible_rows(piece)
+def versions_seen(piece: Piece, visibility: Visibility) -> list[Version]:
+    visible = visibility.visible_rows(piece)
     rows = np.arange(len(piece)) if visible is None else np.flatnonzero(visible)
     owner = np.repeat(np.arange(len(piece.series)), piece.counts)[rows]
     m, message = piece.messages, piece.message[rows]

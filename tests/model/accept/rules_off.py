@@ -80,7 +80,7 @@ def the_clock_stamps(patch: Patch) -> None:
     patch.setattr(Stamper, "_next", lambda self: Stamp(self._clock.now_ms(), self.process, next(given) % 65_536))
 
 
-def a_gone_process_mark_moves(patch: Patch) -> None:
+def the_watermark_of_a_gone_process_moves(patch: Patch) -> None:
     def moved(store: Backend, app: int, m: ProcessWatermarks, settled: Outcomes) -> int:
         seen = np.flatnonzero(settled.are_settled)
         if not len(seen):
@@ -254,7 +254,7 @@ def judged_again(world: World) -> None:
         world.compare(*verdict, versions(world.inner))
 
 
-def a_slow_worker_stores_what_was_buried() -> None:
+def a_slow_worker_stores_a_dead_message() -> None:
     world, envelope = world_of((0, 1, 1.0))
     slow = Writer(world.inner, SPREAD)
     batch = slow.prepare([envelope])
@@ -307,16 +307,16 @@ def a_write_that_stops_anywhere() -> None:
 
 
 RULES = (
-    Off("vector", "E is one number, the least mark", "queue", one_number),
-    Off("count_marks", "a mark moves as soon as it is announced", "queue", nobody_counts),
+    Off("vector", "E is one number, the least watermark", "queue", one_number),
+    Off("count_marks", "a watermark moves as soon as it is announced", "queue", nobody_counts),
     Off("never_give_up", "a message in doubt is dropped and not counted", "queue", ways=Ways(never_give_up=False)),
     Off("fresh_process", "a start takes a number that was used before", "kill", numbers_come_again),
     Off("mono_stamp", "a stamp is what the clock says", "skew", the_clock_stamps),
     Off(
         "adopt",
-        "the mark of a process that is gone moves to the last stamp seen",
+        "the watermark of a process that is gone moves to the last stamp seen",
         the_first_of_two_comes_after_its_process_is_gone,
-        a_gone_process_mark_moves,
+        the_watermark_of_a_gone_process_moves,
     ),
     Off(
         "adopt_whole",
@@ -326,8 +326,8 @@ RULES = (
     ),
     Off(
         "dead_out",
-        "a mark passes dead stamps without naming them",
-        a_slow_worker_stores_what_was_buried,
+        "a watermark passes dead stamps without naming them",
+        a_slow_worker_stores_a_dead_message,
         the_dead_are_not_named,
     ),
     Off("e_first", "data is read, then E", "queue", ways=Ways(e_first=False)),

@@ -1,6 +1,6 @@
 """A stage on which real code plays many processes at once: one step at a time, in an order that a seed decides.
 
-Every actor is a thread that waits for its turn before each call to the store (``Stage.pause``); the stage gives turns,
+Every actor is a thread that stops before each call to the store (``Stage.pause``); the stage resumes one at a time,
 so that no two ever run at once and a seed always gives the same history. ``Shaky`` is the store they see: of any write
 the answer may be lost, before or after it is done, or the write may come in late, when somebody has long acted on its
 failure. An actor may be killed between any two steps.

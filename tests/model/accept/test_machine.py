@@ -1,8 +1,8 @@
 """Claims about balances, low-water marks and verdicts together (PROTOCOL 24, 26): no history breaks them.
 
-A history is made by a seed and played over the real code (``accept_world``), with lost and late answers of the store,
-kills between any two steps, redeliveries, burials, replays and runs. ``bin/test --proof accept`` plays
-``SPM_ACCEPT_HISTORIES`` of them. Each rule is switched off (``accept_world_off``), and then a history shows it.
+A seed makes a history, which ``World`` plays over the real code, with lost and late answers of the store, kills between
+any two steps, redeliveries, dead letters, replays and runs. ``bin/test --proof accept`` plays ``SPM_ACCEPT_HISTORIES``
+of them. ``rules_off.py`` switches each rule off, and then a history must show a violation.
 """
 
 import logging

@@ -284,8 +284,8 @@ class World:
 
     def visible(self, vector: bytes, pieces: list[Piece]) -> frozenset[Version]:
         """Return the versions of some data that are visible at a stored E."""
-        lens = Visibility(vector=WatermarkVector.from_bytes(vector, watermarks.read(self.store, APP)))
-        return frozenset(version for piece in pieces for version in versions_seen(piece, lens))
+        visibility = Visibility(vector=WatermarkVector.from_bytes(vector, watermarks.read(self.store, APP)))
+        return frozenset(version for piece in pieces for version in versions_seen(piece, visibility))
 
     def replay(self) -> None:
         """A verdict is judged again."""
@@ -405,11 +405,11 @@ class World:
         """Return acknowledged, stored messages that are no dead letters and not known yet."""
         pieces = versions(self.inner)
         seen = {v[4] for v in self.visible(WatermarkVector.of(watermarks.read(self.inner, APP)).to_bytes(), pieces)}
-        buried = {
+        dead = {
             Envelope.from_bytes(dead_letters.decode(f.raw).body).stamp
             for f in dead_letters.newest(self.inner, APP, count=99)
         }
-        return (self.acked & {v[4] for piece in pieces for v in versions_seen(piece, Visibility())}) - seen - buried
+        return (self.acked & {v[4] for piece in pieces for v in versions_seen(piece, Visibility())}) - seen - dead
 
     def play(self, steps: int = 4_000) -> None:
         """Let everybody act, in an order that the seed decides."""

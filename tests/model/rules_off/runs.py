@@ -33,7 +33,7 @@ Patch = pytest.MonkeyPatch
 # --- 14: publishing ---------------------------------------------------------------------------------------------------
 
 
-def blind_flips(patch: Patch) -> None:
+def publishes_without_comparison(patch: Patch) -> None:
     swap = cells.swap
 
     def blind(store: Backend, key: bytes, expected: object, value: bytes, landed: object) -> object:
@@ -42,7 +42,7 @@ def blind_flips(patch: Patch) -> None:
     patch.setattr(cells, "swap", blind)
 
 
-def another_run_flips_meanwhile() -> None:
+def another_run_publishes_meanwhile() -> None:
     world = world_of()
 
     def other() -> None:
@@ -91,7 +91,7 @@ def a_replayed_batch_is_taken_by_two() -> None:
     right(world)
 
 
-def flips_across_fences(patch: Patch) -> None:
+def publishes_across_fences(patch: Patch) -> None:
     rebase = publication.rebase
 
     def across(now: Manifest, *, planned: Manifest, **rest: object) -> Manifest | None:
@@ -137,7 +137,7 @@ def late_data_during_a_full_run() -> None:
     right(world)
 
 
-# --- 13, 15, 16: attempts, accounts, what a generation holds --------------------------------------------------------
+# --- 13, 15, 16: attempts, ledger rows, what a generation holds ------------------------------------------------------
 
 
 def numbers_that_come_again(patch: Patch) -> None:
@@ -152,14 +152,14 @@ def two_minor_runs() -> None:
     right(world)
 
 
-def every_cell_of_the_unit_goes(patch: Patch) -> None:
+def every_cell_of_the_hour_shard_goes(patch: Patch) -> None:
     settle = publish.settle
 
     def greedy(store: Backend, app: int, items: list[PendingCommit], at: Hook, *rest: int) -> None:
         settle(store, app, items, at, *rest)
-        units = {(item.key.shard, item.hour) for item in items}
-        for result in list(commit_records.scan(store, app, sorted({shard for shard, _ in units}))):
-            if (result.key.shard, result.hour) in units:
+        hour_shards = {(item.key.shard, item.hour) for item in items}
+        for result in list(commit_records.scan(store, app, sorted({shard for shard, _ in hour_shards}))):
+            if (result.key.shard, result.hour) in hour_shards:
                 store.delete("pending", [(result.key.to_bytes(), [keys.hour_column(result.hour)])])
 
     patch.setattr(publish, "settle", greedy)
@@ -187,12 +187,12 @@ def a_message_of_two_days_and_a_kill_after_the_first() -> None:
     right(world)
 
 
-def cells_go_before_the_flip(patch: Patch) -> None:
-    flip_day = publish.publish_day
+def cells_go_before_the_publish(patch: Patch) -> None:
+    publish_day = publish.publish_day
 
     def late(store: Backend, work: DayOutcome, hours: object, *, run: int, at: Hook) -> object:
         publish.settle(store, work.plan.app, work.pending_of_changes(), at)
-        return flip_day(store, work, hours, run=run, at=at)  # type: ignore[arg-type]
+        return publish_day(store, work, hours, run=run, at=at)  # type: ignore[arg-type]
 
     patch.setattr(publish, "publish_day", late)
 
@@ -203,7 +203,7 @@ def a_kill_when_the_cells_are_gone() -> None:
     right(world)
 
 
-def flips_without_account(patch: Patch) -> None:
+def cells_deleted_before_ledger_rows(patch: Patch) -> None:
     def unaccounted(store: Backend, app: int, items: list[PendingCommit], at: Hook, *rest: int) -> None:
         store.delete("pending", [(i.key.to_bytes(), [keys.hour_column(i.hour)]) for i in items])
         at("unpended")
@@ -212,7 +212,7 @@ def flips_without_account(patch: Patch) -> None:
     patch.setattr(publish, "settle", unaccounted)
 
 
-def a_kill_between_cells_and_account() -> None:
+def a_kill_between_cells_and_ledger_rows() -> None:
     world = world_of()
     killed(lambda: world.roll(at=crash_at("unpended")))
     right(world)
@@ -254,7 +254,7 @@ def own_batches_only(patch: Patch) -> None:
     patch.setattr(source, "read_hour_shard", own)
 
 
-def a_query_between_flip_and_account_of_a_purged_block() -> None:
+def a_query_between_publish_and_ledger_row_of_a_purged_block() -> None:
     world = world_of()
     killed(lambda: world.roll(minor=True, at=crash_at("published")))
     purge.purge(world.store, APP, world.placement.all_shards(APP), keep=0)
@@ -332,7 +332,7 @@ def two_processes_in_one_millisecond() -> None:
 
 def compaction_makes_hours_of_all_it_holds(patch: Patch) -> None:
     hours = compute_task.aggregate_hour
-    patch.setattr(compute_task, "aggregate_hour", lambda piece, lens: hours(piece, Visibility()))
+    patch.setattr(compute_task, "aggregate_hour", lambda piece, visibility: hours(piece, Visibility()))
 
 
 def a_retraction_before_a_full_run() -> None:
@@ -358,23 +358,50 @@ def a_minor_run_of_late_data_that_no_full_run_looks_for() -> None:
 
 
 RULES = (
-    Rule("plan_cas", "a flip expects what stands there now", blind_flips, another_run_flips_meanwhile),
+    Rule(
+        "plan_cas",
+        "a publish expects whatever is there now",
+        publishes_without_comparison,
+        another_run_publishes_meanwhile,
+    ),
     Rule("unique_ver", "all values of manifests have one nonce", repeated_nonces, a_second_purge_during_a_run),
-    Rule("rebase_check", "lost flips are rebased onto anything", anything_fits, a_roll_back_during_a_full_merge),
-    Rule("rebase_check of replay lists", "the same", anything_fits, a_replayed_batch_is_taken_by_two),
-    Rule("fence_rebase", "flips are rebased across a fence", flips_across_fences, a_purge_during_a_run),
-    Rule("hours_stamp_now", "rebased hours claim the entry flipped to", hours_of_now, late_data_during_a_full_run),
+    Rule("rebase_check", "lost publishes are rebased onto anything", anything_fits, a_roll_back_during_a_full_merge),
+    Rule(
+        "rebase_check of replay lists",
+        "replay lists are rebased onto anything",
+        anything_fits,
+        a_replayed_batch_is_taken_by_two,
+    ),
+    Rule("fence_rebase", "publishes are rebased across a fence", publishes_across_fences, a_purge_during_a_run),
+    Rule("hours_stamp_now", "rebased hours claim the published entry", hours_of_now, late_data_during_a_full_run),
     Rule("unique_attempt", "run numbers come again", numbers_that_come_again, two_minor_runs),
-    Rule("exact_pending", "all cells of a unit go", every_cell_of_the_unit_goes, more_of_the_same_hour_during_a_run),
-    Rule("cell_per_unit", "whole records go", whole_records_go, a_message_of_two_days_and_a_kill_after_the_first),
-    Rule("flip_then_pending", "cells go, then the flip", cells_go_before_the_flip, a_kill_when_the_cells_are_gone),
-    Rule("ledger first", "cells go, then the account", flips_without_account, a_kill_between_cells_and_account),
+    Rule(
+        "exact_pending",
+        "all cells of an HourShard are deleted",
+        every_cell_of_the_hour_shard_goes,
+        more_of_the_same_hour_during_a_run,
+    ),
+    Rule(
+        "cell_per_unit", "whole records are deleted", whole_records_go, a_message_of_two_days_and_a_kill_after_the_first
+    ),
+    Rule(
+        "publish_then_pending",
+        "cells are deleted, then the manifest is published",
+        cells_go_before_the_publish,
+        a_kill_when_the_cells_are_gone,
+    ),
+    Rule(
+        "ledger first",
+        "cells are deleted, then ledger rows are put",
+        cells_deleted_before_ledger_rows,
+        a_kill_between_cells_and_ledger_rows,
+    ),
     Rule("minor_covers", "minor runs forget the replay list", only_fresh_batches, a_minor_run_after_a_roll_back),
     Rule(
         "transitive",
         "inputs name own batches only",
         own_batches_only,
-        a_query_between_flip_and_account_of_a_purged_block,
+        a_query_between_publish_and_ledger_row_of_a_purged_block,
     ),
     Rule(
         "keep_retracted",
@@ -392,7 +419,7 @@ RULES = (
     Rule("total_order", "ties go by arrival", stamps_in_order_of_arrival, two_processes_in_one_millisecond),
     Rule(
         "agenda",
-        "nobody notes what is left",
+        "nothing is put on the agenda",
         nothing_is_noted,
         a_minor_run_of_late_data_that_no_full_run_looks_for,
     ),

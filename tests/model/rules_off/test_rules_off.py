@@ -23,7 +23,7 @@ PROTOCOL = {
     "one_cell",
     "exact_pending",
     "cell_per_unit",
-    "flip_then_pending",
+    "publish_then_pending",
     "unique_attempt",
     "no_age_sweep",
     "fence_sweep",

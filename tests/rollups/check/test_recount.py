@@ -45,10 +45,10 @@ def piece_of(rows: Sequence[tuple[int, int, float, int]]) -> Piece:
     )
 
 
-def by_kernels(pieces: Sequence[Piece], lens: Visibility) -> tuple[np.ndarray, Aggregates]:
+def by_kernels(pieces: Sequence[Piece], visibility: Visibility) -> tuple[np.ndarray, Aggregates]:
     """What a run stores."""
     piece = merge(pieces)
-    won = pick(piece, lens.visible_rows(piece))
+    won = pick(piece, visibility.visible_rows(piece))
     starts = np.concatenate([np.zeros(1, np.int64), np.cumsum(won.counts, dtype=np.int64)])
     aggregated = aggregates.aggregate_all(won.series, starts, won.ts, won.values)
     return won.metrics[aggregated.count > 0], aggregated.take(aggregated.count > 0)
@@ -63,8 +63,8 @@ def test_a_recount_agrees_with_what_runs_store_on_any_samples(
     blocks: list[list[tuple[int, int, float, int]]], hiding: bool
 ) -> None:
     pieces = [piece_of(rows) for rows in blocks]
-    lens = HIDING if hiding else Visibility()
-    assert differences(*by_kernels(pieces, lens), recount_hour(pieces, lens)) == []
+    visibility = HIDING if hiding else Visibility()
+    assert differences(*by_kernels(pieces, visibility), recount_hour(pieces, visibility)) == []
 
 
 @settings(max_examples=100, deadline=None)

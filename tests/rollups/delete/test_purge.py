@@ -263,7 +263,7 @@ def test_a_run_whose_pages_a_purge_has_listed_never_comes_into_force() -> None:
     right(world)
 
 
-def test_a_run_that_flips_while_a_purge_lists_keeps_its_rows() -> None:
+def test_a_run_that_publishes_while_a_purge_lists_keeps_its_rows() -> None:
     """What is named by the time the fence stands is not deleted, though it was nobody's when it was listed."""
     world = died()
     purge(world.store, APP, world.placement.all_shards(APP), keep=0, at=meanwhile("purge listed", lambda: world.roll()))

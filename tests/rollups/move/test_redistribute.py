@@ -337,7 +337,7 @@ def test_nothing_is_rolled_back_into_a_closed_epoch() -> None:
         roll_back(world.store, run, [APP])
 
 
-def test_a_run_under_way_does_not_flip_across_a_close() -> None:
+def test_a_run_under_way_does_not_publish_across_a_close() -> None:
     world = filled()
     move(world)
     world.send((2, 2, 1.0))  # the writer looks at the distribution after it

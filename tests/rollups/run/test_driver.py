@@ -112,11 +112,11 @@ def test_a_message_written_twice_is_counted_once_and_accounted_once(world: World
     world.roll()
     assert world.answer() == world.truth
     assert world.hours() == world.recount()
-    assert accounted(world) == 4  # two batches of one stamp: whoever counts groups them by it
+    assert accounted(world) == 4  # two batches of one stamp: a count groups them by stamp
 
 
 def accounted(world: World) -> int:
-    """Samples of all account rows."""
+    """Return the number of samples in all ledger rows."""
     rows = world.store.scan("ledger", *keys.ledger_range(APP))
     return sum(commit_records.decode_ledger_row(cells[b"v"])[0].sample_count for _, cells in rows)
 

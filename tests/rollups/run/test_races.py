@@ -61,7 +61,7 @@ def test_a_full_merge_is_not_rebased_onto_an_entry_whose_generations_are_gone() 
     settled(world)
 
 
-def test_no_flip_crosses_the_fence_of_a_purge() -> None:
+def test_no_publish_crosses_the_fence_of_a_purge() -> None:
     """The purge has listed and may be deleting the very rows that the run would name."""
     world = World()
     world.send((0, 1, 1.0))
@@ -139,7 +139,7 @@ class Unsure(MemoryBackend):
 
 
 @pytest.mark.parametrize("land", [True, False], ids=["landed", "lost"])
-def test_a_flip_of_unknown_outcome_is_looked_up(land: bool) -> None:
+def test_a_publish_of_unknown_outcome_is_looked_up(land: bool) -> None:
     store = Unsure()
     world = World(store)
     world.send((0, 1, 1.0))
@@ -152,7 +152,7 @@ def test_a_flip_of_unknown_outcome_is_looked_up(land: bool) -> None:
     settled(world)
 
 
-def test_a_flip_that_landed_unseen_under_a_later_one_is_not_made_twice() -> None:
+def test_a_publish_that_succeeded_unseen_before_a_later_one_is_not_repeated() -> None:
     """The store applied our call without an answer, and another run published before our second try."""
     world = World(Slow())
     world.send((0, 1, 1.0))

@@ -54,7 +54,7 @@ def filled() -> World:
 
 
 def outcomes(world: World) -> dict[int, int]:
-    """Samples by outcome, of all account rows."""
+    """Return the number of samples by outcome, over all ledger rows."""
     by_hour: dict[int, int] = {}
     for _, cells in world.store.scan("ledger", *keys.ledger_range(APP)):
         commit, outcome, _ = commit_records.decode_ledger_row(cells[b"v"])

@@ -294,7 +294,7 @@ def test_the_admin_shows_epochs_and_lets_a_move_go_on(
 
 
 def test_an_app_without_its_placement_function_is_shown_as_such_and_never_moved(site: Site, world: World) -> None:
-    """Whoever cannot know where its data lies neither reads nor moves it."""
+    """Without the function nobody knows where the data lies, so it is neither read nor moved."""
     lost = epochs.encode(
         PlacementTable((PlacementEpoch(0, HASH, 16, 1, OPEN), PlacementEpoch(1, "gone/0123456789abcdef", 16, 2)))
     )

@@ -63,12 +63,12 @@ def table(session: SparkSession, columns: str, rows: Sequence[tuple[object, ...]
 def test_a_recount_of_what_a_run_made_finds_no_difference(session: SparkSession, tmp_path: Path) -> None:
     world, url = rolled(tmp_path)
     counted = frames.recounted(session, url, units_of(world))
-    standing = frames.in_force(session, url, packs_of(world))
-    rows = frames.mismatches(counted, standing)
-    assert schema_of(counted) == schema_of(standing) == frames.HOURS
+    in_force = frames.in_force(session, url, packs_of(world))
+    rows = frames.mismatches(counted, in_force)
+    assert schema_of(counted) == schema_of(in_force) == frames.HOURS
     assert schema_of(rows) == frames.MISMATCHES
-    assert counted.count() == standing.count() == len(world.recount())
-    assert sorted(map(tuple, counted.collect())) == sorted(map(tuple, standing.collect()))
+    assert counted.count() == in_force.count() == len(world.recount())
+    assert sorted(map(tuple, counted.collect())) == sorted(map(tuple, in_force.collect()))
     assert rows.collect() == []
 
 

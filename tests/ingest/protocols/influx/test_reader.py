@@ -196,7 +196,7 @@ def test_empty_body_holds_nothing() -> None:
 @pytest.mark.parametrize(
     ("count", "rejected"), [(limits.LABELS_MAX, 0), (limits.LABELS_MAX + 1, 1)], ids=["at the limit", "one over"]
 )
-def test_tags_of_a_series_are_limited(count: int, rejected: int) -> None:
+def test_the_number_of_tags_is_limited(count: int, rejected: int) -> None:
     tags = "".join(f",t{i}=x" for i in range(count))
     assert read(f"m{tags} v=1").rejected == rejected
 

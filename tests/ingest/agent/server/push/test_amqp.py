@@ -38,7 +38,7 @@ BACKEND = MemoryBackend()
 
 
 @pytest.fixture
-def secret(transactional_db: None) -> str:  # the door gives its connection back, as at the end of a request
+def secret(transactional_db: None) -> str:  # the acceptor gives its connection back, as at the end of a request
     app = App.objects.create(organisation=Organisation.objects.create(name="Acme"), name="Shop")
     return tokens.issue(app, name="agent", scopes=("ingest",))[1]
 
@@ -48,14 +48,14 @@ def delivery(token: str, body: bytes = BODY, source: str = "web-1", **extra: obj
     return Delivery(1, 1, "q", body, "ab" * 16, 0, LINES_TYPE, "gzip", headers)
 
 
-def door() -> AgentMessageAcceptor:
+def new_acceptor() -> AgentMessageAcceptor:
     clock = FakeClock(NOW_MS + 500)
     return AgentMessageAcceptor(silent_announcer(clock, BACKEND), clock)
 
 
 def accepted(of: Delivery) -> Envelope:
     """Returns the envelope of an accepted delivery."""
-    envelope = door().accept(of)
+    envelope = new_acceptor().accept(of)
     assert envelope is not None
     return envelope
 
@@ -73,7 +73,7 @@ def test_lines_are_accepted_for_the_app_of_their_token(secret: str) -> None:
 
 @pytest.mark.django_db(transaction=True)
 def test_accepted_lines_show_their_source(secret: str) -> None:
-    door().accept(delivery(secret, source="seen-first-here"))
+    new_acceptor().accept(delivery(secret, source="seen-first-here"))
     assert Source.objects.get().name == "seen-first-here"
 
 
@@ -92,7 +92,7 @@ def test_accepted_lines_show_their_protocol_and_period(
 ) -> None:
     process_state.forget_arrivals()
     process_state.forget_sources()
-    door().accept(delivery(secret, **extra))
+    new_acceptor().accept(delivery(secret, **extra))
     assert (Arrival.objects.get().way, Source.objects.get().period_ms) == (protocol, period_ms)
 
 
@@ -102,7 +102,7 @@ def test_lines_without_a_good_token_are_rejected(secret: str, token: str) -> Non
     if token == "read-only":
         token = tokens.issue(App.objects.get(), name="reader", scopes=("read",))[1]
     with pytest.raises(BadMessage, match="no valid token"):
-        door().accept(delivery(token))
+        new_acceptor().accept(delivery(token))
 
 
 @pytest.mark.django_db(transaction=True)
@@ -136,14 +136,14 @@ def test_messages_of_a_worker_are_announced_until_it_returns_one(secret: str) ->
 
 @pytest.mark.django_db(transaction=True)
 def test_the_app_of_a_body_is_known_whatever_it_holds(secret: str) -> None:
-    assert door().app_of(delivery(secret, body=b"garbage")) == App.objects.get().pk
-    assert door().app_of(delivery("nonsense")) is None
+    assert new_acceptor().app_of(delivery(secret, body=b"garbage")) == App.objects.get().pk
+    assert new_acceptor().app_of(delivery("nonsense")) is None
 
 
 @pytest.mark.django_db(transaction=True)
 def test_a_body_that_cannot_be_inflated_is_rejected(secret: str) -> None:
     with pytest.raises(BadMessage, match="decompressed"):
-        door().accept(delivery(secret, body=b"no gzip"))
+        new_acceptor().accept(delivery(secret, body=b"no gzip"))
 
 
 def test_without_its_library_an_amqp_address_is_rejected_with_a_remedy(monkeypatch: pytest.MonkeyPatch) -> None:

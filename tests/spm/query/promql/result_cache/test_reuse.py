@@ -80,7 +80,7 @@ class History:
             self.roll_minor,
             self.retract,
             self.undo,
-            self.shred,
+            self.erase_retracted,
             self.retain,
             self.roll_back,
             self.spread,
@@ -144,7 +144,7 @@ class History:
             if retraction.active() and not retraction.erased_ms:
                 self.world.undo(retraction.number)
 
-    def shred(self) -> None:
+    def erase_retracted(self) -> None:
         for retraction in read(self.world.store, APP)[-1:]:
             if retraction.active():
                 self.world.erase_retracted(retraction.number)
