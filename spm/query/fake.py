@@ -1,8 +1,8 @@
 """A storage in memory, for tests of everything that reads.
 
-Series are added with their samples; answers are computed from them in the plainest way, so that the class can be
-trusted. It implements the whole `Storage` protocol, stale markers and hourly aggregates included. It is not made to be
-fast. Enter by `FakeStorage.add`.
+Series are added with their samples; answers are computed from them in the simplest way, so that tests can rely on them.
+`FakeStorage` implements all of the `Storage` protocol, with stale markers and hourly aggregates. It is not fast. Enter
+by `FakeStorage.add`.
 """
 
 from __future__ import annotations

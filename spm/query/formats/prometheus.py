@@ -172,9 +172,9 @@ def exponent(value: float) -> str:
     if not math.isfinite(value):
         return number(value)
     digits, _, power = f"{Decimal(repr(value)):e}".partition("e")
-    whole, _, rest = digits.partition(".")
-    rest = rest.rstrip("0")
-    return f"{whole}{'.' if rest else ''}{rest}e{power[0]}{power[1:]:0>2}"
+    integer, _, fraction = digits.partition(".")
+    fraction = fraction.rstrip("0")
+    return f"{integer}{'.' if fraction else ''}{fraction}e{power[0]}{power[1:]:0>2}"
 
 
 def label_name(text: str) -> str:

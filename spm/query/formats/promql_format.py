@@ -188,9 +188,9 @@ def _duration_json(span: DurationExpression) -> dict[str, Any]:
 
 
 def _pretty(node: Node, level: int) -> str:
-    whole, indent = _text(node), "  " * level
-    if len(whole) <= _LINE:
-        return indent + whole
+    text, indent = _text(node), "  " * level
+    if len(text) <= _LINE:
+        return indent + text
     match node:
         case Parenthesis():
             return f"{indent}(\n{_pretty(node.inner, level + 1)}\n{indent})"
@@ -206,7 +206,7 @@ def _pretty(node: Node, level: int) -> str:
             left, right = _pretty(node.left, level + 1), _pretty(node.right, level + 1)
             return f"{left}\n{indent}{node.op}{_modifiers(node.modifiers)}\n{right}"
         case _:
-            return indent + whole
+            return indent + text
 
 
 def _list(nodes: Sequence[Node], level: int) -> str:

@@ -1,7 +1,7 @@
 """The provenance of an answer: the resolution of each time range, the retractions it leaves out, and what has expired.
 
 ``Provenance`` is a value that every batch carries; those of a query's batches are joined, and become the ``infos`` and
-``warnings`` of the answer. A read fills a ``ProvenanceBuilder`` on its way. Enter by ``ProvenanceBuilder``.
+``warnings`` of the answer. A read fills a ``ProvenanceBuilder`` as it goes on. Enter by ``ProvenanceBuilder``.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ HourRange = tuple[int, int]  # first hour, and the one after the last
 
 @dataclass(frozen=True, slots=True)
 class Provenance:
-    """What one or several batches rest on; times are ms, 0 where there is none."""
+    """The provenance of one or several batches; times are ms, and 0 where nothing has expired."""
 
     ranges: tuple[tuple[str, HourRange], ...] = ()  # by resolution, neighbours merged
     retractions: frozenset[int] = frozenset()  # numbers of those that take something out of the answer
@@ -37,8 +37,8 @@ class Provenance:
     possible_retractions: frozenset[int] = frozenset()  # only more reading would show whether they take effect
     ineffective_retractions: frozenset[int] = frozenset()  # in force, but some hours without samples still count theirs
     lasting_retractions: frozenset[int] = frozenset()  # undone, but some hours without samples still leave theirs out
-    hours: HourRange | None = None  # that the query requested, whatever they contain
-    shards: frozenset[int] = frozenset()  # in which the requested metrics may lie
+    hours: HourRange | None = None  # the hours that the query requested, whatever they contain
+    shards: frozenset[int] = frozenset()  # the shards in which the requested metrics may lie
 
     def infos(self) -> list[str]:
         """Sentences that say where the answer comes from."""
@@ -121,7 +121,7 @@ def _union(sets: Iterable[frozenset[int]]) -> frozenset[int]:
 
 @dataclass(slots=True)
 class ProvenanceBuilder:
-    """Collects the provenance of one read on its way."""
+    """Collects the provenance of one read while it is made."""
 
     asof_ms: int | None = None
     erased_retractions: frozenset[int] = frozenset()

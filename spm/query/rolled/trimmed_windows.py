@@ -1,8 +1,8 @@
 """Trims windows whose samples have expired in part: to whole hours, then to whole days.
 
 Hours and days are stored for longer than samples. A window that begins or ends within one of them is trimmed to the
-whole ones inside. It has an answer if nearly all of it remains, and none otherwise: a part of a window must never pass
-for the whole. Enter by ``trim``, or to read the trimmed windows as well by ``read_trimmed``.
+whole ones inside. It has an answer if nearly all of it remains, and none otherwise: the answer of a part must never be
+taken for that of the window. Enter by ``trim``, or to read the trimmed windows as well by ``read_trimmed``.
 """
 
 from collections.abc import Callable

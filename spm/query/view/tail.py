@@ -1,4 +1,4 @@
-"""The un-compacted tail of an app as merged columns, kept in a reading process (PROTOCOL 7).
+"""Keeps the un-compacted tail of an app in a reading process, as merged columns (PROTOCOL 7).
 
 ``refresh`` lists the pending records (at most once per ``TAIL_AGE_MS``), reads the blocks that are new and forgets the
 records that runs have compacted. The blocks of an hour-shard are kept as a few pieces of growing size, merged like a

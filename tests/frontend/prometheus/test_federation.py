@@ -171,7 +171,9 @@ def test_request_that_cannot_be_answered_is_a_400_with_its_reason(
     assert message in answer.json()["error"]
 
 
-def test_bomb_is_refused_before_it_is_unpacked(client: Client, alpha: Tenant, storage: FakeStorage) -> None:
+def test_a_decompression_bomb_is_refused_before_it_is_decompressed(
+    client: Client, alpha: Tenant, storage: FakeStorage
+) -> None:
     bombs = (
         bytes(cramjam.snappy.compress_raw(bytes(50_000_000))),
         b"\xff\xff\xff\xff\x0f" + b"x" * 9,
@@ -191,14 +193,16 @@ def test_bomb_is_refused_before_it_is_unpacked(client: Client, alpha: Tenant, st
         (number(2, 7) + number(2, 1), True),
     ],
 )
-def test_the_first_type_of_answer_that_is_accepted_and_there_is_given(accept: bytes, *, streamed: bool) -> None:
+def test_the_first_accepted_type_of_response_that_exists_is_sent(accept: bytes, *, streamed: bool) -> None:
     assert (
         remote_read.parse_request(request_of(RemoteReadQuery((Matcher("a", "=", "b"),), 1, 2), accept=accept)).streamed
         is streamed
     )
 
 
-def test_federation_gives_the_newest_of_what_has_not_ended(client: Client, alpha: Tenant, storage: FakeStorage) -> None:
+def test_federation_gives_the_newest_samples_of_series_that_have_not_ended(
+    client: Client, alpha: Tenant, storage: FakeStorage
+) -> None:
     now = SystemClock().now_ms() - 1_000
     stale = np.array([STALE_BITS], np.uint64).view(np.float64)[0]
     storage.add("up", {"job": "a"}, [now - 5, now], [1, 0.5]).add("up", {"job": "old"}, [now - 600_000], [1])
@@ -223,7 +227,7 @@ def test_federation_gives_the_newest_of_what_has_not_ended(client: Client, alpha
         ("application/openmetrics-text;version=1.0.0;escaping=allow-utf-8;q=0.5,text/plain;q=0.1", "allow-utf-8"),
     ],
 )
-def test_federation_writes_quoted_names_only_for_who_reads_them(
+def test_federation_writes_quoted_names_only_for_clients_that_accept_them(
     client: Client, alpha: Tenant, storage: FakeStorage, accept: str, expected: str
 ) -> None:
     now = SystemClock().now_ms() - 1_000

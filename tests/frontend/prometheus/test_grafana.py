@@ -176,7 +176,7 @@ def test_rules_and_alerts_are_those_of_the_app_alone(grafana: Desk, alpha: Tenan
     assert [grafana.ask(call)["data"]["groups"] for call in recorded] == [[], []]
 
 
-def test_expression_is_written_out_and_given_as_a_tree(grafana: Desk) -> None:
+def test_an_expression_is_formatted_and_returned_as_a_tree(grafana: Desk) -> None:
     assert grafana.ask(CALLS["format"])["data"] == "sum by (host) (cpu_usage_user)"
     tree = grafana.ask(CALLS["tree"])["data"]
     assert (tree["type"], tree["op"], tree["grouping"], tree["without"]) == ("aggregation", "sum", ["host"], False)
@@ -200,7 +200,7 @@ def test_expression_is_written_out_and_given_as_a_tree(grafana: Desk) -> None:
         (Recorded("POST", "query", "query=cpu_usage_user&timeout=0s"), 400, "bad_data", "timeout"),
     ],
 )
-def test_failure_says_in_prometheus_form_what_is_wrong(
+def test_an_error_has_the_form_of_prometheus_and_the_reason(
     grafana: Desk, call: Recorded, status: int, kind: str, message: str
 ) -> None:
     answer = grafana.ask(call, status)
@@ -208,14 +208,14 @@ def test_failure_says_in_prometheus_form_what_is_wrong(
     assert message in answer["error"]
 
 
-def test_query_whose_time_is_over_is_a_503_that_says_so(grafana: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_query_that_times_out_is_a_503_with_the_reason(grafana: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("frontend.prometheus.parameters.QUERY_TIMEOUT_S", 0.0)
     answer = grafana.ask(Recorded("POST", "query", "query=cpu_usage_user&timeout=1m"), 503)
     assert answer["errorType"] == "timeout"
     assert "timed out" in answer["error"]
 
 
-def test_large_answers_are_packed_for_who_takes_gzip(grafana: Desk) -> None:
+def test_large_answers_are_compressed_for_clients_that_accept_gzip(grafana: Desk) -> None:
     url = f"{API}series?match[]={{host!=''}}"
     plain = grafana.client.get(url, headers=grafana.headers)
     packed = grafana.client.get(url, headers={**grafana.headers, "Accept-Encoding": "gzip, deflate"})
@@ -225,7 +225,7 @@ def test_large_answers_are_packed_for_who_takes_gzip(grafana: Desk) -> None:
     assert refused.content == plain.content
 
 
-def test_limit_cuts_and_warns_and_stats_tell_what_was_used(grafana: Desk) -> None:
+def test_limit_truncates_with_a_warning_and_stats_have_the_usage(grafana: Desk) -> None:
     answer = grafana.ask(Recorded("POST", "query", "query=cpu_usage_user&time={end}&limit=2&stats=all"))
     assert len(answer["data"]["result"]) == 2
     assert "results truncated due to limit" in answer["warnings"]

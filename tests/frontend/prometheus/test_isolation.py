@@ -122,7 +122,7 @@ def test_random_reads_of_tenants_show_no_foreign_byte(client: Client, tenants: l
     assert own > 40  # the reads do find what is the caller's
 
 
-def test_selector_that_names_a_foreign_word_finds_nothing(client: Client, tenants: list[TenantApp]) -> None:
+def test_a_selector_with_a_word_of_another_tenant_matches_nothing(client: Client, tenants: list[TenantApp]) -> None:
     me, other = tenants[:2]
     for call in ("series?match[]=", "query?query=", "label/secret/values?match[]="):
         url = f"/prometheus/api/v1/{call}" + quote(f'{{secret="{other.word}"}}')

@@ -49,7 +49,7 @@ def test_budget_is_refused_one_over_its_limit_with_what_to_do(allowed: Any, used
         used(budget(**allowed), 1)
 
 
-def test_bytes_that_are_let_go_count_no_more() -> None:
+def test_bytes_that_are_released_do_not_count() -> None:
     small = budget(bytes=2 * SAMPLE_BYTES)
     small.charge_samples(2)
     small.charge_values(-2 * SAMPLE_BYTES)
@@ -64,7 +64,7 @@ def test_query_over_its_bytes_is_refused_by_the_engine() -> None:
         Engine(storage, budget=small).instant("count_over_time(m[2m])", 101_000)
 
 
-def test_time_that_is_over_ends_a_query_with_the_reason() -> None:
+def test_a_query_after_its_deadline_ends_with_the_reason() -> None:
     clock = FakeClock()
     small = Budget(QueryLimits(timeout_s=2), clock)
     clock.advance(2_000)
@@ -74,7 +74,7 @@ def test_time_that_is_over_ends_a_query_with_the_reason() -> None:
         small.check_deadline()
 
 
-# --- clients that leave
+# --- clients that disconnect
 
 
 def watched(ours: socket.socket, clock: FakeClock) -> Any:
@@ -83,32 +83,34 @@ def watched(ours: socket.socket, clock: FakeClock) -> Any:
     return cancellation_of(request.META, clock)
 
 
-@pytest.mark.parametrize("leave", [lambda s: s.close(), lambda s: s.shutdown(socket.SHUT_WR)], ids=["closed", "shut"])
-def test_client_that_has_gone_ends_its_query_between_two_steps(leave: Any) -> None:
+@pytest.mark.parametrize(
+    "disconnect", [lambda s: s.close(), lambda s: s.shutdown(socket.SHUT_WR)], ids=["closed", "shut"]
+)
+def test_client_that_disconnects_ends_its_query_between_two_steps(disconnect: Any) -> None:
     ours, theirs = socket.socketpair()
     clock = FakeClock()
     small = Budget(QueryLimits(), clock, watched(ours, clock))
     for _ in range(3):
         clock.advance(200)
         small.check_deadline()
-    leave(theirs)
+    disconnect(theirs)
     clock.advance(200)
     with pytest.raises(QueryCancelled):
         small.check_deadline()
     ours.close()
 
 
-def test_client_that_has_sent_more_already_counts_as_there() -> None:
+def test_client_that_has_sent_another_request_counts_as_connected() -> None:
     ours, theirs = socket.socketpair()
     clock = FakeClock()
-    watch = watched(ours, clock)
+    check = watched(ours, clock)
     theirs.send(b"GET /next HTTP/1.1")
     clock.advance(200)
-    watch()
-    assert ours.recv(100) == b"GET /next HTTP/1.1"  # looking took nothing away
+    check()
+    assert ours.recv(100) == b"GET /next HTTP/1.1"  # the check has not read it
 
 
-def test_evaluation_stops_at_the_first_step_after_the_client_went() -> None:
+def test_evaluation_stops_at_the_first_step_after_the_client_has_disconnected() -> None:
     selections = []
 
     class Watched(FakeStorage):
@@ -116,19 +118,19 @@ def test_evaluation_stops_at_the_first_step_after_the_client_went() -> None:
             selections.append(matchers)
             return super().select(matchers, start_ms, end_ms)
 
-    def gone() -> None:
+    def cancel() -> None:
         if selections:
             raise QueryCancelled("gone")
 
     with pytest.raises(QueryCancelled):
-        Engine(Watched(), budget=Budget(QueryLimits(), FakeClock(), gone)).instant("a + b + c + d", 1_000)
+        Engine(Watched(), budget=Budget(QueryLimits(), FakeClock(), cancel)).instant("a + b + c + d", 1_000)
     assert len(selections) == 1
 
 
 # --- admission
 
 
-def test_running_queries_are_bounded_and_their_places_free_after_errors() -> None:
+def test_running_queries_are_bounded_and_their_slots_free_after_errors() -> None:
     admission = QueryAdmission(running_max=2, waiting_max=0, wait_s=0.01)
     for _ in range(3):
         with pytest.raises(ZeroDivisionError), admission.admit(1):
@@ -140,34 +142,34 @@ def test_running_queries_are_bounded_and_their_places_free_after_errors() -> Non
         pass
 
 
-def test_a_waiting_query_gets_the_place_that_becomes_free() -> None:
+def test_a_waiting_query_gets_the_slot_that_becomes_free() -> None:
     admission = QueryAdmission(running_max=1, waiting_max=1, wait_s=30)
-    first, had = admission.admit(1), threading.Event()
+    first, admitted = admission.admit(1), threading.Event()
     first.__enter__()
 
     def wait() -> None:
         with admission.admit(1):
-            had.set()
+            admitted.set()
 
     waiting = threading.Thread(target=wait)
     waiting.start()
-    assert not had.wait(0.05)
+    assert not admitted.wait(0.05)
     first.__exit__(None, None, None)
-    assert had.wait(10)
+    assert admitted.wait(10)
     waiting.join()
 
 
-def test_a_query_that_waits_too_long_or_is_cancelled_gives_its_place_back() -> None:
+def test_a_query_that_waits_too_long_or_is_cancelled_no_longer_counts_as_waiting() -> None:
     admission = QueryAdmission(running_max=1, waiting_max=1, wait_s=0.02)
 
-    def gone() -> None:
+    def cancel() -> None:
         raise QueryCancelled("gone")
 
     with admission.admit(1):
         for _ in range(3):
             with pytest.raises(QueryRefused, match="already"), admission.admit(1):
                 pass
-        with pytest.raises(QueryCancelled), admission.admit(1, gone):
+        with pytest.raises(QueryCancelled), admission.admit(1, cancel):
             pass
     with admission.admit(1):
         pass
@@ -183,7 +185,7 @@ sys.stdin.read()
 
 
 def test_running_queries_are_bounded_for_all_processes_and_free_when_one_dies(tmp_path: Path) -> None:
-    path = tmp_path / "turns"
+    path = tmp_path / "slots"
     other = subprocess.Popen([sys.executable, "-c", HOLDER, str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     assert other.stdout is not None
     assert other.stdout.readline().strip() == b"21"
@@ -191,7 +193,7 @@ def test_running_queries_are_bounded_for_all_processes_and_free_when_one_dies(tm
     with admission.admit(7), admission.admit(7):
         with pytest.raises(QueryRefused, match="already"), admission.admit(7):
             pass
-        with admission.admit(8), admission.admit(8), admission.admit(8):  # another organisation has places of its own
+        with admission.admit(8), admission.admit(8), admission.admit(8):  # another organisation has slots of its own
             pass
         other.kill()
         other.communicate()
@@ -201,7 +203,7 @@ def test_running_queries_are_bounded_for_all_processes_and_free_when_one_dies(tm
         pass
 
 
-def test_streams_are_bounded_and_count_among_those_who_wait() -> None:
+def test_streams_are_bounded_and_count_as_waiting_queries() -> None:
     admission = QueryAdmission(running_max=1, waiting_max=2, wait_s=0.02, streams_max=2)
     with (
         admission.admit_stream(1),
@@ -224,20 +226,20 @@ def test_streams_are_bounded_and_count_among_those_who_wait() -> None:
         pass
 
 
-def test_stream_that_has_begun_waits_for_admission_until_its_deadline() -> None:
-    admission, looks = QueryAdmission(running_max=1, waiting_max=0, wait_s=0), list[int]()
+def test_a_started_stream_waits_for_admission_until_its_deadline() -> None:
+    admission, checks = QueryAdmission(running_max=1, waiting_max=0, wait_s=0), list[int]()
 
-    def look() -> None:
-        looks.append(1)
-        if len(looks) == 2:
+    def check() -> None:
+        checks.append(1)
+        if len(checks) == 2:
             other.close()
-        if len(looks) > 4:
+        if len(checks) > 4:
             raise QueryTimeout("over")
 
     other = ExitStack()
     other.enter_context(admission.admit(1))
-    with admission.admit(1, look, patient=True):
-        with pytest.raises(QueryTimeout, match="waited"), admission.admit(1, look, patient=True):
+    with admission.admit(1, check, patient=True):
+        with pytest.raises(QueryTimeout, match="waited"), admission.admit(1, check, patient=True):
             pass
         with pytest.raises(QueryRefused), admission.admit(1):
             pass

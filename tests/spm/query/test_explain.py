@@ -44,14 +44,14 @@ def test_hours_without_senders_are_named_and_not_called_complete(compacted: bool
     assert [each["complete"] for each in explained(world, "count_over_time(m0[3h])", 3)["lastHours"]] == [True] * 3
 
 
-def test_hours_to_come_are_not_explained() -> None:
+def test_future_hours_are_not_explained() -> None:
     world = a_world(until_hours=2)
     world.send((0, 600_000, 1.0))
     world.clock.advance(2_000)
     assert starts(explained(world, "count_over_time(m0[12h])", 12)["lastHours"]) == ["00", "01", "02"]
 
 
-def test_who_sent_in_the_last_hour_of_the_day_before_is_known_at_midnight() -> None:
+def test_sources_of_the_last_hour_of_the_day_before_are_known_at_midnight() -> None:
     world = a_world()
     world.send((0, 23 * HOUR_MS + 600_000, 1.0), source="a")
     world.clock.advance(2_000)

@@ -197,7 +197,7 @@ def test_a_query_that_meets_a_purged_generation_starts_again() -> None:
     assert backend.calls.count("get chunks") == 2
 
 
-def test_a_query_whose_manifests_never_rest_gives_up() -> None:
+def test_a_query_whose_manifests_keep_changing_gives_up() -> None:
     backend = Faulty(stored(envelope([(1, START + 1, 1.0)])))
     roll(backend.inner, 1)
     rounds = iter(range(2, 100))
@@ -330,7 +330,7 @@ def test_names_are_those_of_the_dictionary() -> None:
 
 @pytest.mark.parametrize(("limit", "what"), [("QUERY_SAMPLES_MAX", "samples"), ("QUERY_SERIES_MAX", "series")])
 @pytest.mark.parametrize(("value", "fits"), [(4, True), (3, False)], ids=["the limit", "one over"])
-def test_a_query_may_read_so_many(
+def test_a_query_reads_at_most_its_limits(
     monkeypatch: pytest.MonkeyPatch, limit: str, what: str, value: int, fits: bool
 ) -> None:
     storage = reader(stored(envelope([(s, START + 1, 1.0) for s in range(4)])))

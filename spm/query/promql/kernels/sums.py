@@ -3,8 +3,8 @@
 Each step of such a sum needs the total of the step before it, so a single sum waits for four dependent additions per
 value; eight sums, of every eighth value each, use the processor's vectors. The rounding errors of each of them, and of
 their own sum, are computed exactly (Knuth's two-sum) and added up separately, so the result is that of one sum: rounded
-once. The order of additions matters only where a sum leaves the range of floats on the way and comes back. Compilers
-may not do this by themselves, since it changes the order of additions.
+once. The order of additions matters only where a partial sum leaves the range of floats and a later one is within it.
+Compilers may not do this by themselves, since it changes the order of additions.
 """
 
 from typing import Any

@@ -20,8 +20,8 @@ from spm.query.promql.planning import plan
 from spm.query.series.literals import matches_empty
 
 # A quoted value directly after its operator. A false match is harmless: the parser refuses a mark outside of a string,
-# and `_text_template` rejects a string that is not a mark as a whole. Other strings, and those with escapes, belong to
-# the shape.
+# and `_text_template` rejects a string that has a mark and other characters. Other strings, and those with escapes,
+# belong to the shape.
 _VALUE = re.compile(r'(?<=[=~])"([^"\\\n]+)"')
 _MARK, _VALUES_MAX = 0xE000, 256  # of a private range: ASCII texts have no such characters
 

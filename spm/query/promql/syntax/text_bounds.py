@@ -26,7 +26,7 @@ def check(text: str) -> None:
     """Raise `BadQuery` if the text is too long, too deeply nested, or chains too many operators."""
     if len(text) > QUERY_TEXT_CHARS_MAX:
         raise BadQuery(
-            f"query of {len(text)} characters; at most {QUERY_TEXT_CHARS_MAX} are taken: "
+            f"query of {len(text)} characters; at most {QUERY_TEXT_CHARS_MAX} are accepted: "
             "ask in several queries, or name values by a shorter regular expression"
         )
     if not text.isascii() and any("\ud800" <= sign <= "\udfff" for sign in text):
@@ -51,7 +51,7 @@ def check(text: str) -> None:
             if operators > QUERY_OPERATORS_MAX:
                 raise BadQuery(
                     f"more than {QUERY_OPERATORS_MAX} operators at position {position}: ask in several queries, "
-                    "or take several values by one regular expression",
+                    "or match several values by one regular expression",
                     position,
                 )
 

@@ -40,7 +40,7 @@ def test_digits_of_all_powers_of_two_and_ten_are_those_of_repr() -> None:
     assert wrong == []
 
 
-def test_of_two_shortest_the_nearer_is_taken() -> None:
+def test_of_two_shortest_decimals_the_nearer_is_written() -> None:
     assert shortest(bits_of(2.0**-44)) == Decimal("5.684341886080802e-14")
     assert shortest(bits_of(9007199254740993.0)) == Decimal(9007199254740992)
     assert shortest(bits_of(5e-324)) == Decimal("5e-324")

@@ -134,7 +134,7 @@ def _inexact(exact: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
 
 
 def expressions() -> st.SearchStrategy[str]:
-    """Expressions of the whole supported set; vectors only."""
+    """Draw expressions of vectors, of all supported kinds."""
     exact = st.recursive(_leaves(), _exact, max_leaves=4)
     inexact = _inexact(exact)
     outer = st.tuples(st.sampled_from(("avg", "stddev", "stdvar", "sum", "max")), _BY, exact | inexact).map(

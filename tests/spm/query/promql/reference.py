@@ -1,7 +1,7 @@
-"""A second evaluator to check the engine against: simple, slow, and close to the documentation.
+"""A second evaluator that the engine is compared with: simple, slow, and close to the documentation.
 
-One step at a time, one series at a time, Python floats, no array. It shares the plan's classes with the engine and
-nothing else. Samples come as {labels: [(ts, value), …]}; an answer is {labels: value} for one step.
+It evaluates one step and one series at a time, with Python's floats and without arrays. It shares only the plan's
+classes with the engine. Samples are {labels: [(ts, value), …]}; an answer is {labels: value} for one step.
 """
 
 from __future__ import annotations
@@ -134,7 +134,7 @@ class Reference:
                 raise SameLabels
             partners[signature] = element
         elements: list[Element] = []
-        label_sets: set[LabelSet] = set()
+        matched: set[LabelSet] = set()
         results: dict[LabelSet, float] = {}
         for element in many:
             signature = _signature(element.labels, node.matching)
@@ -146,12 +146,12 @@ class Reference:
             value = a if node.op in plan.COMPARISONS else arithmetic(node.op, a, b)
             if node.as_bool:
                 value, holds = float(holds), True
-            if signature in label_sets and not node.matching.many:
+            if signature in matched and not node.matching.many:
                 raise SameLabels
-            label_sets.add(signature)
+            matched.add(signature)
             labels = _matched_labels(node, element.labels, partner.labels)
             _put(results, labels, value)
-            if holds:  # what a comparison drops is a match all the same
+            if holds:  # an element that a comparison drops has counted as a match
                 elements.append(Element(labels, value, element.nameless or node.as_bool))
         return elements
 
@@ -164,9 +164,9 @@ class Reference:
         if node.op == "unless":
             return [element for element in left if _signature(element.labels, node.matching) not in rights]
         both = left + [element for element in right if _signature(element.labels, node.matching) not in lefts]
-        elements: dict[LabelSet, float] = {}
+        values: dict[LabelSet, float] = {}
         for element in both:
-            _put(elements, element.labels, element.value)
+            _put(values, element.labels, element.value)  # raises for equal labels
         return both
 
     def _aggregation(self, node: plan.Aggregation) -> list[Element]:
@@ -262,7 +262,7 @@ def greatest(values: list[float]) -> float:
 def variance(values: list[float]) -> float:
     if not all(map(math.isfinite, values)):
         return math.nan
-    exact = list(map(Fraction, values))  # of times, which are large beside their distances, floats would leave nothing
+    exact = list(map(Fraction, values))  # floats would lose the distances of times, which are small beside the times
     mean = sum(exact) / len(exact)
     try:
         return float(sum((value - mean) ** 2 for value in exact) / len(exact))
@@ -280,7 +280,7 @@ def quantile(values: list[float], q: float) -> float:
     rank = q * (len(ranked) - 1)
     low = math.floor(rank)
     high, weight = min(low + 1, len(ranked) - 1), rank - math.floor(rank)
-    if weight == 0:  # as Prometheus since 3.16: what is above may be infinite, and no share of it is none
+    if weight == 0:  # as Prometheus since 3.16: the value above may be infinite, and zero times infinity is NaN
         return ranked[low]
     return ranked[low] * (1 - weight) + ranked[high] * weight
 

@@ -46,7 +46,7 @@ def outcome(script: str) -> Outcome:
 
 
 @pytest.mark.parametrize("script", WRONG.values(), ids=WRONG.keys())
-def test_runner_finds_what_is_wrong(script: str) -> None:
+def test_runner_reports_wrong_results(script: str) -> None:
     result = outcome(script)
     assert result.problem
     assert not result.skipped
@@ -64,7 +64,7 @@ def test_runner_finds_what_is_wrong(script: str) -> None:
         "eval instant at 0 1 + 1\n    2",
     ],
 )
-def test_runner_takes_what_is_right(script: str) -> None:
+def test_runner_accepts_right_results(script: str) -> None:
     assert outcome(script).problem == ""
 
 

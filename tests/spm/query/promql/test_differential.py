@@ -75,7 +75,7 @@ SEED = int(os.environ.get("SPM_DIFFERENTIAL_SEED", "7"))
 
 
 @pytest.mark.real
-def test_engine_answers_what_prometheus_answers(tmp_path: Path) -> None:
+def test_engine_gives_the_answers_of_prometheus(tmp_path: Path) -> None:
     assert compare_all(tmp_path, int(os.environ.get("SPM_DIFFERENTIAL_QUICK", "300"))) == []
 
 

@@ -1,4 +1,4 @@
-"""The documents about queries are true: every expression in them is answered, every limit is the one in force."""
+"""Claims about the documents of queries: every expression in them has an answer, every limit is the one in force."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SHOWN = [line for block in re.findall(r"```promql\n(.*?)```", PROMQL, re.DOTALL)
 
 
 @pytest.mark.parametrize("expr", SHOWN)
-def test_every_expression_that_is_shown_has_an_answer(expr: str) -> None:
+def test_every_documented_expression_has_an_answer(expr: str) -> None:
     storage = FakeStorage()
     for metric in ("request_seconds", "cpu_usage_user", "requests_total"):
         ts = START + np.arange(1, 48 * 6) * 600_000
@@ -32,14 +32,14 @@ def test_every_expression_that_is_shown_has_an_answer(expr: str) -> None:
     assert any("aggregates" in note or "percentiles" in note for note in result.notes)
 
 
-def test_there_are_expressions_to_be_tried() -> None:
+def test_the_documents_contain_expressions() -> None:
     assert len(SHOWN) >= 5
 
 
-def test_functions_that_are_named_are_there() -> None:
-    named = set(re.findall(r"`([a-z_]+(?:_over_time|_quantiles?|k))`", PROMQL))
-    assert named <= {*SIGNATURES, *FUNCTIONS, "limitk"}
-    assert len(named) > 10
+def test_documented_functions_exist() -> None:
+    names = set(re.findall(r"`([a-z_]+(?:_over_time|_quantiles?|k))`", PROMQL))
+    assert names <= {*SIGNATURES, *FUNCTIONS, "limitk"}
+    assert len(names) > 10
 
 
 @pytest.mark.parametrize(
@@ -52,7 +52,7 @@ def test_functions_that_are_named_are_there() -> None:
         ("points of the answer", limits.QUERY_SHOWN_MAX),
     ],
 )
-def test_limits_are_those_in_force(text: str, number: int) -> None:
+def test_documented_limits_are_those_in_force(text: str, number: int) -> None:
     assert f"| {text} | {number:,} |" in QUERY_API
 
 

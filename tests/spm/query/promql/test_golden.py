@@ -37,7 +37,7 @@ def storage() -> FakeStorage:
 
 
 def instant(expr: str, at_ms: int = 4 * M) -> Table:
-    """`{labels: value}` of an instant vector, or `{"": value}` of a scalar."""
+    """Return `{labels: value}` of an instant vector, or `{"": value}` of a scalar."""
     result = Engine(storage()).instant(expr, at_ms)
     keys = [",".join(f"{name}={labels[name]}" for name in sorted(labels)) for labels in result.labels]
     return {key: float(value) for key, value in zip(keys, result.values[:, 0], strict=True)}

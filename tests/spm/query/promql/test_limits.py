@@ -72,28 +72,28 @@ def test_pairs_of_an_operator_are_bounded() -> None:
 
 
 class WatchedStorage(FakeStorage):
-    """A storage that tells whether its batches are still referenced."""
+    """A storage that keeps weak references to its answers: they show whether these are still in memory."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.given: list[weakref.ref[Any]] = []
+        self.answers: list[weakref.ref[Any]] = []
 
     def select_runs(
         self, matchers: Sequence[Matcher], start_ms: int, end_ms: int, *, check_deadline: DeadlineCheck | None = None
     ) -> SampleRuns:
         runs = super().select_runs(matchers, start_ms, end_ms, check_deadline=check_deadline)
-        self.given.append(weakref.ref(runs.values))
+        self.answers.append(weakref.ref(runs.values))
         return runs
 
 
 @pytest.mark.parametrize("expr", ["m", "sum(rate(m[3s]))", "max_over_time(sum(m)[3s:1s])"])
-def test_samples_are_let_go_with_their_query_and_not_when_the_collector_comes(expr: str) -> None:
+def test_samples_are_released_at_the_end_of_their_query_without_a_garbage_collection(expr: str) -> None:
     storage = WatchedStorage()
     storage.add("m", {}, [1_000, 2_000], [1, 2])
     gc.disable()
     try:
         Engine(storage).range(expr, 1_000, 4_000, 1_000)
-        assert [each() for each in storage.given] == [None]
+        assert [each() for each in storage.answers] == [None]
     finally:
         gc.enable()
 
@@ -126,7 +126,7 @@ def test_subquery_may_have_so_many_steps_and_not_one_more() -> None:
         ask(QueryLimits(), f"count_over_time(vector(1)[{most - 2}s:1s])")
 
 
-def test_computed_label_is_no_longer_than_labels_may_be() -> None:
+def test_computed_label_longer_than_the_limit_is_refused() -> None:
     half = "x" * (limits.LABEL_VALUE_BYTES_MAX // 2)
     assert ask(QueryLimits(), f'label_replace(m, "l", "{half}$1$1", "x", "()")').labels
     for call in (f'label_replace(m, "l", "{half}{half}$0", "n", ".+")', f'label_join(m, "l", "{half}", "n", "n", "n")'):
@@ -134,7 +134,7 @@ def test_computed_label_is_no_longer_than_labels_may_be() -> None:
             ask(QueryLimits(), call)
 
 
-def test_vectors_still_needed_count_together_and_those_done_with_do_not() -> None:
+def test_bytes_of_vectors_count_while_they_are_needed() -> None:
     enough = QueryLimits(bytes=42_000)
     deep, wide = "(m + (m + (m + (m + m))))", "((((m + m) + m) + m) + m)"
     engine = Engine(three_series(), enough)
@@ -143,7 +143,7 @@ def test_vectors_still_needed_count_together_and_those_done_with_do_not() -> Non
         engine.range(deep, 1_000, 250_000, 1_000)
 
 
-def test_count_of_ors_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_series_of_or_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("spm.query.promql.operators.binary.QUERY_CELLS_MAX", 23)
     assert ask(QueryLimits(), "m or m").labels
     with pytest.raises(QueryTooLarge, match="'or'"):
@@ -151,16 +151,16 @@ def test_count_of_ors_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(
-    ("room", "expr"),
+    ("module", "expr"),
     [
         ("binary", 'm or label_replace(m, "x", "y", "", "")'),
         ("binary", "m * on (n) m"),
         ("select_elements", 'count_values("v", m + on (n) group_left () m)'),
     ],
 )
-def test_operation_that_makes_too_much_is_refused_with_the_limit_and_what_to_do(
-    monkeypatch: pytest.MonkeyPatch, room: str, expr: str
+def test_operation_with_a_too_large_result_is_refused_with_the_limit_and_what_to_do(
+    monkeypatch: pytest.MonkeyPatch, module: str, expr: str
 ) -> None:
-    monkeypatch.setattr(f"spm.query.promql.operators.{room}.QUERY_CELLS_MAX", 7)
+    monkeypatch.setattr(f"spm.query.promql.operators.{module}.QUERY_CELLS_MAX", 7)
     with pytest.raises(QueryTooLarge, match=r"at most 7 values are computed: .*a longer step or fewer series$"):
         ask(QueryLimits(), expr)

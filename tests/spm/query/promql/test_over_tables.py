@@ -53,7 +53,7 @@ def both(clock: FakeClock) -> tuple[Backend, FakeStorage]:
 
 
 @pytest.mark.parametrize("rolled", [False, True], ids=["in the log", "rolled up"])
-def test_tables_answer_what_memory_answers(rolled: bool) -> None:
+def test_tables_and_memory_give_equal_answers(rolled: bool) -> None:
     clock = FakeClock(DAY + HOURS * HOUR_MS + 1)
     backend, fake = both(clock)
     if rolled:

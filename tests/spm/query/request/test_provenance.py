@@ -36,7 +36,7 @@ def test_many_ranges_are_counted_not_listed() -> None:
     assert all(info.endswith("and 16 more ranges") for info in builder.build().infos())
 
 
-def test_the_provenance_of_several_batches_is_said_once() -> None:
+def test_the_provenance_of_several_batches_is_joined() -> None:
     one = Provenance(((RAW, (0, 2)),), frozenset({3}), raw_expired_ms=HOUR_MS)
     two = Provenance(
         ((RAW, (1, 5)), (HOURS, (5, 6))), frozenset({3, 9}), hours_expired_ms=2 * HOUR_MS, raw_expired_ms=5
@@ -53,7 +53,7 @@ def test_the_provenance_of_several_batches_is_said_once() -> None:
     ]
 
 
-def test_nothing_read_has_nothing_to_say() -> None:
+def test_a_provenance_without_reads_has_no_sentences() -> None:
     assert join_provenance([]) == Provenance()
     assert Provenance().infos() == Provenance().warnings() == []
 

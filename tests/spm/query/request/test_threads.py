@@ -1,4 +1,4 @@
-"""Parts of a query on several threads: equal numbers, errors raised after all have ended, no waiting for a thread."""
+"""Claims about parts of a query on threads: equal numbers, errors after all have ended, no wait for a thread."""
 
 import threading
 from collections.abc import Callable

@@ -68,7 +68,7 @@ def forget() -> int:
 
 
 def main(share: float) -> None:
-    """Run all of them."""
+    """Run all the worst queries."""
     most = QueryLimits()
     allowed = dataclasses.replace(
         most,

@@ -69,7 +69,7 @@ def late_in_one_shard() -> World:
 
 
 def a_metric_in_two() -> World:
-    """m0 lies in shard 11 by the former epoch and in 13 by the newest: before the move."""
+    """A world before the move: m0 lies in shard 11 by the former epoch, and in 13 by the newest."""
     world = narrow()
     open_to(world, WIDER)
     world.send((0, 2, 50.0), (0, 1, 60.0))
@@ -78,7 +78,7 @@ def a_metric_in_two() -> World:
 
 
 def hours_of_a_metric_in_two() -> World:
-    """Its first hours lie in shard 11, a later one in 13, each with a row of days that is exact for its shard."""
+    """A day whose first hours lie in shard 11 and a later one in 13; each shard's row of the day is exact for it."""
     world = narrow()
     open_to(world, WIDER)
     world.send(*((series, 5 * HOUR_MS + 1, 7.0) for series in (0, 1, 3)))  # of m0 and m1
@@ -97,7 +97,7 @@ def sealed_before_the_move() -> World:
 
 
 def expired_with_days_of_before() -> World:
-    """The month still names the day's rows in two shards that were emptied: made of rows that no longer exist."""
+    """A world whose month still names rows of the day in two shards that were emptied: their inputs no longer exist."""
     world = moved((HASH, 16, 1), world=moved(BYTES))  # there and back
     world.send(*((series, 77, 9.0) for series in range(4)))
     world.roll()
@@ -108,7 +108,7 @@ def expired_with_days_of_before() -> World:
 
 
 def expired_and_forgotten() -> World:
-    """The manifest no longer says what the day was made of; its row is the only data left, and is used."""
+    """A world whose manifest no longer says what the day was made of: its row is all that remains, and is used."""
     world = retained(moved(WIDER), RetentionPeriods(raw_days=1, hour_days=2))
     now = world.manifest()
     after = manifest.encode(with_seals_only(now, now.nonce + 1))

@@ -289,7 +289,7 @@ def test_a_day_that_leaves_out_other_samples_than_its_hours_is_not_used() -> Non
     assert resolutions(day_of(world.fresh()).provenance) == ["hour aggregates"]
 
 
-def test_a_retraction_meets_series_that_were_not_known_when_it_was_first_looked_at() -> None:
+def test_a_retraction_hides_series_that_were_registered_after_it_was_first_applied() -> None:
     world = a_day()
     storage = world.fresh()
     world.retract(metric=0, write_to=1 << 50)

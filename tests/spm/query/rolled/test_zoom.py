@@ -40,7 +40,7 @@ def a_world(seed: int) -> tuple[World, np.ndarray]:
 
 
 def chart(storage: AppStorage, name: str, zoom: str) -> float:
-    """The chart's points as one number."""
+    """One aggregate over all points of the chart."""
     step = MINUTES[zoom] * 60_000
     result = Engine(storage).range(f"{name}_over_time(m0[{zoom}])", START + step, START + HOURS * HOUR_MS, step)
     return float(WHOLE[name](result.values[result.present]))
@@ -48,7 +48,7 @@ def chart(storage: AppStorage, name: str, zoom: str) -> float:
 
 @settings(max_examples=5, deadline=None)
 @given(seed=st.integers(0, 2**32))
-def test_a_chart_says_of_all_its_time_the_same_at_every_zoom(seed: int) -> None:
+def test_the_aggregates_of_a_chart_are_equal_at_every_zoom(seed: int) -> None:
     world, values = a_world(seed)
     storage = world.fresh()
     for name, aggregate in WHOLE.items():

@@ -42,7 +42,7 @@ def by_metric_of(series: dict[int, U64]) -> SeriesByMetric:
 
 
 def runs_of(selected: SelectedPages) -> tuple[list[int], SeriesBatch]:
-    """(rows that have samples, the samples)."""
+    """Return (rows that have samples, the samples)."""
     runs = selected.runs(numbered, Provenance())
     return [int(each["row"]) for each in runs.labels], runs.batch()
 
@@ -78,12 +78,12 @@ def test_windows_are_the_same_over_shared_timelines_and_over_one_per_series(
     two_hours_and_end: tuple[SampleRuns, int], function: str, range_ms: int
 ) -> None:
     runs, _ = two_hours_and_end
-    apart = SampleRuns.of(runs.batch())
+    unshared = SampleRuns.of(runs.batch())
     for steps in (Steps(7, 13, 20), Steps(150, 0, 1)):
-        pairs = zip(swept(runs, function, steps, range_ms), swept(apart, function, steps, range_ms), strict=True)
-        for (values, present), (expected, there) in pairs:
-            np.testing.assert_array_equal(present, there)
-            np.testing.assert_array_equal(values[present], expected[there])
+        pairs = zip(swept(runs, function, steps, range_ms), swept(unshared, function, steps, range_ms), strict=True)
+        for (values, present), (expected, expected_present) in pairs:
+            np.testing.assert_array_equal(present, expected_present)
+            np.testing.assert_array_equal(values[present], expected[expected_present])
 
 
 @given(st.data(), st.integers(0, 6), st.integers(0, 9), st.sampled_from(FUNCTIONS), st.integers(5, 150))
@@ -100,13 +100,13 @@ def test_runs_of_elements_have_the_samples_of_their_batch(
     batch = runs.batch()
     assert (batch.offsets.tolist(), batch.ts.tolist()) == (expected.offsets.tolist(), expected.ts.tolist())
     assert batch.values.view(np.uint64).tolist() == expected.values.view(np.uint64).tolist()
-    for (ours, there), (theirs, are) in zip(
+    for (values_of_runs, present_of_runs), (values_of_batch, present_of_batch) in zip(
         swept(runs, function, Steps(7, 13, 20), range_ms),
         swept(SampleRuns.of(expected), function, Steps(7, 13, 20), range_ms),
         strict=True,
     ):
-        np.testing.assert_array_equal(there, are)
-        np.testing.assert_array_equal(ours[there], theirs[are])
+        np.testing.assert_array_equal(present_of_runs, present_of_batch)
+        np.testing.assert_array_equal(values_of_runs[present_of_runs], values_of_batch[present_of_batch])
 
 
 def test_rows_without_gaps_share_one_timeline() -> None:
@@ -137,7 +137,9 @@ def test_sums_and_extremes_are_those_of_the_plain_formulas(numbers: list[float])
         assert np.isnan(computed) or (computed == expected and np.signbit(computed) == np.signbit(expected))
 
 
-def test_pages_with_few_selected_series_are_copied_once_they_pile_up(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_values_are_copied_once_pages_with_few_selected_series_hold_too_many_bytes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr("spm.limits.SAMPLE_RUNS_IDLE_BYTES_MAX", 8 * 15)
     builder, timelines = SampleRunsBuilder(0, 100), Timelines.of(np.array([10], np.int64), np.array([1], np.int32))
     pages = [np.arange(10.0) + 10 * n for n in range(4)]

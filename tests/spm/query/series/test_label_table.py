@@ -77,7 +77,7 @@ def test_table_is_written_as_a_list_is(series: list[Labels]) -> None:
 
 @hypothesis.settings(deadline=None)
 @hypothesis.given(series=SERIES, nameless=st.sampled_from(("all", "none", "some")))
-def test_names_are_removed_in_the_end_as_from_a_list(series: list[Labels], nameless: str) -> None:
+def test_names_are_removed_at_the_end_as_from_a_list(series: list[Labels], nameless: str) -> None:
     distinct = [each for row, each in enumerate(series) if each not in series[:row]]
     values = np.eye(len(distinct))  # never two series at one step
     vectors = [

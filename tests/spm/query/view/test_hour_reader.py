@@ -11,6 +11,7 @@ from spm.limits import HOUR_MS
 from spm.query.reader import AppStorage
 from spm.query.request.batches import Matcher
 from spm.query.view import hour_reader
+from spm.query.view.decoded_rows import TIMELINES_OF_PAGES
 from spm.query.view.page_cache import PageCache
 from spm.store import keys
 from spm.store.backends.base import Backend
@@ -28,7 +29,7 @@ ALL = plain(SENT)
 
 
 def cached_reader(backend: Backend, *, but: int | None = None, clock: FakeClock | None = None) -> AppStorage:
-    """A reader that has every hour's pages in its cache, but those of one."""
+    """A reader that has the pages of every hour in its cache, except those of the hour ``but``."""
     storage = reader(backend, clock=clock or FakeClock(NOW))
     for hour in range(HOURS):
         if hour != but:
@@ -73,23 +74,23 @@ def test_hours_in_the_cache_are_not_read_again() -> None:
 
 
 @pytest.fixture
-def looks(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The table of each look-up in the cache, but manifests."""
-    noted, cached = list[str](), PageCache.cached
+def lookups(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The table of each look-up in the cache, without those of manifests."""
+    tables, cached = list[str](), PageCache.cached
 
-    def noting(cache: PageCache, table: str, names: Sequence[bytes]) -> list[object | None]:
-        noted.extend({table} - {"manifest"})
-        return cached(cache, table, names)
+    def recording(cache: PageCache, table: str, row_keys: Sequence[bytes]) -> list[object | None]:
+        tables.extend({table} - {"manifest"})
+        return cached(cache, table, row_keys)
 
-    monkeypatch.setattr(PageCache, "cached", noting)
-    return noted
+    monkeypatch.setattr(PageCache, "cached", recording)
+    return tables
 
 
-def test_hours_in_the_cache_are_looked_up_together(looks: list[str]) -> None:
+def test_hours_in_the_cache_are_looked_up_together(lookups: list[str]) -> None:
     storage = cached_reader(rolled())
-    looks.clear()
+    lookups.clear()
     assert look(storage) == ALL
-    assert looks == ["chunks", "lines"]
+    assert lookups == ["chunks", TIMELINES_OF_PAGES]
 
 
 def test_an_hour_that_is_not_in_the_cache_is_read_in_its_order(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -147,13 +148,13 @@ def test_an_hour_with_newer_samples_between_settled_ones_shows_the_newest() -> N
     assert look(storage) == plain([*SENT, newer])
 
 
-def test_hours_without_selected_series_are_not_in_the_provenance(looks: list[str]) -> None:
+def test_hours_without_selected_series_are_not_in_the_provenance(lookups: list[str]) -> None:
     backend = rolled(*SENT[:3], envelope([(9, START + 3 * HOUR_MS + 1, 1.0)], sequence=3))
     matchers = [*EVERY, Matcher("host", "=", "h0")]  # of the same metric as h9
     expected, storage = reader(backend, clock=FakeClock(NOW)).select(matchers, START, END), cached_reader(backend)
-    looks.clear()
+    lookups.clear()
     batch = storage.select(matchers, START, END)
-    assert looks == ["chunks", "lines"]
+    assert lookups == ["chunks", TIMELINES_OF_PAGES]
     assert batch.provenance == expected.provenance
     assert batch.ts.tolist() == expected.ts.tolist() == [START + h * HOUR_MS + 1 for h in range(3)]
 

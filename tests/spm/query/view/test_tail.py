@@ -26,18 +26,18 @@ from tests.support.rows import APP, HOUR, START, envelope, stored, versions_of
 [SHARD] = PlacementTable().all_shards(APP)
 
 
-class Counted:
+class CountedTail:
     """A tail over a store, and the keys of every block it read."""
 
     def __init__(self, backend: MemoryBackend) -> None:
         self.clock = FakeClock()
-        self.read: list[bytes] = []
+        self.keys_read: list[bytes] = []
         self.backend = backend
         rows = DecodedRows(APP, PageCache(), Quarantine(backend, self.clock))
 
-        def log(reader: Reader, names: Sequence[bytes]) -> list[Piece | None]:
-            self.read += names
-            return rows.log(reader, names)
+        def log(reader: Reader, row_keys: Sequence[bytes]) -> list[Piece | None]:
+            self.keys_read += row_keys
+            return rows.log(reader, row_keys)
 
         self.tail = Tail(APP, [SHARD], self.clock, log)
 
@@ -57,12 +57,12 @@ def batch(number: int, hours: int = 1) -> object:
     )
 
 
-def filled(count: int, hours: int = 1) -> Counted:
-    return Counted(stored(*(batch(i, hours) for i in range(count))))  # type: ignore[arg-type]
+def filled(count: int, hours: int = 1) -> CountedTail:
+    return CountedTail(stored(*(batch(i, hours) for i in range(count))))  # type: ignore[arg-type]
 
 
 def compact(backend: MemoryBackend, count: int) -> None:
-    """A run has compacted the oldest records."""
+    """Delete the oldest records, as after a run has compacted them."""
     backend.delete("pending", [(key, None) for key in keys_of(backend, "pending")[-count:]])
 
 
@@ -72,7 +72,7 @@ def test_a_block_is_read_once() -> None:
     stored(batch(3), backend=counted.backend)  # type: ignore[arg-type]
     counted.refresh()
     counted.refresh()
-    assert len(counted.read) == len(set(counted.read)) == 4
+    assert len(counted.keys_read) == len(set(counted.keys_read)) == 4
     assert len(counted.versions()) == 8
 
 
@@ -82,9 +82,9 @@ def test_the_list_of_records_is_not_read_again_before_its_time_unless_forced() -
     stored(batch(1), backend=counted.backend)  # type: ignore[arg-type]
     counted.clock.advance(limits.TAIL_AGE_MS - 1)
     counted.tail.refresh(counted.backend)
-    assert len(counted.read) == 1
+    assert len(counted.keys_read) == 1
     counted.tail.refresh(counted.backend, force=True)
-    assert len(counted.read) == 2
+    assert len(counted.keys_read) == 2
 
 
 def test_a_clock_that_jumps_back_does_not_stop_the_tail() -> None:
@@ -127,8 +127,8 @@ def test_only_the_compacted_cell_of_a_record_is_left_out_when_its_hour_is_read_a
 
 @settings(deadline=None, max_examples=30)
 @given(st.lists(st.integers(1, 6), min_size=1, max_size=8))
-def test_a_query_meets_few_pieces_each_twice_as_large_as_the_next(rounds: list[int]) -> None:
-    counted, number = Counted(MemoryBackend()), 0
+def test_a_query_reads_few_pieces_each_at_least_twice_as_large_as_the_next(rounds: list[int]) -> None:
+    counted, number = CountedTail(MemoryBackend()), 0
     for count in rounds:
         for _ in range(count):
             stored(batch(number), backend=counted.backend)  # type: ignore[arg-type]
@@ -148,7 +148,7 @@ def test_a_view_does_not_change_with_later_refreshes() -> None:
     assert len(merge(view.pieces(SHARD, HOUR))) == 4
 
 
-def test_a_block_that_is_gone_is_remembered_as_missing_until_its_record_goes() -> None:
+def test_a_block_that_no_longer_exists_counts_as_missing_until_its_record_is_deleted() -> None:
     counted = filled(2)
     missing = keys.LogKey.parse(keys_of(counted.backend, "log")[0])
     counted.backend.delete("log", [(missing.to_bytes(), None)])
@@ -170,9 +170,9 @@ def page(size: int) -> ChunkPage:
 def test_a_page_is_loaded_once_and_an_absent_one_every_time() -> None:
     cache, requests = PageCache(), []
 
-    def load(names: Sequence[bytes]) -> list[object | None]:
-        requests.append(list(names))
-        return [None if name == b"no" else page(1) for name in names]
+    def load(row_keys: Sequence[bytes]) -> list[object | None]:
+        requests.append(list(row_keys))
+        return [None if name == b"no" else page(1) for name in row_keys]
 
     for _ in range(2):
         rows = cache.fetch("chunks", [b"a", b"no", b"b"], load)

@@ -40,7 +40,7 @@ def test_the_rate_of_a_delta_is_its_sum_per_second(engine: Engine) -> None:
     assert values(engine, "rate(req_total[1h])", DAY + 10 * HOUR_MS)["a"] == sum(range(541, 601)) / 3600
 
 
-def test_counters_beside_it_stay_what_they_were(engine: Engine) -> None:
+def test_counters_beside_a_delta_are_evaluated_as_counters(engine: Engine) -> None:
     at = DAY + 10 * HOUR_MS
     alone = values(engine, 'rate(req_total{job="b"}[10m])', at)
     assert values(engine, "rate(req_total[10m])", at)["b"] == alone["b"]

@@ -17,16 +17,16 @@ NUMBERS = st.one_of(
 
 
 @given(st.integers(1, 130), st.lists(NUMBERS, min_size=1, max_size=130))
-def test_a_sum_is_the_exact_one_rounded_whatever_its_length(length: int, numbers: list[float]) -> None:
+def test_a_compensated_sum_of_any_length_is_the_exact_sum_rounded(length: int, numbers: list[float]) -> None:
     values = np.resize(numbers, length)
     total, lost = compensated_sum(values[1:], values[0])
-    uncompensated = length**2 * 2.0**-104 * math.fsum(abs(values))  # what compensation does not see
+    uncompensated = length**2 * 2.0**-104 * math.fsum(abs(values))  # the errors of the errors, which are not added up
     assert abs(total + lost - math.fsum(values)) <= math.ulp(total) + uncompensated
 
 
 @pytest.mark.parametrize("length", [1, 31, 32, 33, 100])
 @pytest.mark.parametrize("odd", [math.nan, math.inf, -math.inf])
-def test_what_is_not_finite_shows_wherever_it_stands(length: int, odd: float) -> None:
+def test_a_number_that_is_not_finite_makes_the_sum_not_finite_at_any_place(length: int, odd: float) -> None:
     for place in range(length):
         values = np.arange(float(length))
         values[place] = odd

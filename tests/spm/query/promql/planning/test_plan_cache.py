@@ -86,7 +86,7 @@ def from_shape(text: str, context: Context = NO_CONTEXT) -> Plan | None:
 
 
 @pytest.mark.parametrize("text", TEXTS)
-def test_texts_with_these_values_have_the_plans_they_would_have_alone(text: str) -> None:
+def test_texts_with_these_values_have_the_plans_that_they_have_uncached(text: str) -> None:
     for value in VALUES:
         string = f'"{value}"'.replace("\\", r"\\")  # as a pattern's replacement
         for other in (_STRING.sub(string, text, count=1), _STRING.sub(string, text)):
@@ -97,7 +97,7 @@ def test_texts_with_these_values_have_the_plans_they_would_have_alone(text: str)
 @given(
     st.sampled_from(TEXTS), st.lists(st.one_of(st.sampled_from(VALUES), st.text(max_size=4)), min_size=6, max_size=6)
 )
-def test_texts_of_one_shape_have_the_plans_they_would_have_alone(text: str, values: list[str]) -> None:
+def test_texts_of_one_shape_have_the_plans_that_they_have_uncached(text: str, values: list[str]) -> None:
     own = iter(values)
     other = _STRING.sub(lambda match: f'"{next(own)}"' if match.start() else match[0], text)
     for each in (text, other, text):
@@ -105,7 +105,7 @@ def test_texts_of_one_shape_have_the_plans_they_would_have_alone(text: str, valu
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_random_expressions_have_the_plans_they_would_have_alone(seed: int) -> None:
+def test_random_expressions_have_the_plans_that_they_have_uncached(seed: int) -> None:
     maker, rng = ExpressionMaker(np.random.default_rng(seed), modern=True), np.random.default_rng(seed)
     understood = 0
     for _ in range(400):
@@ -119,20 +119,20 @@ def test_random_expressions_have_the_plans_they_would_have_alone(seed: int) -> N
     assert understood > 40
 
 
-def test_a_text_like_another_is_not_parsed(monkeypatch: pytest.MonkeyPatch) -> None:
-    read, tree = list[str](), grammar.parse_tree
+def test_a_text_of_a_cached_shape_is_not_parsed(monkeypatch: pytest.MonkeyPatch) -> None:
+    texts_parsed, parse_tree = list[str](), grammar.parse_tree
 
-    def noted(text: str) -> Node:
-        read.append(text)
-        return tree(text)
+    def counted_parse(text: str) -> Node:
+        texts_parsed.append(text)
+        return parse_tree(text)
 
-    monkeypatch.setattr(grammar, "parse_tree", noted)
+    monkeypatch.setattr(grammar, "parse_tree", counted_parse)
     texts = [f'sum by (host) (rate(never_asked_before{{host=~"a{n}|b{n}",job!="x{n}"}}[5m]))' for n in range(10, 99)]
-    assert (len({parse(text) for text in texts}), len(read)) == (89, 1)
+    assert (len({parse(text) for text in texts}), len(texts_parsed)) == (89, 1)
 
 
 @pytest.mark.parametrize("value", ["a\\.b", "", "é"])
-def test_what_is_not_understood_is_parsed_as_it_is(value: str) -> None:
+def test_a_value_that_is_no_part_of_a_shape_is_parsed_without_the_cache(value: str) -> None:
     text = f'm{{a=~"{value}"}}'
     assert from_shape(text) is None
     assert judged(text, alone=False) == judged(text, alone=True)

@@ -128,7 +128,7 @@ x} | (x | x) | ()
 
 
 @pytest.mark.parametrize("text", [text.strip() for text in REFUSED_BY_BOTH.split(" | ") if text.strip()])
-def test_both_grammars_refuse_what_is_no_expression(text: str) -> None:
+def test_both_grammars_refuse_texts_that_are_no_expressions(text: str) -> None:
     with pytest.raises(ValueError, match=r"."):
         promql_parser.parse(text)
     with pytest.raises(BadQuery, match=r"^1:\d+: parse error: .+"):
