@@ -79,7 +79,7 @@ need_room() {
 # Installs the extras among the arguments that are not installed as their lock files say now.
 need_extras() {
   wanted='' stamps="$environment/extras"
-  [ ! -d "$environment/doors" ] || mv "$environment/doors" "$stamps" # the folder's former name
+  [ ! -d "$environment/doors" ] || { rm -rf "$stamps"; mv "$environment/doors" "$stamps"; } # of 0.1.0, which ran last
   for extra in "$@"; do
     now=$(cksum <"requirements/$extra.txt")
     [ "$now" = "$(cat "$stamps/$extra" 2>/dev/null || true)" ] || wanted="$wanted $extra"

@@ -16,7 +16,7 @@ _OLD_ADMIN_PAGES = {  # kept for one version → their names now
 }
 
 urlpatterns = [
-    *(path(old, RedirectView.as_view(pattern_name=name)) for old, name in _OLD_ADMIN_PAGES.items()),
+    *(path(old, RedirectView.as_view(pattern_name=name, query_string=True)) for old, name in _OLD_ADMIN_PAGES.items()),
     path("admin/", admin.site.urls),
     path("prometheus/", include("frontend.prometheus.urls")),
     re_path("^prometheus/", unknown_address),

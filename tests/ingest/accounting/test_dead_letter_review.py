@@ -231,6 +231,7 @@ def test_old_addresses_of_the_admin_lead_to_the_pages(shop: App, admin_client: C
     for old, new in (
         ("/admin/ingest/letterbox/", "/admin/ingest/appdeadletters/"),
         (f"/admin/ingest/letterbox/{shop.pk}/letters/", page(shop)),
+        (f"/admin/ingest/letterbox/{shop.pk}/letters/?before=00ff", f"{page(shop)}?before=00ff"),
         ("/admin/ingest/accountbook/", "/admin/ingest/appbalance/"),
         (f"/admin/ingest/accountbook/{shop.pk}/account/", reverse("admin:ingest_balance", args=[shop.pk])),
     ):

@@ -54,3 +54,15 @@ def test_java_wrapper_passes_every_other_argument_on_unchanged(tmp_path: Path) -
     (tmp_path / "wrapper").write_text(wrapper(java))
     done = run("sh", str(tmp_path / "wrapper"), "-cp", "a b", "--add-modules=jdk.incubator.vector", "", "$HOME")
     assert done.stdout == "<-cp><a b><><$HOME>"
+
+
+def test_extras_are_installed_again_after_a_return_to_0_1_0(tmp_path: Path) -> None:
+    """0.1.0 notes in ``doors`` what it has installed; these notes replace ours, however often both take turns."""
+    notes = {"doors/dev": "installed by 0.1.0", "extras/dev": "installed by us", "extras/doors/dev": "of a former turn"}
+    for name, text in notes.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    done = run("sh", "-euc", f'. bin/lib.sh; environment="{tmp_path}"; need_extras')
+    assert (done.returncode, done.stderr) == (0, "")
+    found = {str(path.relative_to(tmp_path)): path.read_text() for path in tmp_path.rglob("*") if path.is_file()}
+    assert found == {"extras/dev": "installed by 0.1.0"}
