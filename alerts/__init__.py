@@ -1,0 +1,1 @@
+"""Rules on queries, their alerts, and the messages about them."""

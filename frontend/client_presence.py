@@ -1,8 +1,8 @@
 """Cancels a query when the client of its request has closed the connection.
 
 The web server passes its socket along (gunicorn does). The operating system is asked whether the other side has closed
-it, without reading from it, and not more often than once in a while. Without a socket a query is never cancelled. Enter
-by `cancellation_of`.
+it, without reading from it, at most once in ``QUERY_CLIENT_CHECK_S``, whenever evaluation checks its deadline. Without
+a socket a query is never cancelled. Enter by `cancellation_of`.
 """
 
 import select

@@ -1,0 +1,1 @@
+"""From the wire to the store: protocols, admission, stamps, transports, the writer, and the agent."""

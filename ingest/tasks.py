@@ -1,4 +1,8 @@
-"""The scheduled tasks of ingest. They hold no state: a task does whatever a lost one left undone."""
+"""The scheduled tasks of ingest: advance low-water marks, and send the series about sources.
+
+They hold no state: a task does what a lost one left undone. Their names are those of earlier versions, so that workers
+of two versions understand each other.
+"""
 
 from celery import shared_task
 from django.conf import settings

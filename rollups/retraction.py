@@ -26,6 +26,7 @@ from spm.store.ledger import commit_records
 from spm.store.manifest import OPEN, Entry, Generation, Manifest
 from spm.store.matchers import Matcher, mask, matches_empty
 from spm.store.versions import generations, retractions
+from spm.store.versions import kernels as version_kernels
 from spm.store.versions.generations import HourShard, PageRequest
 from spm.store.versions.merge import Piece, merge, narrow
 from spm.store.versions.retractions import Retraction
@@ -227,8 +228,8 @@ def _add(count: _Count, hour: int, piece: Piece, now: Visibility, then: Visibili
     visible_now = now.visible_rows(piece)
     after: BOOL = visible_then if visible_now is None else visible_then & visible_now
     bits = piece.values.view(np.int64)
-    rows, _ = kernels.winners(piece.counts, piece.ts, bits, _ALL if visible_now is None else visible_now)
-    others, _ = kernels.winners(piece.counts, piece.ts, bits, after)
+    rows, _ = version_kernels.winners(piece.counts, piece.ts, bits, _ALL if visible_now is None else visible_now)
+    others, _ = version_kernels.winners(piece.counts, piece.ts, bits, after)
     lost: I64 = rows[~visible_then[rows]]
     hidden = ~visible_then if visible_now is None else ~visible_then & visible_now
     count.versions += int(hidden.sum())

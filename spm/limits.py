@@ -1,7 +1,7 @@
-"""Every bound of the system, with its reason. A test exceeds each bound by one.
+"""Every number that decides: sizes, periods, numbers of tries and waiting times, each with its reason.
 
-No bound changes at run time: what an operator may change is a setting, and this module holds its ceiling. The unit is
-the last part of a name.
+A test exceeds each bound by one. None changes at run time: what an operator may change is a setting, and this module
+holds its ceiling. The unit is the last part of a name.
 """
 
 # --- time -------------------------------------------------------------------------------------------------------------
@@ -179,7 +179,7 @@ STAMPS_PER_CELL = 50_000  # of one page of dead stamps or one adoption record: s
 COMMIT_CELL_CACHE_BYTES = (
     32_000_000  # of decoded commit records and ledger rows that the watermark keeper reads again and again
 )
-PROCESS_SILENT_S = (
+PROCESS_GONE_S = (
     330  # an accepting process that announces nothing for so long counts as gone: clocks may differ by 5 min
 )
 ADOPTIONS_MAX = 1_000  # records of one process: so many mean a clock that is far behind, not a process that is gone
@@ -373,7 +373,7 @@ RETRACT_PREVIEW_SAMPLES_MAX = 20_000_000  # versions one preview reads, some sec
 RETRACT_PREVIEW_HOUR_SHARDS_MAX = 2_000  # that one preview opens, 5 ms each: somebody waits for the page
 RETRACT_REASON_CHARS_MAX = 500  # a sentence for a reader of the chart next year, not a report
 ERASE_HOURS_IN_REQUEST_MAX = 500  # of a retraction erased within a request, some 20 ms each; longer ones by command
-ROLL_REPLANS_MAX = 3  # when others keep publishing a day, the next run does it
+PUBLISH_TRIES_MAX = 3  # when others keep publishing a day, the next run does it
 
 # --- retention --------------------------------------------------------------------------------------------------------
 RETENTION_RAW_DAYS = 90  # by default; 1,000 series every 10 s are 300 MB then, and a quarter can be corrected or undone

@@ -9,7 +9,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from frontend.api.base import FailureSerializer, Operation
-from frontend.presenters import corrections
+from frontend.presenters import retractions as presenter
 from rollups.services import (
     maintenance as services_maintenance,
 )
@@ -140,9 +140,7 @@ class Retractions(Operation):
     def post(self, request: Request, app_id: int) -> Response:
         """Hide the samples from every answer; for admins. It can be undone."""
         app, by = self.app(app_id, Role.ADMIN), self.actor()
-        result, _ = corrections.retract(
-            app, corrections.parse_draft(self.validated_body(RetractSerializer), by.name), by
-        )
+        result, _ = presenter.retract(app, presenter.parse_draft(self.validated_body(RetractSerializer), by.name), by)
         retraction = _find_retraction(app, result.retraction.number)
         return Response(RetractionSerializer(retraction).data, status=status.HTTP_201_CREATED)
 
@@ -156,8 +154,8 @@ class RetractionPreview(Operation):
     def post(self, request: Request, app_id: int) -> Response:
         """Count without changing anything; for editors."""
         app = self.app(app_id, Role.EDITOR)
-        draft = corrections.parse_draft(self.validated_body(DraftSerializer), self.actor().name)
-        return Response(PreviewSerializer(corrections.preview_draft(app, draft)).data)
+        draft = presenter.parse_draft(self.validated_body(DraftSerializer), self.actor().name)
+        return Response(PreviewSerializer(presenter.preview_draft(app, draft)).data)
 
 
 class Undo(Operation):

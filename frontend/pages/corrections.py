@@ -8,7 +8,7 @@ from django.shortcuts import redirect
 
 from frontend.forms import RetractionForm
 from frontend.pages.base import AppPage
-from frontend.presenters import corrections
+from frontend.presenters import retractions as presenter
 from rollups.models import Correction
 from rollups.services import (
     maintenance as services_maintenance,
@@ -54,12 +54,12 @@ class Corrections(AppPage):
         if not form.is_valid():
             return self.render_to_response(self.get_context_data(form=form), status=400)
         try:
-            draft = corrections.parse_draft(form.cleaned_data, self.actor().name)
+            draft = presenter.parse_draft(form.cleaned_data, self.actor().name)
             if not acts:
                 return self.render_to_response(
-                    self.get_context_data(form=form, preview=corrections.preview_draft(app, draft))
+                    self.get_context_data(form=form, preview=presenter.preview_draft(app, draft))
                 )
-            result, preview = corrections.retract(app, draft, self.actor())
+            result, preview = presenter.retract(app, draft, self.actor())
         except (BadQuery, Refused) as error:
             return self.render_to_response(self.get_context_data(form=form, refusal=str(error)), status=409)
         messages.success(request, f"Retraction {result.retraction.number} hides {preview.summary()}.")

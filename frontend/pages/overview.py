@@ -1,4 +1,4 @@
-"""The overview of the hosts of an app, and the page of one host with its charts."""
+"""The overview: the hosts of an app, one host with its charts, completeness of sources, and the system's own charts."""
 
 from typing import Any
 

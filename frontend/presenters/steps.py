@@ -1,4 +1,4 @@
-"""Chooses the steps of a chart. Pure.
+"""Chooses the steps of a chart, and with them whether samples, hours or days can answer it. Pure.
 
 Steps are round numbers of seconds and lie on multiples of themselves, so that a chart that moves on draws the same
 points again. ``$window`` in an expression stands for the time each point looks back: the step, but at least a minute,

@@ -50,7 +50,9 @@ class RateAllowances:
 
     def check(self, app: int) -> None:
         """Raise ``TooFast`` for an app that has used up its rate."""
-        now, allowance = self._clock.monotonic(), self._allowance(app)
+        now = self._clock.monotonic()
+        with self._lock:
+            allowance = self._allowance(app)
         if allowance.samples > 0:
             return
         rate = self._quota_of(app).samples_per_s
@@ -76,6 +78,7 @@ class RateAllowances:
             self._allowance(app).samples -= samples
 
     def _allowance(self, app: int) -> RateAllowance:
+        """Return the app's allowance; under the lock, so that two first bodies do not make one each."""
         allowance = self._allowances.get(app)
         if allowance is None:
             allowance = RateAllowance()

@@ -1,5 +1,7 @@
 """Moves an app's low-water marks forward, and adopts settled stamps of processes that are gone (PROTOCOL 26).
 
+A process is gone that has announced nothing for ``PROCESS_GONE_S``.
+
 Enter by ``advance_watermarks``; the caller passes the time. A watermark moves to the newest announcement of which all
 stamps are settled, in one check-and-put with the dead stamps among them. Any number of keepers may work at once, be
 killed, or lose their answers: a cell that another keeper has changed meanwhile stays as it is, and the next round goes
@@ -148,7 +150,7 @@ def _advance_process(
     if process.announcements:
         silent = process.gone(now_ms)
     else:
-        silent = now_ms - int(outcomes.ms[-1]) > limits.PROCESS_SILENT_S * 1000
+        silent = now_ms - int(outcomes.ms[-1]) > limits.PROCESS_GONE_S * 1000
     if silent and len(process.adoptions) < limits.ADOPTIONS_MAX:
         return KeepResult(adopted=_adopt(store, app, process, outcomes))
     return KeepResult()

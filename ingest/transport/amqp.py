@@ -20,7 +20,7 @@ from pika.exceptions import AMQPConnectionError, AMQPError
 
 from ingest.transport import topology
 from ingest.transport.base import OutcomeCallback, Transport
-from ingest.transport.outbox import Outbox, OutgoingMessage
+from ingest.transport.publish_buffer import OutgoingMessage, PublishBuffer
 from ingest.transport.topology import Address
 from spm import clock, limits
 from spm.clock import Clock, SystemClock
@@ -50,10 +50,10 @@ class AmqpTransport(Transport):
         self._publisher = Publisher(address)
 
     def reserve(self, app: int, source: str, weight: int) -> None:
-        self._publisher.outbox.reserve(self._address.route(app, source, weight), weight)
+        self._publisher.buffer.reserve(self._address.route(app, source, weight), weight)
 
     def release(self, weight: int) -> None:
-        self._publisher.outbox.release(weight)
+        self._publisher.buffer.release(weight)
 
     def send(self, envelope: Envelope, weight: int, timeout_s: float, outcome: OutcomeCallback) -> None:
         key = self._address.route(envelope.app, envelope.source, weight)
@@ -173,11 +173,11 @@ class Link:
 
 
 class Publisher(Link):
-    """Publishes with confirms, many messages in flight at once; ``Outbox`` has their state. Thread-safe."""
+    """Publishes with confirms, many messages in flight at once; ``PublishBuffer`` has their state. Thread-safe."""
 
     def __init__(self, address: Address, clock: Clock | None = None) -> None:
         super().__init__(address, "amqp-publisher", clock or SystemClock())
-        self.outbox = Outbox(self._clock)
+        self.buffer = PublishBuffer(self._clock)
         self._channel: Any = None
         self._retry_due = False
         self.open()
@@ -193,24 +193,24 @@ class Publisher(Link):
         headers: Mapping[str, str] | None = None,
     ) -> None:
         """Return when the message is confirmed; ``QueueUnavailable``: it may be there or not, and is given up."""
-        self.outbox.reserve(key, len(body))
+        self.buffer.reserve(key, len(body))
         message = OutgoingMessage(exchange, key, body, message_id, len(body), until_confirmed=False, headers=headers)
         self.send(message, timeout_s)
 
     def send(self, message: OutgoingMessage, timeout_s: float) -> None:
         """Publish a message that has its room, and wait for its confirm."""
-        if self.outbox.add(message):  # one wake-up of the thread takes all messages that wait by then
+        if self.buffer.add(message):  # one wake-up of the thread takes all messages that wait by then
             self._call_in_loop(self._write)
-        self.outbox.wait(message, timeout_s)
+        self.buffer.wait(message, timeout_s)
 
     def close(self, wait_s: float = limits.PUBLISH_CLOSE_S) -> None:
         """End for good; unconfirmed messages get ``wait_s``."""
-        if not self.outbox.close(wait_s):
-            log.error("RabbitMQ: %d messages were not confirmed before the end", self.outbox.unconfirmed_count())
+        if not self.buffer.close(wait_s):
+            log.error("RabbitMQ: %d messages were not confirmed before the end", self.buffer.unconfirmed_count())
         super().close()
 
     def _write(self) -> None:
-        for tag, message in self.outbox.take():
+        for tag, message in self.buffer.take():
             properties = pika.BasicProperties(
                 delivery_mode=PERSISTENT,
                 content_type=topology.CONTENT_TYPE,
@@ -225,23 +225,23 @@ class Publisher(Link):
         channel.add_on_return_callback(self._returned)
         channel.add_on_close_callback(lambda _channel, reason: self._closed(str(reason)))
         connection = channel.connection
-        connection.add_on_connection_blocked_callback(lambda _c, frame: self.outbox.block(str(frame.method.reason)))
+        connection.add_on_connection_blocked_callback(lambda _c, frame: self.buffer.block(str(frame.method.reason)))
         connection.add_on_connection_unblocked_callback(lambda _c, _frame: self._unblocked())
         channel.confirm_delivery(self._confirmed, callback=lambda _frame: self._begin())
 
     def _begin(self) -> None:
         self._up.set()
-        self.outbox.connected()
+        self.buffer.connected()
         self._write()  # unconfirmed messages of the connection before this one, and new ones
 
     def _unblocked(self) -> None:
-        self.outbox.block(None)
+        self.buffer.block(None)
         self._write()
 
     def _confirmed(self, frame: Any) -> None:
         method = frame.method
         taken = isinstance(method, pika.spec.Basic.Ack)
-        refused = self.outbox.confirm(method.delivery_tag, multiple=method.multiple, taken=taken)
+        refused = self.buffer.confirm(method.delivery_tag, multiple=method.multiple, taken=taken)
         if refused and not self._retry_due and self._loop is not None:
             self._retry_due = True
             self._loop.call_later(limits.PUBLISH_AGAIN_S, self._retry)
@@ -250,19 +250,19 @@ class Publisher(Link):
         """Learn the broker's limit if it closed the channel for a large body, which would close every other one."""
         match = _TOO_LARGE.search(reason)
         if match is not None:
-            self.outbox.limit_body_size(int(match[1]))
+            self.buffer.limit_body_size(int(match[1]))
 
     def _retry(self) -> None:
         self._retry_due = False
-        self.outbox.retry_refused()
+        self.buffer.retry_refused()
         self._write()
 
     def _returned(self, _channel: Any, method: Any, properties: Any, _body: bytes) -> None:
-        self.outbox.returned(int(properties.correlation_id), method.reply_text)
+        self.buffer.returned(int(properties.correlation_id), method.reply_text)
 
     def _disconnected(self) -> None:
         self._retry_due = False
-        self.outbox.disconnected(self.why_down)
+        self.buffer.disconnected(self.why_down)
 
 
 def _parameters(address: Address) -> pika.URLParameters:

@@ -1,4 +1,6 @@
-"""What exists in RabbitMQ: every name, argument and routing rule, in one place (what senders need: ``ingest.routing``).
+"""What exists in RabbitMQ: names, arguments, routing rules, and the prefetch of each queue by a worker's share.
+
+What senders need stands in ``ingest.routing``.
 
 One topic exchange. Messages of one source always go to one partition queue, so that they stay in order and one batch
 holds few sources. Bodies over ``AMQP_PARTITION_BODY_BYTES_MAX`` go to a queue of their own, of which a worker holds few

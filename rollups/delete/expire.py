@@ -169,7 +169,7 @@ def _plans(driver: Driver, app: int, day: int, hours: Sequence[int], now_ms: int
 
 def _seal_rest(driver: Driver, app: int, day: int, hours: Sequence[int], now_ms: int) -> None:
     """Seals all hours that lack nothing by one check-and-put; most were merged when they closed."""
-    for _ in range(limits.ROLL_REPLANS_MAX):
+    for _ in range(limits.PUBLISH_TRIES_MAX):
         plans = _plans(driver, app, day, hours, now_ms)
         ready = tuple(hour for hour, plan in plans.items() if plan is not None and not plan.hour_shards)
         if not ready:

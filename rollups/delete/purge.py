@@ -181,7 +181,7 @@ def _fence_day(
 ) -> tuple[Manifest, Manifest] | None:
     """Sets a day's fence; a day without a manifest gets one, to fence off a run that died before it published."""
     key = keys.manifest(app, day)
-    for _ in range(limits.ROLL_REPLANS_MAX):
+    for _ in range(limits.PUBLISH_TRIES_MAX):
         cell = cells.read_cell(store, "manifest", key)
         before = manifest.decode(cell)
         value = cut_history(before, keep, random_u64())
@@ -195,7 +195,7 @@ def _fence_day(
 def _fence_month(store: Backend, app: int, month: int, places: Collection[Place], *, dry_run: bool) -> Month | None:
     """Sets a month's fence: a new nonce is enough, because the publication of a month is never rebased."""
     key = keys.manifest_month(app, month)
-    for _ in range(limits.ROLL_REPLANS_MAX):
+    for _ in range(limits.PUBLISH_TRIES_MAX):
         cell = cells.read_cell(store, "manifest", key)
         value = Month(random_u64(), manifest.decode_month(cell).days)
         if dry_run or set(places) <= named_by_month(month, value):

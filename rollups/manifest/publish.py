@@ -1,7 +1,8 @@
 """Publishes a day's manifest, writes its ledger rows and removes its pending records (PROTOCOL 14, 15, 23).
 
-``publish_day`` puts a day's changes into force, and rebases them where that is sound; ``publish_exactly``, for moves
-and seals, replaces the very bytes that the plan was made from, and never rebases. ``settle`` writes the ledger rows of
+``publish_day`` puts a day's changes into force, and rebases them where that is sound, at most
+``PUBLISH_TRIES_MAX`` times; ``publish_exactly``, for moves and seals, replaces the very bytes that the plan was made
+from, and never rebases. ``settle`` writes the ledger rows of
 pending records and removes the records; ``settle_late`` does so for samples that came too late for a sealed hour.
 """
 
@@ -33,7 +34,7 @@ def publish_day(
     """
     key = keys.manifest(work.plan.app, work.plan.day)
     expected, now = work.plan.cell, work.plan.manifest
-    for _ in range(limits.ROLL_REPLANS_MAX):
+    for _ in range(limits.PUBLISH_TRIES_MAX):
         nonce = random_u64()
         value = publication.rebase(
             now, planned=work.plan.manifest, changes=work.changes, hours=hours, run=run, nonce=nonce

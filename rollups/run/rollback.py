@@ -71,7 +71,7 @@ def roll_back(
 def _roll_back_day(store: Backend, run: int, app: int, day: int) -> int:
     """Rolls back one day by check-and-put; on a conflict it plans again from the new cell."""
     key = keys.manifest(app, day)
-    for _ in range(limits.ROLL_REPLANS_MAX):
+    for _ in range(limits.PUBLISH_TRIES_MAX):
         cell = cells.read_cell(store, "manifest", key)
         now = manifest.decode(cell)
         hour_shards = entries_to_roll_back(now, run)

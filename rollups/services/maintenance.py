@@ -1,7 +1,9 @@
-"""The five deletions and the checks, with their database records: expire, purge, erase, delete apps, maintain.
+"""Deletions and checks with their database records: expire, purge, erase, delete apps, check; and ``maintain``.
 
-Commands, pages, the REST interface and beat call these on a ``Site``; each takes the lock of runs, or raises
-``Refused`` if a run is in progress. ``maintain`` is the daily one, for beat. All of them may be killed and repeated.
+``maintain``, which beat starts, deletes the apps that were given up; once a day it also widens placements, expires what
+is over, and purges superseded rows. Other rooms prune their own database rows in their own tasks. Commands, pages, the
+REST interface and beat call these functions on a ``Site``; each takes the lock of runs, or raises ``Refused`` if a run
+is in progress. All of them may be killed and repeated.
 """
 
 import os

@@ -1,0 +1,1 @@
+"""Organisations, apps, tokens, sources and the audit log."""

@@ -1,4 +1,4 @@
-"""A small world for the balance: processes that accept, a queue, writers, dead letters, runs, marks; and the truth.
+"""A small world for the balance: processes that accept, a queue, writers, dead letters, runs, watermarks; the truth.
 
 Every act goes through the real code (``Stamper``, ``Writer``, ``dead_letter_steps``, ``marks``, ``pending``) over a
 store in memory; the queue is a list. ``World.places`` is the truth about every message, kept beside it in plain Python,
@@ -16,7 +16,7 @@ from ingest.accounting.watermark_keeper import advance_watermarks
 from ingest.writer import Writer, dead_letter_steps
 from spm import message_ids
 from spm.clock import FakeClock
-from spm.limits import HOUR_MS, PROCESS_SILENT_S
+from spm.limits import HOUR_MS, PROCESS_GONE_S
 from spm.store.backends.memory import MemoryBackend
 from spm.store.encoding import blocks
 from spm.store.keys import PlacementTable
@@ -93,7 +93,7 @@ class World:
             self._acceptor(message).confirm(message.envelope)
 
     def confirm_unheard(self) -> None:
-        """The queue has a message, but its process is not told yet."""
+        """The queue has a message, but its process has no confirmation yet."""
         for message in self._some(OPEN):
             self.writer.write([message.envelope])
             message.place = STORED
@@ -114,7 +114,7 @@ class World:
             message.place = DEAD
 
     def redeliver(self) -> None:
-        """A dead message is stored all the same: stored wins, unless a mark or a record has told its end before."""
+        """A dead message is stored as well: stored wins, unless a watermark or a record settled it before."""
         for message in self._some(DEAD):
             self.writer.write([message.envelope])
             process, ms, number = message.key
@@ -135,7 +135,7 @@ class World:
                     self.store.delete("pending", [(item.key.to_bytes(), [item.hour.to_bytes(4, "big")])])
 
     def announce(self) -> None:
-        """A process tells what it accepted."""
+        """A process announces what it accepted."""
         self._announce(self.draw.choice(self.living))
 
     def kill(self) -> None:
@@ -148,16 +148,16 @@ class World:
         self.start()
 
     def advance_watermarks(self) -> None:
-        """The keeper looks: marks move, stragglers are adopted."""
+        """The keeper runs: watermarks move, stragglers are adopted."""
         advance_watermarks(self.store, APP, self.clock.now_ms())
 
     def pause(self) -> None:
-        """Once, so much time passes that who says nothing is taken for gone; the living have said all before."""
+        """Once, let so much time pass that silent processes count as gone; live ones announce everything before."""
         if not self.paused:
             self.paused = True
             for acceptor in self.living:
                 self._announce(acceptor)
-            self.clock.advance((PROCESS_SILENT_S + 10) * 1000)
+            self.clock.advance((PROCESS_GONE_S + 10) * 1000)
 
     ACTS = {
         "accept": 10,
@@ -209,7 +209,7 @@ class World:
         return sum(len(m.envelope) for m in self.messages if m.place == place and m.key[0] in known)
 
     def _known(self) -> set[int]:
-        """Processes that spoke, or died before and were found by the keeper."""
+        """Return the processes that announced something, or died before it and were adopted by the keeper."""
         return {*self.announced, *watermarks.read(self.store, APP)}
 
     def _is_told(self, message: Message) -> bool:

@@ -176,7 +176,7 @@ ACTS: dict[str, Act] = {
 
 
 def look(world: World) -> Views:
-    """Everything a process that has just started is told."""
+    """Return all answers that a newly started process gets."""
     return {"raw": world.answer(), "hours": world.hours(), "days": world.days()}
 
 
@@ -250,7 +250,7 @@ def _drive(act: str, folder: Path, crash_at: str) -> None:
 
 
 def _read(act: str, folder: Path, parent: Connection) -> None:
-    """Look until told that the driver is dead, once more then, do the act again, and look a last time."""
+    """Read until the parent reports that the driver is dead, read once more, repeat the act and read a last time."""
     world = _opened(folder)
     seen = [look(world)]
     parent.send("looking")
@@ -266,7 +266,7 @@ def _read(act: str, folder: Path, parent: Connection) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a kill did: whether it did, all that the reader was told, and how things stand after the re-run.
+    """The result of a kill: whether it happened, all answers the reader got, and the state after the act is repeated.
 
     A driver that was killed came to no end. The server of processes now and then loses an exit code, and says 255.
     """
@@ -328,7 +328,7 @@ def _received(end: Connection) -> Any:
 
 
 def faults(case: Case, outcome: Outcome) -> list[str]:
-    """What is wrong with an outcome, in words; nothing, as a rule."""
+    """Describe what is wrong with an outcome; empty if it is right."""
     by_point = []
     if not outcome.killed:
         by_point.append("the driver was not killed")

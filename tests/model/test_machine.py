@@ -92,7 +92,7 @@ class Life(RuleBasedStateMachine):
 
     @rule(samples=samples, source=sources)
     def prepare(self, samples: list[Sample], source: str) -> None:
-        """A slow worker has made its batch, by the distribution it knows, and writes it later."""
+        """A slow worker prepares its batch by the placement table it knows, and writes it later."""
         world = self.world
         message = world.acceptor.stamp_message(app=APP, source=source, parsed=parsed(samples), message_id=bytes(16))
         self.slow.append((world.writer, world.writer.prepare([message]), message))
@@ -243,7 +243,7 @@ class Life(RuleBasedStateMachine):
 
     @rule()
     def a_full_run_leaves_nothing_waiting(self) -> None:
-        """After a full run nothing waits, each unit is one generation, and days answer for all that is over."""
+        """After a full run nothing is pending, each HourShard has one generation, and past days have rollup rows."""
         for _ in range(2):  # a replay list that came with a race is taken in by the next
             self.world.roll(now_ms=START + 50 * HOUR_MS, sweep=True)
         value, next_day = self.world.manifest(), self.world.manifest(DAY + 1)
@@ -300,7 +300,7 @@ class LifeOnDisk(Life):
         return LmdbBackend(self.folder.name, map_bytes=1 << 26)
 
     def teardown(self) -> None:
-        """The folder goes."""
+        """Close the store and delete its folder."""
         self.world.store.close()
         self.folder.cleanup()
 

@@ -35,12 +35,12 @@ class Version:
 
     @property
     def hour(self) -> int:
-        """The hour it lies in."""
+        """Return the hour that contains the sample."""
         return (self.ts - 1) // HOUR_MS
 
     @property
     def rank(self) -> tuple[Stamp, int]:
-        """Who wins: the greatest stamp, and within a message the last."""
+        """Return the order of versions: the greatest stamp wins, and within a message the last."""
         return self.stamp, self.place
 
 

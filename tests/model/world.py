@@ -228,7 +228,7 @@ class World:
         self.model.undo(number, ended.end_ms)
 
     def erase_retracted(self, number: int, at: Hook = ignore_point) -> None:
-        """Delete for good what a retraction hides: from its mark on, no moment shows any of it."""
+        """Delete for good what a retraction hides: once it is marked erased, no read at any time shows any of it."""
         self.model.purge(number)
         erase_retracted(self.store, APP, number, now_ms=self.clock.now_ms(), at=at)
 

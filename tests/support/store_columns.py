@@ -11,6 +11,7 @@ import numpy as np
 from spm.arrays import F64, I64, U64
 from spm.store.encoding import blocks, kernels
 from spm.store.rollup.aggregates import Aggregates, aggregate, concatenate, merge_rows, run_starts
+from spm.store.versions import kernels as version_kernels
 
 
 def aggregate_rows(series: U64, ts: I64, values: F64) -> Aggregates:
@@ -32,15 +33,15 @@ def column_sizes(raw: bytes) -> dict[str, int]:
 
 
 def compile_kernels() -> None:
-    """Compile the kernels of ``spm.store.encoding`` for the types that the product calls them with."""
+    """Compile the kernels of the store for the types that the product calls them with."""
     values, ts = np.array([1.0, 2.5]), np.array([1, 2])
     rank = np.zeros(2, np.int32)
     bits = values.view(np.int64)
     kernels.decimal_scale(values, bits, 1)
     kernels.decimal_split(values, bits, 1, 1)
     counts, order = kernels.group_by_series(rank, 1)
-    kernels.order_versions(counts, order, ts, rank, bits)
-    kernels.winners(counts, ts, ts, np.ones(ts.size, np.bool_))
+    version_kernels.order_versions(counts, order, ts, rank, bits)
+    version_kernels.winners(counts, ts, ts, np.ones(ts.size, np.bool_))
     kernels.find_timelines(counts, ts, rank)
     kernels.take_segments(ts[:1], counts, 2)
     kernels.spread(counts, 2)

@@ -9,7 +9,7 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
 
-from frontend.presenters import corrections
+from frontend.presenters import retractions as presenter
 from rollups.management import terminal
 from rollups.services.retractions import Actor
 from spm.accounts.access import require_app_number
@@ -45,13 +45,13 @@ class Command(BaseCommand):
             app = require_app_number(options["app"])
             if not (options["dry_run"] or options["reason"].strip()):
                 raise Refused("a retraction needs a reason", remedy="Add --reason, or --dry-run for a preview.")
-            draft = corrections.parse_draft(options, _BY.name)
-            preview = corrections.preview_draft(app, draft)
+            draft = presenter.parse_draft(options, _BY.name)
+            preview = presenter.preview_draft(app, draft)
             self.stdout.write("\n".join(preview.lines()))
             if options["dry_run"] or not (options["yes"] or _is_confirmed()):
                 self.stdout.write("nothing was changed")
                 return
-            result, _ = corrections.retract(app, draft, _BY)
+            result, _ = presenter.retract(app, draft, _BY)
         except SpmError as error:
             raise CommandError(str(error)) from error
         self.stdout.write(

@@ -1,24 +1,16 @@
-"""Compiled loops over columns: the only place where the store handles single samples.
+"""Compiled loops over columns of samples: scales of decimals, grouping by series, shared timelines, text checks.
 
-All kernels are pure, release the GIL and are cached on disk; ``spm.cli.warm_kernels`` compiles them at set-up. Shapes:
-N samples, S series, M messages. Arrays are C-contiguous; values are passed as their 64 bits where equality matters.
+All kernels of the store (``versions/kernels.py`` has the order of versions and the winner rule) are pure, release the
+GIL and are cached on disk; ``spm.cli.warm_kernels`` compiles them at set-up. Shapes: N samples, S series, M messages.
+Arrays are C-contiguous; values are passed as their 64 bits where equality matters.
 """
 
 import numpy as np
 from numba import njit
-from numpy.typing import NDArray
 
-from spm.wire import STALE_BITS
-
-F64 = NDArray[np.float64]
-I64 = NDArray[np.int64]
-I32 = NDArray[np.int32]
-U64 = NDArray[np.uint64]
-U8 = NDArray[np.uint8]
-BOOL = NDArray[np.bool_]
+from spm.arrays import F64, I32, I64, U8, U64
 
 _WHOLE_MAX = 9007199254740992.0  # 2^53: beyond it not every integer is a float64
-_TWINS_SORTED = 64  # from so many versions of one time in one message on, sorting is faster than comparing all pairs
 _POWERS = np.array([10.0**k for k in range(10)])
 
 
@@ -102,129 +94,6 @@ def spread(counts: I32, out_size: int) -> I32:
             out[at] = s
             at += 1
     return out
-
-
-@njit(cache=True, nogil=True)
-def _sort_segment(ts: I64, rank: I32, order: I64, scratch: I64, start: int, stop: int) -> None:
-    """Stable merge sort of ``order[start:stop]`` by (ts, rank), bottom up."""
-    n = stop - start
-    width = 1
-    while width < n:
-        left = start
-        while left < stop:
-            middle = min(left + width, stop)
-            right = min(left + 2 * width, stop)
-            i, j = left, middle
-            for k in range(left, right):
-                take_left = i < middle
-                if take_left and j < right:
-                    a, b = order[i], order[j]
-                    take_left = ts[a] < ts[b] or (ts[a] == ts[b] and rank[a] <= rank[b])
-                if take_left:
-                    scratch[k] = order[i]
-                    i += 1
-                else:
-                    scratch[k] = order[j]
-                    j += 1
-            left += 2 * width
-        order[start:stop] = scratch[start:stop]
-        width *= 2
-
-
-@njit(cache=True, nogil=True)
-def _without_twins(order: I64, bits: I64, out: I64, start: int, stop: int, written: int) -> int:
-    """Copy ``order[start:stop]`` (one series, ts, rank) to ``out``, of equal bits only the last; return the new end.
-
-    Many values for one time in one message are rare but cheap to send: from ``_TWINS_SORTED`` on the rows are sorted,
-    so that no sender can make a merge quadratic.
-    """
-    n = stop - start
-    if n == 1:
-        out[written] = order[start]
-        return written + 1
-    if n < _TWINS_SORTED:
-        for i in range(start, stop):
-            last = True
-            for j in range(i + 1, stop):
-                if bits[order[j]] == bits[order[i]]:
-                    last = False
-                    break
-            if last:
-                out[written] = order[i]
-                written += 1
-        return written
-    by_bits = np.argsort(bits[order[start:stop]], kind="mergesort")
-    stays = np.ones(n, np.bool_)
-    for k in range(n - 1):
-        if bits[order[start + by_bits[k]]] == bits[order[start + by_bits[k + 1]]]:
-            stays[by_bits[k]] = False
-    for i in range(n):
-        if stays[i]:
-            out[written] = order[start + i]
-            written += 1
-    return written
-
-
-@njit(cache=True, nogil=True)
-def order_versions(counts: I32, order: I64, ts: I64, rank: I32, bits: I64) -> tuple[I64, I32]:
-    """Sort rows by (series, ts, rank, arrival) and merge fully identical versions.
-
-    ``order`` groups rows by series in order of arrival (``group_by_series``); it is used as scratch. Of versions with
-    equal series, ts, rank and bits the last to arrive stays, so that the index in the message still decides.
-    Returns (row numbers i64[N'], count per series i32[S]).
-    """
-    out = np.empty(order.size, np.int64)
-    merged_counts = np.zeros(counts.size, np.int32)
-    scratch = np.empty(order.size, np.int64)
-    start = 0
-    written = 0
-    for s in range(counts.size):
-        stop = start + counts[s]
-        for i in range(start + 1, stop):
-            a, b = order[i - 1], order[i]
-            if ts[a] > ts[b] or (ts[a] == ts[b] and rank[a] > rank[b]):
-                _sort_segment(ts, rank, order, scratch, start, stop)
-                break
-        first = written
-        i = start
-        while i < stop:
-            row = order[i]
-            j = i + 1
-            while j < stop and ts[order[j]] == ts[row] and rank[order[j]] == rank[row]:
-                j += 1
-            written = _without_twins(order, bits, out, i, j, written)
-            i = j
-        merged_counts[s] = written - first
-        start = stop
-    return out[:written], merged_counts
-
-
-@njit(cache=True, nogil=True)
-def winners(counts: I32, ts: I64, bits: I64, visible: BOOL) -> tuple[I64, I32]:
-    """Of rows sorted by (series, ts, stamp): the last visible one of each (series, ts), and the count per series.
-
-    A stale marker never wins over a value of its series and time. ``visible`` says of each row whether it takes part
-    (as-of, retractions); when it is empty, all rows do.
-    """
-    out = np.empty(ts.size, np.int64)
-    winner_counts = np.zeros(counts.size, np.int32)
-    written = 0
-    start = 0
-    for s in range(counts.size):
-        stop = start + counts[s]
-        first = written
-        for i in range(start, stop):
-            if visible.size and not visible[i]:
-                continue
-            if written > first and ts[out[written - 1]] == ts[i]:
-                if bits[i] != STALE_BITS or bits[out[written - 1]] == STALE_BITS:
-                    out[written - 1] = i
-            else:
-                out[written] = i
-                written += 1
-        winner_counts[s] = written - first
-        start = stop
-    return out[:written], winner_counts
 
 
 @njit(cache=True, nogil=True)

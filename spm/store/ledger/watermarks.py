@@ -160,7 +160,7 @@ class ProcessWatermarks:
     def gone(self, now_ms: int) -> bool:
         """Whether the process has ended or seems to have ended, because it has announced nothing for long."""
         newest = self.newest
-        return newest is None or newest.ended or now_ms - newest.at_ms > limits.PROCESS_SILENT_S * 1000
+        return newest is None or newest.ended or now_ms - newest.at_ms > limits.PROCESS_GONE_S * 1000
 
 
 def pack(ms: I64, sequence: I64) -> U64:

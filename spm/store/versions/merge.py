@@ -15,6 +15,7 @@ import numpy.typing as npt
 from spm.arrays import F64, I32, I64, U64
 from spm.store.encoding import kernels
 from spm.store.encoding.blocks import LogBlock, Messages
+from spm.store.versions import kernels as version_kernels
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +85,7 @@ def merge(pieces: Sequence[Piece]) -> Piece:
     ts = np.concatenate([p.ts for p in pieces])
     values = np.concatenate([p.values for p in pieces])
     counts, order = kernels.group_by_series(owner, len(series))
-    rows, merged_counts = kernels.order_versions(counts, order, ts, rank, values.view(np.int64))
+    rows, merged_counts = version_kernels.order_versions(counts, order, ts, rank, values.view(np.int64))
     return Piece(messages, series, metrics, merged_counts, rank[rows], ts[rows], values[rows])
 
 
@@ -122,7 +123,7 @@ _ALL = np.empty(0, np.bool_)
 
 def pick(piece: Piece, visible: npt.NDArray[np.bool_] | None = None) -> Winners:
     """Pick the winner of every (series, ts) of a merged piece among its ``visible`` rows (bool[N]; ``None``: all)."""
-    rows, counts = kernels.winners(
+    rows, counts = version_kernels.winners(
         piece.counts, piece.ts, piece.values.view(np.int64), _ALL if visible is None else visible
     )
     if len(rows) == len(piece.ts):

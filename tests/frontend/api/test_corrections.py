@@ -7,7 +7,7 @@ import pytest
 from django.contrib.auth.models import User
 from django.test import Client
 
-from frontend.presenters import corrections
+from frontend.presenters import retractions as presenter
 from rollups.models import Correction, CorrectionCause, RetractionRecord, Run, RunDay, RunKind, RunState
 from rollups.services import runs as services_runs
 from spm.accounts import tokens
@@ -179,8 +179,8 @@ def test_nothing_of_another_app_can_be_changed(desk: Client, fleet: Tenant, beta
 
 
 def test_numbers_are_words_as_people_write_them() -> None:
-    assert corrections.count_noun(1, "hour") == "1 hour"
-    assert corrections.count_noun(1_234, "sample") == "1,234 samples"
+    assert presenter.count_noun(1, "hour") == "1 hour"
+    assert presenter.count_noun(1_234, "sample") == "1,234 samples"
 
 
 @pytest.mark.parametrize("confirm", ["", "purge", "yes", "purge 2"])

@@ -5,7 +5,7 @@ import pytest
 from frontend.presenters.hosts import NO_POINTS, Hosts, SeriesPoints, host_rows
 from frontend.presenters.panels import host_panels, quote
 from frontend.presenters.sparkline import HEIGHT, WIDTH, draw_sparkline
-from frontend.templatetags.desk import age, percent
+from frontend.templatetags.site_text import age, percent
 from spm.query.promql.planning.planner import parse
 
 NOW = 1_700_000_000_000

@@ -43,7 +43,7 @@ from tests.model.world import APP, SPREAD, START, parsed
 from tests.support.faults import Faulty, flip, keys_of
 
 NONE = np.empty(0, np.uint64)
-SILENT_MS = limits.PROCESS_SILENT_S * 1000 + 1
+SILENT_MS = limits.PROCESS_GONE_S * 1000 + 1
 
 
 @dataclass

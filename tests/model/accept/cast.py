@@ -1,4 +1,4 @@
-"""Who plays in the world of ``accept_world``, what a history is made of, and how its data is looked at."""
+"""The actors of the world in ``world.py``, the mixes of acts in a history, and how its data is read."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -88,7 +88,7 @@ class Process:
 
 @dataclass
 class Message:
-    """What lies in the queue."""
+    """A message in the queue."""
 
     body: bytes
     stamp: Stamp

@@ -24,7 +24,7 @@ class Killed(BaseException):
 
 
 class Actor:
-    """One thread and whose turn it is."""
+    """One thread, and whether it or the stage may run."""
 
     def __init__(self, stage: "Stage", name: str, act: Callable[[], None]) -> None:
         self.name, self.done, self.killed = name, False, False
@@ -43,7 +43,7 @@ class Actor:
             raise self.error
 
     def kill(self) -> None:
-        """End it where it stands."""
+        """Kill the actor at the step it has reached."""
         self.killed = True
         while not self.done:
             self.step()
@@ -71,7 +71,7 @@ class Actor:
 
 
 class Stage:
-    """Who plays, what has happened, and what is still on its way to the store."""
+    """The actors, what has happened, and the writes still under way to the store."""
 
     def __init__(self, seed: int, loss: float) -> None:
         self.random = np.random.default_rng(seed)

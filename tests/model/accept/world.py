@@ -21,7 +21,7 @@ from rollups.run.driver import Driver
 from rollups.run.local import LocalExecutor
 from spm.clock import FakeClock
 from spm.errors import SpmError, StoreUnavailable
-from spm.limits import DAY_HOURS, HOUR_MS, PROCESS_SILENT_S
+from spm.limits import DAY_HOURS, HOUR_MS, PROCESS_GONE_S
 from spm.store import epochs, keys, manifest
 from spm.store.backends.memory import MemoryBackend
 from spm.store.ledger import dead_letters, watermarks
@@ -50,7 +50,7 @@ from tests.model.world import APP, DAY, SPREAD, START, parsed
 HOURS = (DAY * DAY_HOURS, DAY * DAY_HOURS + 1, DAY * DAY_HOURS + 2)
 SEALED_HOUR = HOURS[2]  # what comes for it is late
 TRIES_MAX = 2  # deliveries of a message before it is a dead letter
-SILENCE_MS = (PROCESS_SILENT_S + 70) * 1000
+SILENCE_MS = (PROCESS_GONE_S + 70) * 1000
 
 
 class Violation(AssertionError):

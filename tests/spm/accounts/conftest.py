@@ -1,4 +1,4 @@
-"""One organisation, fresh caches and a clock that moves when told."""
+"""One organisation, fresh caches and a clock that tests move."""
 
 from collections.abc import Iterator
 
@@ -34,5 +34,5 @@ def app(alpha: Tenant) -> App:
 
 @pytest.fixture
 def clock() -> FakeClock:
-    """Stands still."""
+    """A clock that stands still."""
     return FakeClock()

@@ -37,7 +37,7 @@ def test_lists_searches_and_forms_open(operator: Client, model: type[Any]) -> No
 
 
 @pytest.mark.parametrize("model", [Source, AuditEntry], ids=lambda model: model.__name__)
-def test_what_the_system_writes_is_for_reading_only(operator: Client, model: type[Any]) -> None:
+def test_rows_that_the_system_writes_are_read_only(operator: Client, model: type[Any]) -> None:
     assert operator.get(address(model, "add/")).status_code == 403
     assert operator.post(address(model, f"{model.objects.first().pk}/delete/"), {"post": "yes"}).status_code == 403
 

@@ -55,7 +55,7 @@ def test_the_files_are_for_their_owner_only_and_say_what_is_promised(tmp_path: P
     assert modes == {0o600}
 
 
-def test_a_changed_password_removes_the_file_and_is_told_no_more(tmp_path: Path) -> None:
+def test_a_changed_password_removes_the_file_and_is_no_longer_shown(tmp_path: Path) -> None:
     login = bootstrap.create_demo(tmp_path, URL)
     user = User.objects.get(username=login["login"])
     user.set_password("something of my own")
@@ -117,7 +117,7 @@ def test_the_command_prints_one_line_of_json(tmp_path: Path, settings: Any) -> N
     assert json.loads(out.getvalue())["login"] == bootstrap.LOGIN
 
 
-def test_the_command_tells_people_what_is_known(tmp_path: Path, settings: Any) -> None:
+def test_the_command_prints_the_login_and_no_agent_token(tmp_path: Path, settings: Any) -> None:
     settings.SPM_DATA = tmp_path
     out = StringIO()
     call_command("bootstrap", "--url", URL, stdout=out)

@@ -27,7 +27,7 @@ def test_a_role_nobody_knows_is_refused(alpha: Tenant) -> None:
     assert refused(Membership(organisation=alpha.organisation, user=alpha.owner, role="emperor"))
 
 
-def test_an_app_name_stands_once_in_an_organisation(alpha: Tenant) -> None:
+def test_an_app_name_is_unique_in_an_organisation(alpha: Tenant) -> None:
     assert refused(App(organisation=alpha.organisation, name=alpha.app.name))
 
 
@@ -52,12 +52,12 @@ def test_an_organisation_with_apps_is_not_deleted(alpha: Tenant) -> None:
         alpha.organisation.delete()
 
 
-def test_a_source_name_stands_once_in_an_app(alpha: Tenant) -> None:
+def test_a_source_name_is_unique_in_an_app(alpha: Tenant) -> None:
     source = {"app": alpha.app, "name": "x", "first_seen": "2026-01-01T00:00Z", "last_seen": "2026-01-01T00:00Z"}
     Source.objects.create(**source)
     assert refused(Source(**source))
 
 
-def test_a_token_prefix_stands_once(alpha: Tenant) -> None:
+def test_a_token_prefix_is_unique(alpha: Tenant) -> None:
     prefix = alpha.app.tokens.get().prefix
     assert refused(Token(app=alpha.app, name="x", scopes="read", prefix=prefix, digest=b"x"))

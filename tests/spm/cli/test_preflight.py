@@ -28,7 +28,7 @@ def test_secrets_stay_the_same_at_the_second_start(tmp_path: Path) -> None:
     assert (tmp_path / "secret-key").read_text() == before != (tmp_path / "pepper").read_text()
 
 
-def test_private_file_replaces_what_a_crash_left_half_written(tmp_path: Path) -> None:
+def test_private_file_replaces_a_half_written_one(tmp_path: Path) -> None:
     (tmp_path / "token.new").write_text("half")
     write_private(tmp_path / "token", "whole")
     assert ((tmp_path / "token").read_text(), _mode(tmp_path / "token")) == ("whole", 0o600)

@@ -1,4 +1,4 @@
-"""What a start decides from its arguments: options, programs, waiting times, words."""
+"""What a start decides from its arguments: options, programs, waiting times, texts."""
 
 import json
 from pathlib import Path
@@ -84,7 +84,7 @@ def test_log_grown_past_its_limit_becomes_the_older_one(tmp_path: Path) -> None:
     assert (tmp_path / "web.log.1").stat().st_size == LOG_BYTES_MAX + 3
 
 
-def test_json_line_holds_what_scripts_need_and_no_agent_token() -> None:
+def test_json_line_has_the_fields_that_scripts_need_and_no_agent_token() -> None:
     assert json.loads(json_line(LOGIN)) == {k: v for k, v in LOGIN.items() if k != "agent_token"}
 
 
@@ -103,7 +103,7 @@ def test_welcome_leaves_out_a_password_that_was_changed() -> None:
         ("sh: java: not found", 0),
     ],
 )
-def test_java_version_is_read_from_what_java_says(text: str, version: int) -> None:
+def test_java_version_is_read_from_the_output_of_java(text: str, version: int) -> None:
     assert java_version(text) == version
 
 

@@ -107,7 +107,7 @@ def test_metrics_of_several_web_processes_are_their_sum_and_never_fall_when_one_
 
 
 def test_each_web_process_sends_its_own_metrics_under_a_name_of_its_own(web: Web) -> None:
-    """A name is held, by a lock on its file, for as long as its process lives; who was killed leaves it to the next."""
+    """A lock on its file holds a name as long as its process lives; after a kill the next process takes the name."""
     ping_until_all_have_answered(web)
     names = [web.data / "metrics" / f"web-{number}" for number in range(PROCESSES + 1)]
     assert wait_until(lambda: [is_locked(name) for name in names] == [True] * PROCESSES + [False], 30)

@@ -1,4 +1,4 @@
-"""Claims about distributions and their epochs: where data may lie, and how that changes (PROTOCOL 22)."""
+"""Claims about placement functions and their epochs: where data may lie, and how that changes (PROTOCOL 22)."""
 
 import numpy as np
 import pytest
@@ -41,7 +41,7 @@ def test_the_bytes_of_many_metrics_fill_their_shards_evenly() -> None:
     assert load.min() > 0
 
 
-def test_what_is_closed_is_looked_at_no_more_and_settles_the_rest() -> None:
+def test_a_closed_epoch_is_not_read_any_more_and_settles_the_rest() -> None:
     store = MemoryBackend()
     assert store_epochs.read(store, APP) == PlacementTable()
     opened = store_epochs.open_epoch(store, APP, function=BYTE, shards=4, spread=4)
@@ -54,7 +54,7 @@ def test_what_is_closed_is_looked_at_no_more_and_settles_the_rest() -> None:
     assert store_epochs.read(store, APP) == closed
 
 
-def test_the_general_distribution_is_that_of_apps_without_their_own() -> None:
+def test_the_default_placement_is_that_of_apps_without_their_own() -> None:
     store = MemoryBackend()
     general = PlacementTable.single(shards=8, spread=2)
     store.put([("config", [(store_epochs.GENERAL, {store_epochs.COLUMN: store_epochs.encode(general)})])])

@@ -242,7 +242,7 @@ def test_a_thread_looks_without_sleeping_only_while_nobody_else_is_served(
     assert (time.monotonic() - before >= 0.05) is spins
 
 
-def test_what_was_sent_ahead_of_an_answer_is_answered(server: tuple[Process, int]) -> None:
+def test_pipelined_requests_are_answered(server: tuple[Process, int]) -> None:
     one = b"GET / HTTP/1.1\r\nHost: here\r\n\r\n"
     with socket.create_connection(("127.0.0.1", server[1]), timeout=60) as link:
         read = link.makefile("rb")
@@ -414,7 +414,7 @@ def conversation(port: int, processes: list[Process], requests: list[str]) -> by
 
 
 def answer_of(read: BinaryIO, head: bool) -> bytes:
-    """One answer, however its end is told."""
+    """One answer, however its end is marked."""
     lines = [read.readline(), *iter(read.readline, b"\r\n")]
     headers = {name.lower(): value.strip() for name, _, value in (line.partition(b":") for line in lines[1:])}
     said = b"".join(lines) + b"\r\n"

@@ -125,7 +125,7 @@ def test_a_forked_child_does_not_cut_its_parent_off(backend: Backend) -> None:
     assert backend.check_and_put("pending", key(2), b"a", None, b"1"), "a call that is never repeated"
 
 
-def test_a_put_that_breaks_off_says_what_is_not_confirmed(
+def test_a_put_that_breaks_off_reports_the_unconfirmed_part(
     backend: HBaseBackend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first = [(n.to_bytes(25, "big"), {b"v": bytes(limits.HBASE_CALL_BYTES_MAX // 2)}) for n in range(5)]

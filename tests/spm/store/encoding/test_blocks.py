@@ -161,7 +161,7 @@ def test_bytes_of_another_kind_are_refused_as(raw: bytes, read: Callable[[bytes]
 
 
 @EACH
-def test_a_newer_version_is_told_from_damage_as(raw: bytes, read: Callable[[bytes], object]) -> None:
+def test_a_newer_version_is_distinguished_from_damage(raw: bytes, read: Callable[[bytes], object]) -> None:
     newest = blocks.versions_of(raw[0])[-1]
     known = " and ".join(map(str, range(1, newest + 1)))
     newer = blocks.frame(raw[0], raw[6:], version=newest + 1)

@@ -42,7 +42,7 @@ def test_the_balance_is_the_truth_at_every_moment_of_a_random_history(seed: int)
 @pytest.mark.seed("A11", compares="the account after a quiet end with every message that was ever stamped")
 @given(st.integers(0, 2**32 - 1))
 @settings(max_examples=HISTORIES, deadline=None)
-def test_after_a_quiet_end_only_what_died_with_its_process_is_not_settled(seed: int) -> None:
+def test_after_a_quiet_end_only_messages_lost_with_their_process_are_not_settled(seed: int) -> None:
     world = World(random.Random(seed))
     for _ in range(80):
         world.act()

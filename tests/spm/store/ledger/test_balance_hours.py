@@ -101,7 +101,7 @@ def test_ids_that_are_no_numbers_are_in_no_gap() -> None:
     assert (result.runs, result.messages.tolist()) == ((), [3])
 
 
-def test_more_runs_than_are_followed_are_told_not_listed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_runs_beyond_the_limit_are_counted_and_not_listed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "BALANCE_RUNS_MAX", 2)
     result = seen([(1, 1), (2, 1), (3, 1)])
     assert (result[0].runs_cut, result[0].runs) == (True, ())
@@ -109,7 +109,7 @@ def test_more_runs_than_are_followed_are_told_not_listed(monkeypatch: pytest.Mon
 
 @given(st.integers(0, 2**32 - 1))
 @settings(max_examples=12, deadline=None)
-def test_hours_of_a_random_history_add_up_to_what_is_settled(seed: int) -> None:
+def test_hours_of_a_random_history_add_up_to_the_settled_samples(seed: int) -> None:
     world = World(random.Random(seed))
     world.ACTS = {**World.ACTS, "redeliver": 0}  # rows know of a late delivery, marks that have passed do not
     for _ in range(50):
@@ -136,7 +136,7 @@ def test_a_stretch_is_read_at_once_whatever_the_span(monkeypatch: pytest.MonkeyP
     assert [hour.messages.tolist() for hour in seen([(1, i) for i in range(1, 130)])] == one == [[60], [60], [9], []]
 
 
-def test_hours_are_final_below_the_oldest_mark_that_lags() -> None:
+def test_hours_are_final_below_the_oldest_lagging_watermark() -> None:
     store, clock = MemoryBackend(), FakeClock(NOW)
     assert final_before({}, NOW) == (NOW - limits.BALANCE_SLACK_MS) // HOUR_MS
     word = Announcement(NOW - 5 * HOUR_MS, 0, 1, 1, 0, 0, 0, clock.now_ms())

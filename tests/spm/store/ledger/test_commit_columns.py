@@ -66,7 +66,7 @@ def alone(raw: bytes, kind: int) -> Any:
     )
 )
 @settings(max_examples=60, deadline=None)
-def test_many_cells_say_what_each_says_alone_whichever_are_damaged(
+def test_many_cells_decode_as_each_does_alone_whichever_are_damaged(
     cells: list[tuple[int, bool, int | None, int]],
 ) -> None:
     raws = []
@@ -147,7 +147,7 @@ def test_a_column_that_does_not_unpack_is_damage(monkeypatch: pytest.MonkeyPatch
     ]
 
 
-def test_what_is_remembered_holds_no_others_bytes() -> None:
+def test_cached_columns_hold_no_bytes_of_other_cells() -> None:
     raws = [commit_records.encode(commit(40, seed=number)) for number in range(3)]
     for cell in CommitCellCache().open(raws, blocks.PENDING):
         assert isinstance(cell, CommitCell)

@@ -41,7 +41,7 @@ def stamp(number: int) -> Stamp:
 
 @dataclass(frozen=True)
 class Row:
-    """One row of a batch: waiting in `pending`, or accounted for."""
+    """One row of a batch: in `pending`, or already in the ledger."""
 
     batch: int
     shard: int
@@ -53,7 +53,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Died:
-    """An account of what was rejected or is dead of a message; ``total`` is not told by older programs."""
+    """A ledger row of a message's rejected or dead samples; older programs wrote no ``total``."""
 
     number: int
     outcome: int
@@ -126,7 +126,7 @@ def counted(rows: list[Row | Died]) -> dict[Stamp, tuple[int, int, int, int, boo
 
 
 def sorted_rows(rows: list[Row | Died]) -> list[Row]:
-    """Rows of batches; what is accounted for stands over what waits."""
+    """Return the rows of batches; a ledger row takes precedence over a pending one."""
     return sorted((r for r in rows if isinstance(r, Row)), key=lambda r: r.outcome is not None)
 
 
@@ -151,7 +151,7 @@ holdings = st.lists(numbers, min_size=1, max_size=5).map(tuple)
 
 @st.composite
 def batches(draw: st.DrawFn) -> list[Row]:
-    """One batch: some of its rows, each with messages of which one may stand in it twice."""
+    """One batch: some of its rows, each with messages of which one may occur twice."""
     shape, batch = draw(shapes), draw(st.integers(1, 10**6))
     rows = [
         Row(batch, shard, hour, len(shape), OUTCOME[draw(st.sampled_from(sorted(OUTCOME)))], draw(holdings))
@@ -164,7 +164,7 @@ def batches(draw: st.DrawFn) -> list[Row]:
 
 @st.composite
 def deaths(draw: st.DrawFn) -> list[Died]:
-    """What died of a message by some causes: with its total, or as older programs wrote it."""
+    """The dead samples of a message by some causes: with its total, or as older programs wrote it."""
     number, outcome = draw(numbers), draw(st.sampled_from([REJECTED, DEAD]))
     total = draw(st.none() | st.integers(0, 12))
     causes = draw(st.lists(st.integers(0, 3), max_size=3, unique=True))
@@ -197,7 +197,7 @@ def there(*samples: tuple[int, int, float], backend: Backend | None = None) -> B
 
 
 def accounted(backend: Backend, *, outcome: int = STORED, most: int | None = None) -> None:
-    """What a run does with all commit records, or the first: the account, then the record goes."""
+    """Do what a run does with all commit records, or the first: put the ledger row, then delete the record."""
     for item in list(commit_records.scan(backend, APP, list(range(256))))[:most]:
         raw = commit_records.encode(commit_records.decode(item.cell), blocks.LEDGER, outcome, item.key.batch)
         backend.put([("ledger", [(ledger_key(item.key.log(item.hour)), {COLUMN: raw})])])
@@ -205,7 +205,7 @@ def accounted(backend: Backend, *, outcome: int = STORED, most: int | None = Non
 
 
 @pytest.mark.parametrize("moment", range(7))
-def test_what_a_run_moves_while_it_is_read_is_seen_once(moment: int) -> None:
+def test_records_that_a_run_moves_during_a_read_are_seen_once(moment: int) -> None:
     backend = Faulty(there())
 
     def run(call: str) -> None:
@@ -216,7 +216,7 @@ def test_what_a_run_moves_while_it_is_read_is_seen_once(moment: int) -> None:
     assert read_outcomes(backend, APP, 0).stored.tolist() == [1]
 
 
-def test_what_the_ledger_calls_late_stays_late_when_a_slow_writer_puts_it_again() -> None:
+def test_samples_late_in_the_ledger_stay_late_when_a_slow_writer_puts_them_again() -> None:
     backend = there()
     [row] = [(key, dict(cells)) for key, cells in backend.scan("pending", b"", b"\xff" * 30)]
     accounted(backend, outcome=EXPIRED_HOUR)
@@ -234,8 +234,8 @@ def test_a_batch_of_which_one_part_was_abandoned_is_not_whole() -> None:
     assert not read_outcomes(backend, APP, 0).are_settled.any()
 
 
-def test_what_lies_where_readers_no_longer_look_is_not_settled() -> None:
-    """An epoch that is closed while this reads: its shards were looked into, and must not be believed."""
+def test_rows_in_shards_that_readers_no_longer_read_are_not_settled() -> None:
+    """The epoch is closed during the read: its shards were read already, and their rows must not count."""
     backend = Faulty(there())
     epochs.open_epoch(backend.inner, APP, function="hash", shards=8, spread=1)
     closed = False
@@ -263,7 +263,7 @@ def test_only_the_requested_minutes_of_the_ledger_are_read() -> None:
     ]
 
 
-def test_stamps_beyond_what_is_known_are_those_that_were_asked_for() -> None:
+def test_outcomes_beyond_a_place_are_those_of_later_stamps() -> None:
     backend = there()
     stored(envelope([(1, START + 5, 1.0)], process=2, sequence=7), backend=backend, spread=2)
     packed = int(read_outcomes(backend, APP, 0).stamps[0])
@@ -287,7 +287,7 @@ def test_every_stamp_has_its_source_and_its_message_id() -> None:
     assert [row.tobytes() for row in outcomes.message_ids] == [e.message_id for e in sent]
 
 
-def test_a_damaged_row_is_left_out_and_told() -> None:
+def test_a_damaged_row_is_left_out_and_reported() -> None:
     backend = there()
     accounted(backend)
     [key] = keys_of(backend, "ledger")

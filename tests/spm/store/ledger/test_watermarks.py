@@ -1,5 +1,5 @@
-"""Claims about spm/store/ledger/watermarks.py: announcements go forward, marks name the dead, and E answers the same
-for ever.
+"""Claims about spm/store/ledger/watermarks.py: announcements go forward, watermarks name the dead, and E never changes
+its answer.
 """
 
 import numpy as np
@@ -48,7 +48,7 @@ def stamps(*places: tuple[int, int]) -> U64:
 
 
 def moved(store: Backend, to: Announcement, *, out: U64 = NONE) -> bool:
-    """Move the mark of the process as it stands now."""
+    """Move the watermark of the process from its present place."""
     return watermarks.move(store, APP, row(store), to, totals=OutcomeTotals(messages=1), dead_stamps=out)
 
 
@@ -65,7 +65,7 @@ def test_the_newest_announcement_is_the_furthest_ever_made(places: list[tuple[in
     assert newest.place == max(places)
 
 
-def test_an_end_is_not_taken_back_by_a_word_of_before() -> None:
+def test_an_end_is_not_revoked_by_an_earlier_announcement() -> None:
     store = MemoryBackend()
     announce(store, APP, PROCESS, word(5, 1, ended=True))
     announce(store, APP, PROCESS, word(5, 1))
@@ -80,7 +80,7 @@ def test_a_process_learns_whether_all_it_said_is_held() -> None:
     assert not announce(store, APP, PROCESS, word(6, 2))
 
 
-def test_a_word_that_comes_late_is_held_when_the_mark_stands_at_its_place() -> None:
+def test_a_late_announcement_that_the_watermark_has_reached_succeeds() -> None:
     store = MemoryBackend()
     announce(store, APP, PROCESS, word(5, 1))
     assert moved(store, word(5, 1))
@@ -149,7 +149,7 @@ def test_very_many_dead_stamps_are_all_named_in_cells_of_bounded_size(monkeypatc
     assert len(present.watermark.pages) == 4
 
 
-def test_a_mark_whose_pages_are_gone_is_damage_and_not_nothing() -> None:
+def test_a_watermark_without_its_pages_is_damage() -> None:
     store = MemoryBackend()
     announce(store, APP, PROCESS, word(1, 1))
     watermarks.adopt(store, APP, row(store), AdoptionRecord(stamps((4, 0)), NONE, OutcomeTotals(1)))
@@ -174,7 +174,7 @@ def test_a_flipped_bit_in_a_watermark_is_reported_and_damages_nothing_else(
     assert not row(store, 4).damaged
 
 
-def test_a_process_says_anew_what_cannot_be_read_of_its_words() -> None:
+def test_a_process_replaces_announcements_that_cannot_be_read() -> None:
     store = MemoryBackend()
     announce(store, APP, PROCESS, word(5, 1))
     flip(store, "marks", keys.watermark(APP, PROCESS), b"a")
@@ -182,7 +182,7 @@ def test_a_process_says_anew_what_cannot_be_read_of_its_words() -> None:
     assert (row(store).announcements, row(store).damaged) == ((word(6, 2),), "")
 
 
-def test_a_process_whose_mark_cannot_be_read_goes_on_announcing() -> None:
+def test_a_process_whose_watermark_cannot_be_read_goes_on_announcing() -> None:
     store = MemoryBackend()
     announce(store, APP, PROCESS, word(5, 1))
     moved(store, word(5, 1))
@@ -191,7 +191,7 @@ def test_a_process_whose_mark_cannot_be_read_goes_on_announcing() -> None:
     assert row(store).newest == word(6, 2)
 
 
-def test_a_vector_knows_nothing_of_a_process_whose_mark_cannot_be_read_and_one_of_before_says_so() -> None:
+def test_a_vector_excludes_a_process_with_an_unreadable_watermark_and_an_older_vector_fails() -> None:
     store = MemoryBackend()
     announce(store, APP, PROCESS, word(5, 1))
     moved(store, word(5, 1))
@@ -202,7 +202,7 @@ def test_a_vector_knows_nothing_of_a_process_whose_mark_cannot_be_read_and_one_o
         WatermarkVector.from_bytes(before, watermarks.read(store, APP))
 
 
-def test_a_row_that_holds_only_what_a_killed_keeper_left_is_no_process() -> None:
+def test_a_row_with_only_leftovers_of_a_killed_keeper_is_no_process() -> None:
     store = MemoryBackend()
     broken = Faulty(store, fails_at=1)
     with pytest.raises(StoreUnavailable):
@@ -215,18 +215,18 @@ def test_a_row_that_holds_only_what_a_killed_keeper_left_is_no_process() -> None
     assert watermarks.read(store, APP) == {}
 
 
-def test_marks_of_one_app_are_not_anothers() -> None:
+def test_watermarks_belong_to_one_app() -> None:
     store = MemoryBackend()
     announce(store, APP, PROCESS, word(5, 1))
     assert watermarks.read(store, APP + 1) == {}
     assert watermarks.read(store, APP - 1) == {}
 
 
-def test_the_lag_is_the_age_of_the_oldest_word_that_is_not_held_of_a_process_that_lives() -> None:
+def test_the_lag_is_the_age_of_the_oldest_unreached_announcement_of_a_live_process() -> None:
     def of(*words: Announcement, present: int = 0) -> ProcessWatermarks:
         return ProcessWatermarks(1, words, Watermark(1, present))
 
-    now, silent = 10**9, 10**9 - limits.PROCESS_SILENT_S * 1000 - 1
+    now, silent = 10**9, 10**9 - limits.PROCESS_GONE_S * 1000 - 1
     waits = of(word(1, 1, at_ms=now - 7_000), word(2, 2, at_ms=now - 5_000))
     assert lag_ms({1: waits}, now) == 7_000
     assert lag_ms({1: of(word(2, 2, at_ms=now), present=2)}, now) == 0
@@ -250,7 +250,7 @@ def process_watermarks(process: int, place: tuple[int, int], out: U64, adopted: 
 
 
 def later(before: dict[int, ProcessWatermarks], more: dict[int, ProcessWatermarks]) -> dict[int, ProcessWatermarks]:
-    """The same marks some time later: further on, with more records, and more dead stamps above where they were."""
+    """Return the watermarks some time later: moved on, with more records and more dead stamps above them."""
     result = dict(more)
     for process, m in before.items():
         n = more.get(process, m)
@@ -265,7 +265,7 @@ def later(before: dict[int, ProcessWatermarks], more: dict[int, ProcessWatermark
 
 @settings(max_examples=200)
 @given(processes, processes, st.lists(st.tuples(st.integers(1, 5), places), min_size=1, max_size=12))
-def test_what_e_says_of_a_stamp_never_changes_while_watermarks_move(
+def test_the_answer_of_e_about_a_stamp_never_changes_while_watermarks_move(
     first: dict[int, tuple[tuple[int, int], U64, list[U64]]],
     second: dict[int, tuple[tuple[int, int], U64, list[U64]]],
     places_of: list[tuple[int, tuple[int, int]]],
@@ -286,7 +286,7 @@ def test_what_e_says_of_a_stamp_never_changes_while_watermarks_move(
     assert WatermarkVector.from_bytes(vector.to_bytes(), now).knows(table).tolist() == plain
 
 
-def test_a_vector_whose_marks_are_gone_is_refused() -> None:
+def test_a_vector_without_its_watermarks_is_refused() -> None:
     raw = WatermarkVector.of({1: process_watermarks(1, (5, 0), NONE, [])}).to_bytes()
     for values in ({}, {1: process_watermarks(1, (4, 0), NONE, [])}):
         with pytest.raises(CorruptBlock, match="not there"):
@@ -299,7 +299,7 @@ def test_a_vector_whose_records_are_gone_is_refused() -> None:
         WatermarkVector.from_bytes(raw, {1: process_watermarks(1, (5, 0), NONE, [stamps((7, 0))])})
 
 
-def test_a_record_tells_what_is_kept_from_what_is_dead() -> None:
+def test_an_adoption_record_distinguishes_stored_from_dead_stamps() -> None:
     store = MemoryBackend()
     announce(store, APP, PROCESS, word(5, 1))
     assert watermarks.adopt(

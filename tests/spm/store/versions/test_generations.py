@@ -68,7 +68,7 @@ def read(
 
 @settings(deadline=None)
 @given(MERGED, st.sampled_from([1, 2, 5, 13, 10**6]))
-def test_a_unit_read_back_whole_is_what_was_written_at_any_size_of_pages(merged: Piece, samples_max: int) -> None:
+def test_an_hour_shard_reads_back_as_written_at_any_page_size(merged: Piece, samples_max: int) -> None:
     pages = paginate(merged, samples_max)
     assert versions_of(merge(read(written(pages), pages, None))) == versions_of(merged)
 

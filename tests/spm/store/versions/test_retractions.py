@@ -111,7 +111,7 @@ def test_a_visibility_that_hides_nothing_returns_no_mask() -> None:
 
 
 @given(VERSIONS, RETRACTIONS)
-def test_a_retraction_touches_every_unit_that_holds_what_it_hides(
+def test_a_retraction_touches_every_hour_shard_with_samples_it_hides(
     versions: list[Version], given: list[Retraction]
 ) -> None:
     stamps, sources = [v[2] for v in versions], {v[3] for v in versions}
@@ -135,7 +135,7 @@ def test_a_retraction_touches_every_unit_that_holds_what_it_hides(
         pytest.param({"source": "a"}, True, id="its source"),
     ],
 )
-def test_a_unit_is_touched_by(changes: dict[str, object], touched: bool) -> None:
+def test_an_hour_shard_is_touched_by(changes: dict[str, object], touched: bool) -> None:
     assert retraction(**changes).touches(HOUR, 10, 20, ("a",)) is touched
 
 
@@ -144,7 +144,7 @@ def test_a_unit_is_touched_by(changes: dict[str, object], touched: bool) -> None
     [(State(), 0), (State((Generation(1),)), 1), (State((), (Replay(1, 2),)), 1)],
     ids=["nothing is in it", "compacted", "to be replayed"],
 )
-def test_only_units_with_compacted_data_are_touched(state: State, count: int) -> None:
+def test_only_hour_shards_with_compacted_data_are_touched(state: State, count: int) -> None:
     assert len(retractions.touching([retraction()], Entry(state, (), 1, 2, ("a",)), HOUR)) == count
 
 
@@ -164,7 +164,7 @@ def test_equal_sets_have_equal_ids_in_any_order(given: list[int], by: object) ->
     assert retractions.numbers(packed) == set(given)
 
 
-def test_the_mark_of_a_day_tells_which_hour_leaves_out_what() -> None:
+def test_the_fingerprint_of_a_day_depends_on_the_retractions_of_each_hour() -> None:
     one, two = retractions.ids([retraction()]), retractions.ids([retraction(number=2)])
     marks = [retractions.day_fingerprint(hours) for hours in ([(1, one)], [(2, one)], [(1, two)], [(1, one + two)])]
     assert len(set(marks)) == 4
@@ -188,7 +188,7 @@ def test_a_series_is_chosen_by_its_id_and_its_metric(
 # --- rows -------------------------------------------------------------------------------------------------------------
 
 
-def test_what_is_added_is_read_by_its_app_alone_in_order() -> None:
+def test_retractions_are_read_in_order_and_by_their_app_alone() -> None:
     store = MemoryBackend()
     first, second = (retractions.add(store, APP, DRAFT) for _ in range(2))
     retractions.add(store, APP + 1, DRAFT)
@@ -196,7 +196,7 @@ def test_what_is_added_is_read_by_its_app_alone_in_order() -> None:
     assert first.number < second.number
 
 
-def test_an_undo_keeps_the_row_for_those_who_ask_as_of_then() -> None:
+def test_an_undo_keeps_the_row_for_reads_as_of_an_earlier_time() -> None:
     store = MemoryBackend()
     number = retractions.add(store, APP, DRAFT).number
     retractions.end(store, APP, number, 150)

@@ -2,10 +2,10 @@
 
 A message is in one place: waiting → in flight (by delivery tag) → confirmed, or refused and soon waiting again. A lost
 connection puts what was in flight back in front, in its order. A message with ``until_confirmed`` leaves by a confirm
-only; the others are forgotten when their sender gives up. Room is counted from ``reserve`` on, so that the outbox is
+only; the others are forgotten when their sender gives up. Room is counted from ``reserve`` on, so that the buffer is
 bounded (``AMQP_UNCONFIRMED_MAX``, ``…_BYTES_MAX``). Nothing is reserved while it could not be published: blocked,
 stalled, closing, disconnected for longer than a moment, or a queue that has just refused. No connection here: ``amqp``
-has it. Enter by ``Outbox``.
+has it. Enter by ``PublishBuffer``.
 """
 
 import threading
@@ -39,7 +39,7 @@ class OutgoingMessage:
     refused: bool = False
 
 
-class Outbox:
+class PublishBuffer:
     """The unconfirmed messages of one publisher.
 
     Thread-safe; ``take`` and all methods below it are for the connection's thread alone.
