@@ -88,7 +88,7 @@ def test_check_and_put_sets_only_from_the_expected_value(backend: Backend) -> No
     assert backend.get("pending", [K[1]]) == [{b"m": b"2"}]
 
 
-def test_check_and_put_many_tells_what_stood_there_and_changes_none_of_it(backend: Backend) -> None:
+def test_check_and_put_many_returns_the_present_values_and_does_not_change_them(backend: Backend) -> None:
     backend.check_and_put("pending", K[1], b"c", None, b"old")
     before = backend.check_and_put_many("pending", b"c", [(K[1], b"new"), (K[2], b"x"), (K[2], b"y")])
     assert before == [b"old", None, b"x"]
@@ -112,7 +112,7 @@ def test_config_keys_of_any_length_do_not_mix(backend: Backend) -> None:
     assert backend.get("config", [b"a", b"ab"]) == [{b"v": b"1"}, {b"v": b"2"}]
 
 
-def test_a_snapshot_reads_what_the_store_holds(backend: Backend) -> None:
+def test_a_snapshot_reads_the_rows_of_the_store(backend: Backend) -> None:
     backend.put([("pending", [(K[1], {b"a": b"1"})])])
     with backend.snapshot() as reader:
         assert reader.get("pending", [K[1]]) == [{b"a": b"1"}]

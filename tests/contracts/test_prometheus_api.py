@@ -94,7 +94,7 @@ def test_series_that_match_any_selector_are_listed_up_to_the_limit(client: Clien
     assert answer["warnings"] == ["results truncated due to limit"]
 
 
-def test_metadata_says_what_senders_said(app: App, client: Client, bearer: dict[str, str]) -> None:
+def test_metadata_returns_types_and_help_texts_of_senders(app: App, client: Client, bearer: dict[str, str]) -> None:
     said = {"type": "gauge", "help": "Whether it is up.", "unit": ""}
     MetricDescription.objects.create(app=app, metric="up", **said)
     answer = read(client.get(API + "metadata", headers=bearer))["data"]
@@ -132,7 +132,7 @@ RANGE = {"query": "up", "start": "0", "end": "1", "step": "1"}
         ("series", {"match[]": "up[5m]"}, 'invalid parameter "match[]": not a selector of series'),
     ],
 )
-def test_what_is_wrong_names_its_parameter(
+def test_an_error_names_the_wrong_parameter(
     client: Client, bearer: dict[str, str], path: str, parameters: dict[str, str], words: str
 ) -> None:
     answer = read(client.get(API + path, parameters, headers=bearer), 400)
@@ -147,7 +147,7 @@ def test_metadata_of_a_limit_below_zero_is_all(client: Client, bearer: dict[str,
 
 
 @pytest.mark.urls("spm.web.urls")
-def test_whatever_is_not_there_is_told_in_prometheus_form(client: Client, bearer: dict[str, str]) -> None:
+def test_missing_endpoints_answer_in_prometheus_form(client: Client, bearer: dict[str, str]) -> None:
     for path in ("nothing", "query/", "../../x", "label/a/b/values"):
         for method in (client.get, client.post, client.delete):
             assert read(method(API + path, headers=bearer), 404)["errorType"] == "not_found"

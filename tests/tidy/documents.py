@@ -22,7 +22,7 @@ _CODE_PATH = re.compile(r"(?:spm|ingest|rollups|alerts|frontend|tests|docs|bin|r
 _PUBLIC = re.compile(
     r"manage(?:\.py)? (?:shred|tidy|erase)\b|`{1,2}(?:shred|tidy|erase)\b|commands\.shred"  # former commands
     r"|letterbox|letter_box|LetterBox|accountbook|AccountBook"  # former proxy models: migrations and admin addresses
-    r"|spm_standing_\w+|\"turns\"|tests/tidy|tests\.tidy|\$environment/doors"  # a metric, files and folders
+    r"|spm_standing_\w+|\"turns\"|tests/tidy|tests\.tidy|\$environment/doors|doors/dev|``doors``"  # metric, files
 )
 
 

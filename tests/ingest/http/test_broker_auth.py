@@ -32,7 +32,7 @@ def token(settings: object) -> Token:
         ("known/vhost", {"Forwarded": "for=1"}, 404),
     ],
 )
-def test_only_who_knows_the_secret_and_comes_directly_is_answered(
+def test_only_direct_requests_with_the_secret_are_answered(
     token: Token, path: str, headers: dict[str, str], status: int
 ) -> None:
     answer = Client().post(f"/broker/{path}", {"username": token.prefix, "vhost": "/"}, headers=headers)
@@ -74,7 +74,7 @@ def test_nobody_may_do_anything_for_an_app_that_is_going(token: Token) -> None:
     assert not is_allowed("vhost", {**QUESTION, "username": token.prefix}, "/")
 
 
-def test_what_the_database_says_is_asked_again_within_seconds(token: Token, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_answers_of_the_database_are_cached_for_seconds_only(token: Token, monkeypatch: pytest.MonkeyPatch) -> None:
     assert is_allowed("vhost", {**QUESTION, "username": token.prefix}, "/")
     tokens.revoke(token)
     assert is_allowed("vhost", {**QUESTION, "username": token.prefix}, "/"), "remembered for a moment"

@@ -53,7 +53,7 @@ def test_a_fast_path_view_has_the_url_name_that_pages_use() -> None:
 
 
 @pytest.mark.parametrize("path", ["/login", "/write/", "/api/v1/metric", "/broker/x/user"])
-def test_other_addresses_go_the_long_way(path: str) -> None:
+def test_other_paths_do_not_take_the_fast_path(path: str) -> None:
     assert Client().get(path).headers["Content-Security-Policy"] != POLICY
 
 
@@ -69,7 +69,7 @@ def test_https_is_remembered_where_the_site_has_it(settings: object) -> None:
     assert "Strict-Transport-Security" not in Client().get("/ping").headers
 
 
-def test_a_failure_of_ours_is_an_answer_with_what_protects(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_internal_error_is_answered_with_protective_headers(monkeypatch: pytest.MonkeyPatch) -> None:
     def breaks() -> None:
         raise ZeroDivisionError
 

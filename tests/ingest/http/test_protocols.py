@@ -83,7 +83,7 @@ def samples(envelope: Envelope) -> list[tuple[str, dict[str, str], float, int]]:
 # --- Prometheus' text and Pushgateway's paths -------------------------------------------------------------------------
 
 
-def test_text_is_taken_and_answered_without_words(send: Any, transport: Recorder) -> None:
+def test_text_is_accepted_with_an_empty_answer(send: Any, transport: Recorder) -> None:
     assert send("/api/v1/import/prometheus?extra_label=dc=x", b'# TYPE up gauge\nup{job="a"} 1 5\n').status_code == 204
     assert samples(transport.published[0]) == [("up", {"job": "a", "dc": "x"}, 1.0, 5)]
 
@@ -108,7 +108,7 @@ def test_delete_of_a_group_is_accepted_and_takes_nothing_away(send: Any, transpo
 
 
 @pytest.mark.parametrize("path", ["/metrics/job/backup", "/api/v1/import/prometheus"])
-def test_text_without_samples_is_fine_and_bad_lines_are_told(path: str, send: Any) -> None:
+def test_text_without_samples_is_accepted_and_bad_lines_are_reported(path: str, send: Any) -> None:
     assert send(path, b"# EOF\n").status_code in (200, 204)
     answer = send(path, b"up 1\nbad\n")
     assert (answer.status_code, answer.json()["accepted"], answer.json()["errors"][0]["line"]) == (400, 1, 2)
@@ -156,7 +156,7 @@ def request_v1() -> bytes:
 
 @pytest.mark.parametrize("path", ["/api/v1/write", "/api/v1/push"])
 @pytest.mark.parametrize("kind", ["application/x-protobuf", "application/x-protobuf;proto=prometheus.WriteRequest"])
-def test_remote_write_is_taken_with_the_headers_of_what_was_written(
+def test_remote_write_is_answered_with_headers_that_count_written_samples(
     path: str, kind: str, send: Any, transport: Recorder
 ) -> None:
     body = bytes(cramjam.snappy.compress_raw(request_v1()))
@@ -206,7 +206,9 @@ def test_points_of_open_telemetry_are_taken_and_answered_in_their_encoding(
     assert [(value, ts) for _, _, value, ts in samples(transport.published[0])] == [(1.5, 5)]
 
 
-def test_refused_points_are_told_as_a_partial_success(send: Any, transport: Recorder, allowed: list[Quota]) -> None:
+def test_rejected_points_are_reported_as_a_partial_success(
+    send: Any, transport: Recorder, allowed: list[Quota]
+) -> None:
     allowed[0] = Quota(series=0)
     answer = send("/v1/metrics", exported({"timeUnixNano": "5000000", "asDouble": 1.5}), "application/json")
     assert (answer.status_code, int(answer.json()["partialSuccess"]["rejectedDataPoints"])) == (200, 1)
@@ -215,12 +217,12 @@ def test_refused_points_are_told_as_a_partial_success(send: Any, transport: Reco
 
 
 @pytest.mark.parametrize(("kind", "status"), [("text/plain", 415), ("application/json", 400)])
-def test_what_is_none_of_open_telemetry_gets_a_status_in_its_form(kind: str, status: int, send: Any) -> None:
+def test_bodies_that_are_no_open_telemetry_get_a_status_in_its_form(kind: str, status: int, send: Any) -> None:
     answer = send("/v1/metrics", b"[", kind)
     assert (answer.status_code, answer.json()["code"]) == (status, 3)
 
 
-def test_exporter_that_is_too_fast_is_told_when_to_come_back(send: Any, allowed: list[Quota]) -> None:
+def test_exporter_that_is_too_fast_gets_a_retry_time(send: Any, allowed: list[Quota]) -> None:
     allowed[0] = Quota(samples_per_s=1)
     body = exported(*({"timeUnixNano": str(n * 10**6), "asDouble": 1} for n in range(1, 100)))
     send("/v1/metrics", body, "application/json")
@@ -228,7 +230,7 @@ def test_exporter_that_is_too_fast_is_told_when_to_come_back(send: Any, allowed:
     assert (answer.status_code, answer.headers["Retry-After"], answer.json()["code"]) == (429, "10", 8)
 
 
-def test_exporter_without_a_token_is_told_so_in_its_form(client: Client) -> None:
+def test_exporter_without_a_token_gets_an_error_in_its_form(client: Client) -> None:
     answer = client.post("/v1/metrics", b"x", "application/x-protobuf")
     assert (answer.status_code, answer.headers["Content-Type"]) == (401, "application/x-protobuf")
     assert answer.headers["WWW-Authenticate"].startswith("Bearer")
@@ -244,7 +246,7 @@ def test_collectd_s_lists_are_taken(send: Any, transport: Recorder) -> None:
 
 
 @pytest.mark.parametrize("path", ["/health", "/ready", "/ping?verbose=true"])
-def test_influx_client_is_told_that_all_is_well(path: str, client: Client) -> None:
+def test_influx_client_gets_a_successful_ping(path: str, client: Client) -> None:
     answer = client.get(path)
     assert (answer.status_code, "version" in answer.json()) == (200, True)
 
@@ -277,7 +279,7 @@ def test_series_over_the_quota_are_refused_by_name_and_the_others_taken(
     assert (row.way, row.line, row.example) == ("telegraf", 2, 'm_v{host="b"}')
 
 
-def test_app_that_is_too_fast_is_told_when_to_come_back(send: Any, allowed: list[Quota], clock: FakeClock) -> None:
+def test_app_that_is_too_fast_gets_a_retry_time(send: Any, allowed: list[Quota], clock: FakeClock) -> None:
     allowed[0] = Quota(samples_per_s=10)
     body = b"\n".join(b"m,n=%d v=1 5000000" % n for n in range(200))
     assert send("/write", body).status_code == 204
@@ -337,7 +339,7 @@ def test_sign_of_life_becomes_a_metric(method: str, client: Client, beat: Heartb
         ("start", {"heartbeat_start": 1.0}),
     ],
 )
-def test_what_a_job_says_becomes_metrics(
+def test_fields_of_a_job_ping_become_metrics(
     act: str, values: dict[str, float], client: Client, beat: Heartbeat, transport: Recorder
 ) -> None:
     assert client.get(f"/ping/{beat.key}/{act}").content == b"OK\n"
@@ -367,7 +369,7 @@ def test_key_that_nobody_has_is_not_found(path: str, status: int, client: Client
 
 
 @pytest.mark.parametrize("act", ["256", "00000", "-1", "stop", "\u0661"])
-def test_sign_of_life_that_is_none_is_refused_and_told_what_there_is(
+def test_unknown_ping_is_refused_with_the_known_ones(
     act: str, client: Client, beat: Heartbeat, transport: Recorder
 ) -> None:
     answer = client.get(f"/ping/{beat.key}/{act}")

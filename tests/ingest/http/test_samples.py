@@ -88,7 +88,7 @@ def test_json_is_published_and_answered_with_its_count(post: Any, transport: Rec
 
 
 @pytest.mark.parametrize("path", ["/write?db=metrics&precision=ns", "/api/v2/write?org=o&bucket=b", "/write"])
-def test_lines_are_published_and_answered_without_words(path: str, post: Any, transport: Recorder) -> None:
+def test_lines_are_published_with_an_empty_answer(path: str, post: Any, transport: Recorder) -> None:
     answer = post(path, LINE)
     assert (answer.status_code, answer.content) == (204, b"")
     assert parse_canonical(transport.published[0].series.canonical(0)) == ("cpu_user", {"host": "a"})
@@ -134,7 +134,7 @@ def test_nothing_taken_is_a_bad_request_and_not_published(path: str, body: Any, 
     assert transport.published == []
 
 
-def test_error_says_what_was_got_and_wanted(post: Any) -> None:
+def test_error_names_the_received_and_the_expected_value(post: Any) -> None:
     answer = post("/write?precision=fortnight", LINE)
     assert answer.status_code == 400
     assert set(answer.json()) == {"error", "got", "wanted", "remedy"}
@@ -341,7 +341,7 @@ def test_other_methods_are_not_allowed(path: str, client: Client) -> None:
     assert client.get(path).status_code == 405
 
 
-def test_accepted_samples_stand_in_the_store(post: Any, app: App, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_accepted_samples_are_in_the_store(post: Any, app: App, monkeypatch: pytest.MonkeyPatch) -> None:
     backend = open_backend("memory://new")
     transport = DirectTransport(Writer(backend, PlacementTable()))
     process_acceptor = Acceptor(silent_announcer(FakeClock(), backend), transport, FakeClock(NOW_MS))

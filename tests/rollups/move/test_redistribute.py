@@ -58,7 +58,7 @@ def filled(store: Backend | None = None, to: tuple[str, int, int] = WIDER) -> Wo
 
 
 def move(world: World, at: Hook = ignore_point) -> RunReport:
-    """Move what lies elsewhere."""
+    """Move all data that is not where the newest epoch puts it."""
     return migrate(world.driver(at), LocalExecutor(world.store, at), APP, now_ms=NEXT_DAY)
 
 
@@ -75,7 +75,7 @@ def right(world: World) -> None:
 
 
 def settled(world: World) -> None:
-    """After a full run all is answered from days."""
+    """Assert that after a full run all answers come from day rows."""
     right(world)
     world.roll()
     right(world)
@@ -234,7 +234,7 @@ def test_a_move_inside_a_run_changes_no_answer(point: str) -> None:
     settled(world)
 
 
-def test_a_move_is_rolled_back_in_all_its_units(store: Backend) -> None:
+def test_a_move_is_rolled_back_in_all_its_hour_shards(store: Backend) -> None:
     world = filled(store)
     before = {p: e.state for p, e in world.manifest().entries.items()}
     run = move(world).run
@@ -247,7 +247,7 @@ def test_a_move_is_rolled_back_in_all_its_units(store: Backend) -> None:
     settled(world)
 
 
-def test_a_move_on_which_a_run_stands_in_one_shard_is_not_rolled_back() -> None:
+def test_a_move_that_a_later_run_builds_on_in_one_shard_is_not_rolled_back() -> None:
     world = filled()
     run = move(world).run
     world.send((2, 7, 1.0))
@@ -257,7 +257,7 @@ def test_a_move_on_which_a_run_stands_in_one_shard_is_not_rolled_back() -> None:
     right(world)
 
 
-def test_a_move_that_one_unit_has_forgotten_is_not_rolled_back_in_the_others() -> None:
+def test_a_move_missing_from_the_history_of_one_hour_shard_is_not_rolled_back_in_the_others() -> None:
     world = filled()
     run = move(world).run
     for i in range(HISTORY_MAX):
@@ -290,7 +290,7 @@ def test_an_epoch_with_anything_in_its_shards_is_not_closed() -> None:
     assert close(world).closed
 
 
-def test_pending_cells_of_a_closing_epoch_stand_in_its_way(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pending_cells_prevent_the_closing_of_their_epoch(monkeypatch: pytest.MonkeyPatch) -> None:
     world = filled()
     move(world)
     monkeypatch.setattr("ingest.writer.epochs.read_many", lambda store, apps, default: dict.fromkeys(apps, NARROW))
@@ -307,8 +307,8 @@ def test_pending_cells_of_a_closing_epoch_stand_in_its_way(monkeypatch: pytest.M
     settled(world)
 
 
-def test_what_a_stale_writer_leaves_in_a_closed_epoch_is_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It was about to write the same again, where it belongs, and had told nobody yet."""
+def test_rows_that_a_stale_writer_leaves_in_a_closed_epoch_are_ignored(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The writer was about to write the batch again in the right shard and had acknowledged nothing yet."""
     world = filled()
     move(world)
     assert close(world).closed

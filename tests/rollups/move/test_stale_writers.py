@@ -64,7 +64,7 @@ class Story:
         self.batch: WriteBatch = self.stale.prepare([self.message])
 
     def said(self, message: Envelope) -> Envelope:
-        """Announced, as it may be before anything else is known of it."""
+        """Announce the batch, which may happen before any of its rows is written."""
         self.messages += 1
         stamp = message.stamp
         word = Announcement(stamp.ms, stamp.sequence, self.messages, 3 * self.messages, 0, 0, 0, stamp.ms)
@@ -76,15 +76,15 @@ class Story:
         return Driver(self.store, self.world.clock, at=at)
 
     def roll(self, at: Hook = ignore_point) -> None:
-        """A run that takes in everything."""
+        """Run a full merge over everything."""
         self.driver(at).roll(LocalExecutor(self.store, at), [APP], now_ms=NEXT_DAY)
 
     def put(self) -> None:
-        """The stale writer's batch is there; it has not looked again yet."""
+        """The stale writer has put its batch and has not read the placement table again yet."""
         self.store.put(self.batch.steps)
 
     def look(self) -> None:
-        """The keeper looks; then whatever E or the account holds is found by a reader."""
+        """Run the keeper; then a reader must find everything that E or the ledger counts."""
         advance_watermarks(self.store, APP, self.world.clock.now_ms())
         vector = WatermarkVector.of(watermarks.read(self.store, APP))
         stamp = self.message.stamp
@@ -99,7 +99,7 @@ class Story:
             assert wanted <= self.world.answer(reader).keys(), "it counts as settled, and nobody finds it"
 
     def close(self, act: dict[int, str]) -> list[str]:
-        """Close the former epoch, with acts and looks before its calls; the calls."""
+        """Close the former epoch, with acts and reads before its store calls; return the calls."""
 
         def hook(call: str) -> None:
             number = len(self.watched.calls) - 1
@@ -114,7 +114,7 @@ class Story:
         return self.watched.calls
 
     def end(self) -> None:
-        """The writer goes on, or another one does its work: nothing is lost, and everything is settled."""
+        """The writer goes on, or another one takes over: nothing is lost, and everything is settled."""
         self.stale.commit(self.batch)
         while not (closing := close_epoch(self.store, APP, 0)).closed:
             assert closing.obstacles
@@ -138,9 +138,7 @@ def moments(epochs: tuple[str, int, int], at: int) -> list[int]:
 
 @every_epoch
 @every_time
-def test_what_a_stale_writer_has_put_is_settled_no_sooner_than_readers_find_it(
-    epochs: tuple[str, int, int], at: int
-) -> None:
+def test_rows_of_a_stale_writer_are_not_settled_before_readers_find_them(epochs: tuple[str, int, int], at: int) -> None:
     for moment in moments(epochs, at):
         story = Story(epochs, at)
         story.close({moment: "put"})

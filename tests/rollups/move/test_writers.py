@@ -48,7 +48,7 @@ class Writers:
         self.unsent: list[tuple[Writer, WriteBatch, Envelope]] = []
 
     def act(self, data: st.DataObject) -> None:
-        """One of them writes, makes a batch for later, or puts the oldest of those."""
+        """Let one writer write, prepare a batch for later, or put the oldest prepared batch."""
         what = data.draw(st.sampled_from(["write", "make", "put"]))
         if what == "put" and self.unsent:
             writer, batch, message = self.unsent.pop(0)
@@ -66,14 +66,14 @@ class Writers:
             self.world.send(*data.draw(SAMPLES))
 
     def look(self) -> None:
-        """Both readers give what the model says."""
+        """Assert that both readers answer as the model does."""
         self.looks += 1
         self.world.clock.advance(1_100)  # older than a cached tail may be
         for storage in (self.world.fresh(), self.world.readers):
             assert self.world.answer(storage) == self.world.truth
 
     def whole(self) -> None:
-        """Hours and days, too."""
+        """Assert that hours and days answer as the model does."""
         self.look()
         assert self.world.hours() == self.world.model.hours()
         assert self.world.days() == self.world.model.days()
@@ -128,7 +128,7 @@ LEAVE = 4  # messages that may be written for each look: else writers outrun the
 
 @dataclass(slots=True)
 class Sending:
-    """Threads that write while they have leave to, each a process of its own; what they sent and what is acked."""
+    """Threads that write until stopped, each as a process of its own; what they sent and what is acknowledged."""
 
     world: World
     leave: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(LEAVE))
@@ -138,7 +138,7 @@ class Sending:
     stop: bool = False
 
     def work(self, number: int) -> None:
-        """One thread."""
+        """Write in one thread."""
         acceptor, writer = Stamper(100 + number, self.world.clock), Writer(self.world.store, EIGHT)
         try:
             for ts in itertools.count(1):
@@ -157,7 +157,7 @@ class Sending:
             self.failed.append(error)
 
     def look(self, point: str) -> None:
-        """What was acked by now is in the answer, and nothing that was not sent."""
+        """Assert that the answer holds everything acknowledged by now, and nothing that was not sent."""
         ignore_point(point)
         known = set(self.acked)
         answer = self.world.answer().keys()
@@ -166,7 +166,7 @@ class Sending:
 
     @contextmanager
     def going_on(self) -> Iterator[None]:
-        """All of them, until the body has ended."""
+        """Run all threads until the body has ended."""
         threads = [threading.Thread(target=self.work, args=(number,)) for number in range(WRITERS)]
         for thread in threads:
             thread.start()
