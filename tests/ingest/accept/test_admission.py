@@ -1,10 +1,13 @@
 """What an app may send: rate, series, times. The others never feel it, and neither do the series an app has."""
 
+import threading
+from contextlib import suppress
+
 import numpy as np
 import pytest
 
 from ingest.accept.admission import Admission
-from ingest.accept.rate_allowance import TooFast
+from ingest.accept.rate_allowance import RateAllowance, RateAllowances, TooFast
 from ingest.accept.stamper import Stamper
 from ingest.protocols.common import times
 from ingest.protocols.influx import reader as influx_reader
@@ -216,6 +219,34 @@ def test_another_app_is_not_slowed_by_one_that_is_too_fast() -> None:
     with pytest.raises(TooFast):
         admission.check_rate(APP)
     admission.check_rate(OTHER)
+
+
+def test_two_first_bodies_of_an_app_at_one_moment_share_one_allowance(monkeypatch: pytest.MonkeyPatch) -> None:
+    world, portions = World(samples_per_s=1_000), list[int]()
+    rates = RateAllowances(world.store, world.clock, lambda app: world.allowed)
+    look_up, meeting = rates._allowances.get, threading.Barrier(2)
+
+    def look_up_together(app: int) -> RateAllowance | None:
+        allowance = look_up(app)
+        with suppress(threading.BrokenBarrierError):
+            meeting.wait(0.2)
+        return allowance
+
+    def take_samples(store: Backend, app: int, *, wanted: int, rate: int, now_ms: int) -> quota.Portion:
+        portions.append(wanted)
+        return quota.Portion(True)
+
+    monkeypatch.setattr(rates._allowances, "get", look_up_together)
+    monkeypatch.setattr(quota, "take_samples", take_samples)
+    threads = [threading.Thread(target=rates.check, args=[APP]) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    rates.charge(APP, sum(portions) - 1)
+    count = len(portions)
+    rates.check(APP)  # one sample is left: the store need not be asked
+    assert len(portions) == count
 
 
 def test_process_with_a_clock_far_behind_counts_for_itself() -> None:
