@@ -64,5 +64,5 @@ def test_extras_are_installed_again_after_a_return_to_0_1_0(tmp_path: Path) -> N
         (tmp_path / name).write_text(text)
     done = run("sh", "-euc", f'. bin/lib.sh; environment="{tmp_path}"; need_extras')
     assert (done.returncode, done.stderr) == (0, "")
-    scripts = {str(path.relative_to(tmp_path)): path.read_text() for path in tmp_path.rglob("*") if path.is_file()}
-    assert scripts == {"extras/dev": "installed by 0.1.0"}
+    files = {str(path.relative_to(tmp_path)): path.read_text() for path in tmp_path.rglob("*") if path.is_file()}
+    assert files == {"extras/dev": "installed by 0.1.0"}
