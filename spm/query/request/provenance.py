@@ -208,8 +208,8 @@ def _sentence(resolution: str, ranges: Sequence[HourRange]) -> str:
     if not ranges:
         return ""
     named = ", ".join(f"{moment(a * HOUR_MS)} to {moment(b * HOUR_MS)}" for a, b in ranges[:_NAMED_MAX])
-    more = f" and {len(ranges) - _NAMED_MAX} more ranges" if len(ranges) > _NAMED_MAX else ""
-    return f"{resolution}: {named}{more}"
+    more = len(ranges) - _NAMED_MAX
+    return f"{resolution}: {named}" + (f" and {more} more range{'s' * (more > 1)}" if more > 0 else "")
 
 
 def _count(numbers: frozenset[int], noun: str) -> str:

@@ -28,12 +28,13 @@ def test_neighbours_of_one_resolution_are_one_range_and_gaps_without_data_do_not
     ]
 
 
-def test_many_ranges_are_counted_not_listed() -> None:
+@pytest.mark.parametrize(("count", "end"), [(20, "and 16 more ranges"), (5, "and 1 more range"), (4, ":00Z")])
+def test_many_ranges_are_counted_not_listed(count: int, end: str) -> None:
     builder = ProvenanceBuilder()
-    for hour in range(0, 40, 2):
+    for hour in range(0, 2 * count, 2):
         builder.use(HOURS, hour)
         builder.use(RAW, hour + 1)
-    assert all(info.endswith("and 16 more ranges") for info in builder.build().infos())
+    assert all(info.endswith(end) for info in builder.build().infos())
 
 
 def test_the_provenance_of_several_batches_is_joined() -> None:
