@@ -1,10 +1,10 @@
-"""Admission of samples: an app's rate, its number of series, and the times it may send.
+"""Admission of samples: an app's rate, its number of series, times that it no longer keeps, times in a wrong unit.
 
-Enter by ``Admission``, one per process. ``check_rate`` looks at the rate before a body is read, so that a sender over
-its rate costs next to nothing. ``admit`` charges the rate and removes what may not be stored: new series over the
-quota, times older than everything the app keeps, and times decades ago that another unit would bring near now. What is
-removed becomes a rejection with its reason; all other samples are accepted. Never refuses data because the store does
-not answer.
+Parsers reject times before 1970 and times too far ahead. Enter by ``Admission``, one per process. ``check_rate`` looks
+at the rate before a body is read, so that a sender over its rate costs next to nothing. ``admit`` charges the rate and
+removes what may not be stored: new series over the quota, times older than everything the app keeps, and times decades
+ago that another unit would bring near now. What is removed becomes a rejection with its reason; all other samples are
+accepted. Never refuses data because the store does not answer.
 """
 
 from collections.abc import Callable, Iterable

@@ -1,4 +1,4 @@
-"""Knows what a publisher has not had confirmed: how much room is left, what waits, what is in flight, what was refused.
+"""What a publisher has not had confirmed yet, how much room is left, and why it takes no more now, as senders read it.
 
 A message is in one place: waiting → in flight (by delivery tag) → confirmed, or refused and soon waiting again. A lost
 connection puts what was in flight back in front, in its order. A message with ``until_confirmed`` leaves by a confirm

@@ -4,7 +4,8 @@ The consumer is the accepting process of such a message. A redelivery is therefo
 under the same message id: equal values, counted once (PROTOCOL 1). A message is identified in one of two ways. An agent
 that the broker knows by its token publishes to ``AGENTS``; the routing key, which the broker checked, names its token.
 An agent with an account of the broker's own sends its token in a header. A message whose sender is not proven becomes a
-dead letter that says so. Enter by ``open_acceptor``.
+dead letter that says so. The app's rate is charged, but no message is refused for it, since the broker has taken it
+already. Enter by ``open_acceptor``.
 """
 
 from io import BytesIO

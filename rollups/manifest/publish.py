@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from rollups.crash_points import Hook
 from rollups.decide import publication
-from rollups.decide.outcome import DayOutcome, ledger_outcomes, ledger_row
+from rollups.decide.day_result import DayResult, ledger_outcomes, ledger_row
 from rollups.decide.plan import DayPlan, PendingCommit
 from rollups.decide.publication import EntryChange
 from rollups.manifest import cells
@@ -26,7 +26,7 @@ from spm.store.versions.generations import HourShard
 
 
 def publish_day(
-    store: Backend, work: DayOutcome, hours: Mapping[int, HourPack], *, run: int, at: Hook
+    store: Backend, work: DayResult, hours: Mapping[int, HourPack], *, run: int, at: Hook
 ) -> Manifest | None:
     """Publishes the entire cell by check-and-put; on a conflict it rebases or drops the work (PROTOCOL 14).
 

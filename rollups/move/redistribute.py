@@ -18,7 +18,7 @@ import numpy as np
 from rollups.crash_points import Hook, ignore_point
 from rollups.decide import plan as planning
 from rollups.decide import publication
-from rollups.decide.outcome import DayOutcome
+from rollups.decide.day_result import DayResult
 from rollups.decide.plan import DayPlan, HourShardPlan, MergeKind, MoveSource, PlanContext
 from rollups.decide.work import PackResult
 from rollups.manifest import cells, publish
@@ -218,10 +218,10 @@ def migrate(
     reports: list[DayReport] = []
     try:
         for wave in planning.cut_into_waves(plans):
-            outcomes, packs = driver.compact(executor, run, wave, progress)
-            for outcome in outcomes:
-                day = outcome.plan.day
-                reports.append(_publish_move(driver, outcome, groups[day], packs.get((app, day), []), run))
+            results, packs = driver.compact(executor, run, wave, progress)
+            for result in results:
+                day = result.plan.day
+                reports.append(_publish_move(driver, result, groups[day], packs.get((app, day), []), run))
             executor.forget()
     finally:
         executor.forget()
@@ -238,18 +238,18 @@ def _read_context(driver: Driver, app: int, now_ms: int) -> PlanContext:
 
 
 def _publish_move(
-    driver: Driver, outcome: DayOutcome, groups: Sequence[MoveGroup], packs: Sequence[PackResult], run: int
+    driver: Driver, result: DayResult, groups: Sequence[MoveGroup], packs: Sequence[PackResult], run: int
 ) -> DayReport:
     """Publishes, by one check-and-put, the hours of a day of which every hour shard was written."""
-    plan = outcome.plan
-    written = {(r.shard, r.hour) for r in outcome.results if not r.reason}
+    plan = result.plan
+    written = {(r.shard, r.hour) for r in result.results if not r.reason}
     complete = [g for g in groups if all((shard, g.hour) in written for shard in g.targets)]
     moving = {group.hour for group in complete}
-    changes = [change for change in outcome.changes if change.hour in moving]
+    changes = [change for change in result.changes if change.hour in moving]
     hours = {
-        p.shard: _hours_of_moved(outcome.hours(p.shard, p), outcome, moving) for p in packs if p.generation is not None
+        p.shard: _hours_of_moved(result.hours(p.shard, p), result, moving) for p in packs if p.generation is not None
     }
-    errors = [*outcome.errors, *(p.reason for p in packs if p.reason)]
+    errors = [*result.errors, *(p.reason for p in packs if p.reason)]
     after = publication.apply_changes(plan.manifest, changes, hours, run=run, nonce=random_u64())
     value = with_moves(after, plan.manifest, complete, run)
     published = bool(complete) and publish.publish_exactly(driver.store, plan, value, changes, driver.at)
@@ -258,14 +258,14 @@ def _publish_move(
     if published:
         agenda.mark_due(driver.store, plan.app, [plan.day])  # its daily row was made of other generations
         driver.at("moved")
-    sizes = [(r.samples, r.size_bytes) for r in outcome.results if r.hour in moving]
+    sizes = [(r.samples, r.size_bytes) for r in result.results if r.hour in moving]
     report = summarise_day(plan.app, plan.day, published=published, sizes=sizes, errors=errors)
     return replace(report, size_bytes=report.size_bytes + sum(p.size_bytes for p in packs))
 
 
-def _hours_of_moved(hours: HourPack, outcome: DayOutcome, moving: set[int]) -> HourPack:
+def _hours_of_moved(hours: HourPack, result: DayResult, moving: set[int]) -> HourPack:
     """The pack without the hours that are not moved after all."""
-    not_moved = {item.hour for item in outcome.plan.hour_shards} - moving
+    not_moved = {item.hour for item in result.plan.hour_shards} - moving
     return HourPack(hours.generation, {hour: of for hour, of in hours.hours.items() if hour not in not_moved})
 
 

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field, replace
 from rollups.crash_points import Hook, ignore_point
 from rollups.decide import plan as planning
 from rollups.decide import publication
-from rollups.decide.outcome import DayOutcome, HourCorrection, hour_shard_task
+from rollups.decide.day_result import DayResult, HourCorrection, hour_shard_task
 from rollups.decide.plan import DayPlan, PlanContext, Thresholds
 from rollups.decide.work import PackResult
 from rollups.manifest import cells, publish
@@ -128,45 +128,45 @@ class Driver:
     def _wave(
         self, executor: Executor, run: int, wave: Sequence[DayPlan], progress: ProgressCounter
     ) -> list[DayReport]:
-        outcomes, packs = self.compact(executor, run, wave, progress)
-        return [self._finish(outcome, run, packs.get((outcome.plan.app, outcome.plan.day), [])) for outcome in outcomes]
+        results, packs = self.compact(executor, run, wave, progress)
+        return [self._finish(result, run, packs.get((result.plan.app, result.plan.day), [])) for result in results]
 
     def compact(
         self, executor: Executor, run: int, wave: Sequence[DayPlan], progress: ProgressCounter
-    ) -> tuple[list[DayOutcome], dict[tuple[int, int], list[PackResult]]]:
-        """Runs the tasks of these days; returns (their outcomes, their packs of hours by (app, day))."""
+    ) -> tuple[list[DayResult], dict[tuple[int, int], list[PackResult]]]:
+        """Runs the tasks of these days; returns (their results, their packs of hours by (app, day))."""
         tasks = [hour_shard_task(day, hour_shard) for day in wave for hour_shard in day.hour_shards]
-        results = {(r.app, r.shard, r.hour): r for r in executor.compact(run, tasks, progress.add)} if tasks else {}
+        compacted = {(r.app, r.shard, r.hour): r for r in executor.compact(run, tasks, progress.add)} if tasks else {}
         self.at("compacted")
-        outcomes = [DayOutcome.of(day, results, run) for day in wave]
+        results = [DayResult.of(day, compacted, run) for day in wave]
         packs: dict[tuple[int, int], list[PackResult]] = {}
-        for pack in executor.pack(run, [task for outcome in outcomes for task in outcome.packs]):
+        for pack in executor.pack(run, [task for result in results for task in result.packs]):
             packs.setdefault((pack.app, pack.period), []).append(pack)
-        return outcomes, packs
+        return results, packs
 
-    def _finish(self, outcome: DayOutcome, run: int, packs: Sequence[PackResult]) -> DayReport:
+    def _finish(self, result: DayResult, run: int, packs: Sequence[PackResult]) -> DayReport:
         """Publishes one (app, day) and settles its batches."""
-        hours = {p.shard: outcome.hours(p.shard, p) for p in packs if p.generation is not None}
-        errors = [*outcome.errors, *(p.reason for p in packs if p.reason)]
+        hours = {p.shard: result.hours(p.shard, p) for p in packs if p.generation is not None}
+        errors = [*result.errors, *(p.reason for p in packs if p.reason)]
         value: Manifest | None = None
         try:
-            if outcome.changes or hours:
-                value = publish.publish_day(self.store, outcome, hours, run=run, at=self.at)
+            if result.changes or hours:
+                value = publish.publish_day(self.store, result, hours, run=run, at=self.at)
             if value is not None:
                 self.at("published")
-                self._mark_if_behind(outcome, value, hours)
-                publish.settle(self.store, outcome.plan.app, outcome.pending_of_changes(), self.at)
+                self._mark_if_behind(result, value, hours)
+                publish.settle(self.store, result.plan.app, result.pending_of_changes(), self.at)
         except StoreUnavailable as error:
             errors.append(f"StoreUnavailable: {error}")
-        return _report(outcome, packs, value, hours, errors)
+        return _report(result, packs, value, hours, errors)
 
-    def _mark_if_behind(self, outcome: DayOutcome, value: Manifest, hours: Mapping[int, HourPack]) -> None:
+    def _mark_if_behind(self, result: DayResult, value: Manifest, hours: Mapping[int, HourPack]) -> None:
         """Marks the day as due if it has closed hours that this run changed but did not aggregate."""
-        horizon = agenda.read(self.store, outcome.plan.app).horizon_ms(outcome.plan.context.now_ms)
+        horizon = agenda.read(self.store, result.plan.app).horizon_ms(result.plan.context.now_ms)
         aggregated = {(b, hour) for b, pack in hours.items() if value.hours.get(b) == pack for hour in pack.hours}
-        behind = [c for c in outcome.changes if planning.is_closed(c.hour, horizon, self.thresholds)]
+        behind = [c for c in result.changes if planning.is_closed(c.hour, horizon, self.thresholds)]
         if any((c.shard, c.hour) not in aggregated for c in behind):
-            agenda.mark_due(self.store, outcome.plan.app, [outcome.plan.day], outcome.plan.context.now_ms)
+            agenda.mark_due(self.store, result.plan.app, [result.plan.day], result.plan.context.now_ms)
             self.at("agenda marked")
 
     # --- the end of a full run ----------------------------------------------------------------------------------------
@@ -230,45 +230,45 @@ class Driver:
             error = f"hour {hour} of app {app} lies in two places until its data has been moved"
             return summarise_day(app, day, published=False, sizes=(), errors=(error,))
         try:
-            [outcome], packs = self.compact(
+            [result], packs = self.compact(
                 executor, run, [plan], ProgressCounter(self.clock, len(plan.hour_shards), self.watch)
             )
         finally:
             executor.forget()
-        return self._finish_exactly(outcome, run, packs.get((app, day), []), change)
+        return self._finish_exactly(result, run, packs.get((app, day), []), change)
 
     def _finish_exactly(
-        self, outcome: DayOutcome, run: int, packs: Sequence[PackResult], change: Callable[[Manifest], Manifest]
+        self, result: DayResult, run: int, packs: Sequence[PackResult], change: Callable[[Manifest], Manifest]
     ) -> DayReport:
-        hours = {p.shard: outcome.hours(p.shard, p) for p in packs if p.generation is not None}
-        errors = [*outcome.errors, *(p.reason for p in packs if p.reason)]
-        if errors or len(hours) != len(outcome.packs):
-            return _report(outcome, packs, None, hours, errors)
+        hours = {p.shard: result.hours(p.shard, p) for p in packs if p.generation is not None}
+        errors = [*result.errors, *(p.reason for p in packs if p.reason)]
+        if errors or len(hours) != len(result.packs):
+            return _report(result, packs, None, hours, errors)
         nonce = random_u64()
-        value = change(publication.apply_changes(outcome.plan.manifest, outcome.changes, hours, run=run, nonce=nonce))
+        value = change(publication.apply_changes(result.plan.manifest, result.changes, hours, run=run, nonce=nonce))
         assert value.nonce == nonce, "BUG: the caller's change must leave the nonce alone"
-        if not publish.publish_exactly(self.store, outcome.plan, value, outcome.changes, self.at):
-            return _report(outcome, packs, None, hours, ["others changed the day meanwhile: try again"])
+        if not publish.publish_exactly(self.store, result.plan, value, result.changes, self.at):
+            return _report(result, packs, None, hours, ["others changed the day meanwhile: try again"])
         self.at("published")
-        publish.settle(self.store, outcome.plan.app, outcome.pending_of_changes(), self.at)
-        return _report(outcome, packs, value, hours, [])
+        publish.settle(self.store, result.plan.app, result.pending_of_changes(), self.at)
+        return _report(result, packs, value, hours, [])
 
 
 def _report(
-    outcome: DayOutcome,
+    result: DayResult,
     packs: Sequence[PackResult],
     value: Manifest | None,
     hours: Mapping[int, HourPack],
     errors: Sequence[str],
 ) -> DayReport:
-    sizes = [(r.samples, r.size_bytes) for r in outcome.results if not r.reason]
+    sizes = [(r.samples, r.size_bytes) for r in result.results if not r.reason]
     published = {shard for shard, pack in hours.items() if value is not None and value.hours.get(shard) == pack}
     report = summarise_day(
-        outcome.plan.app,
-        outcome.plan.day,
+        result.plan.app,
+        result.plan.day,
         published=value is not None,
         sizes=sizes,
         errors=errors,
-        corrections=outcome.corrections(published),
+        corrections=result.corrections(published),
     )
     return replace(report, size_bytes=report.size_bytes + sum(p.size_bytes for p in packs))

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from rollups.crash_points import Hook
 from rollups.decide import plan
-from rollups.decide.outcome import days_task, month_after
+from rollups.decide.day_result import days_task, month_after
 from rollups.decide.plan import PlanContext
 from rollups.manifest import cells
 from rollups.run import survey

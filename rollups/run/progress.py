@@ -6,7 +6,7 @@ A run counts hour shards: their total is known when its plan is made, and an exe
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 
-from rollups.decide.outcome import HourCorrection
+from rollups.decide.day_result import HourCorrection
 from spm.clock import Clock
 
 

@@ -1,4 +1,4 @@
-"""Reads what a run plans from, in the order that PROTOCOL 9, 17 and 22 require. Nothing here writes.
+"""Reads what a run plans from, in the order that PROTOCOL 9, 17 and 22 require; of too many records, the oldest.
 
 ``read_survey`` reads an app's agenda, its placement, its retractions and its pending records; then ``read_days`` reads
 the manifests of the days with pending records and of those on the agenda, or of all days. What is read later may be
@@ -32,7 +32,7 @@ _LOG = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Survey:
-    """The state of an app that a run plans from; ``waiting`` has its pending records by day."""
+    """The state of an app that a run plans from; ``pending`` has its pending records by day."""
 
     app: int
     agenda: Agenda
@@ -51,8 +51,8 @@ def read_survey(reader: Reader, app: int) -> Survey:
     noted = agenda.read(reader, app)
     spread = distribution.read(reader, app)
     known = retractions.read(reader, app)
-    waiting = plan.group_by_day(_listed(reader, app, spread.all_shards(app)))
-    return Survey(app, noted, spread, known, waiting)
+    pending = plan.group_by_day(_listed(reader, app, spread.all_shards(app)))
+    return Survey(app, noted, spread, known, pending)
 
 
 def _listed(reader: Reader, app: int, shards: Sequence[int]) -> Iterator[PendingCell]:
@@ -78,10 +78,10 @@ def read_days(
     return {**cells_of, **cells.read_cells(reader, survey.app, named)}
 
 
-def decode_manifests(app: int, survey: Mapping[int, bytes | None]) -> dict[int, Manifest]:
+def decode_manifests(app: int, day_cells: Mapping[int, bytes | None]) -> dict[int, Manifest]:
     """Decodes the manifests of these cells, by day; a damaged one is logged and left out."""
     values = {}
-    for day, cell in sorted(survey.items()):
+    for day, cell in sorted(day_cells.items()):
         try:
             values[day] = manifest.decode(cell)
         except CorruptBlock as error:

@@ -1,7 +1,7 @@
-"""The table of HTTP statuses: which error is answered with which status, for every interface.
+"""The table of HTTP statuses that all interfaces share: which error is answered with which status.
 
-An error takes the status of the nearest class in its line of ancestors. An interface may pass statuses of its own for
-errors that it means differently, such as a body that is too large. Enter by ``status_of``.
+An error takes the status of the nearest class in its line of ancestors. Each interface adds, as ``_STATUSES``, those of
+its own errors (no token, an unknown content type) and of errors that it means differently. Enter by ``status_of``.
 """
 
 from collections.abc import Mapping

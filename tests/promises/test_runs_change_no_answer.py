@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from rollups.compute import task as compute_task
 from rollups.crash_points import POINTS, ignore_point
-from rollups.decide.outcome import hour_shard_task
+from rollups.decide.day_result import hour_shard_task
 from rollups.decide.plan import PlanContext
 from rollups.decide.work import generation_number
 from spm.limits import DAY_HOURS, HOUR_MS

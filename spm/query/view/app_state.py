@@ -1,9 +1,9 @@
 """What a reading process remembers of one app, and the consistent views that its queries get.
 
 It remembers the series index, the merged tail, the placement table and the retractions; decoded rows are in a cache
-that all apps share. ``AppState.view`` makes the view of one query in the order of PROTOCOL 9: retractions once, the
+that all apps share. ``AppState.view`` makes the view of one read in the order of PROTOCOL 9: retractions once, the
 placement, pending records, THEN manifests. The placement is read once more after the manifests: if it has changed, a
-metric might lie in a shard that was not read, and the query starts again. Enter by ``AppState.view``.
+metric might lie in a shard that was not read, and the read starts again. Enter by ``AppState.view``.
 """
 
 import threading

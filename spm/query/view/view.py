@@ -1,4 +1,4 @@
-"""One query's consistent view of an app: all samples of answers are read through it (PROTOCOL 9, 10, 11, 22, 23).
+"""One read's consistent view of an app: all samples of answers are read through it (PROTOCOL 9, 10, 11, 22, 23).
 
 A view is made in this order: retractions, the placement table and pending records first, then manifests, then rows by
 exact key. When an expected row is missing, the view looks whether the manifest has changed (``OutdatedView``: the query

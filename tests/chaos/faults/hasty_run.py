@@ -12,12 +12,12 @@ from typing import Any
 from django.core.management import execute_from_command_line
 
 from rollups.crash_points import Hook
-from rollups.decide.outcome import DayOutcome
+from rollups.decide.day_result import DayResult
 from rollups.manifest import publish
 from spm.store.backends.base import Backend
 
 
-def _unpend_first(store: Backend, work: DayOutcome, hours: Mapping[int, Any], *, run: int, at: Hook) -> None:
+def _unpend_first(store: Backend, work: DayResult, hours: Mapping[int, Any], *, run: int, at: Hook) -> None:
     publish.settle(store, work.plan.app, work.pending_of_changes(), at)
     os.kill(os.getpid(), signal.SIGKILL)
 

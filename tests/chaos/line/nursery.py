@@ -133,7 +133,7 @@ def _load() -> None:
     importlib.import_module("django").setup()
     for name in LOADED:
         importlib.import_module(name)
-    importlib.import_module("spm.cli.warm_kernels").rehearse()
+    importlib.import_module("spm.cli.warm_kernels").warm_pipeline()
     gc.collect()
     gc.freeze()
     others = [thread.name for thread in threading.enumerate() if thread is not threading.main_thread()]

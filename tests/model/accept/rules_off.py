@@ -20,7 +20,7 @@ from ingest.accept.stamper import Stamper
 from ingest.accounting import watermark_keeper
 from ingest.writer import WriteBatch, Writer
 from rollups.crash_points import Hook
-from rollups.decide.outcome import ledger_row
+from rollups.decide.day_result import ledger_row
 from rollups.decide.plan import PendingCommit
 from rollups.manifest import publish
 from spm.arrays import BOOL, I64

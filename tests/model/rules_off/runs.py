@@ -9,7 +9,7 @@ from rollups.compute import task as compute_task
 from rollups.compute.source import MergeInput
 from rollups.crash_points import Hook
 from rollups.decide import publication
-from rollups.decide.outcome import DayOutcome, ledger_row
+from rollups.decide.day_result import DayResult, ledger_row
 from rollups.decide.plan import MergeKind, PendingCommit
 from rollups.decide.work import HourShardTask
 from rollups.delete import purge
@@ -190,7 +190,7 @@ def a_message_of_two_days_and_a_kill_after_the_first() -> None:
 def cells_go_before_the_publish(patch: Patch) -> None:
     publish_day = publish.publish_day
 
-    def late(store: Backend, work: DayOutcome, hours: object, *, run: int, at: Hook) -> object:
+    def late(store: Backend, work: DayResult, hours: object, *, run: int, at: Hook) -> object:
         publish.settle(store, work.plan.app, work.pending_of_changes(), at)
         return publish_day(store, work, hours, run=run, at=at)  # type: ignore[arg-type]
 

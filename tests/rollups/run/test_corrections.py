@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from rollups.crash_points import POINTS, ignore_point
-from rollups.decide.outcome import LATE, RETRACTED, ROLLED_BACK, UNDONE
+from rollups.decide.day_result import LATE, RETRACTED, ROLLED_BACK, UNDONE
 from rollups.decide.plan import MergeKind, PlanContext
 from rollups.run import agenda
 from rollups.run.rollback import roll_back

@@ -25,9 +25,9 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 SET_UP = """
 import django; django.setup()
 from django.core.management import call_command
-from spm.accounts import internal_app as own; from spm.accounts import tokens
+from spm.accounts import internal_app, tokens
 call_command("migrate", verbosity=0)
-print(tokens.issue(own.make(), name="a scraper", scopes=["read"])[1])
+print(tokens.issue(internal_app.create(), name="a scraper", scopes=["read"])[1])
 """
 
 

@@ -1,4 +1,4 @@
-"""The cache of range queries' answers: a bounded map from a query's key to the steps that were computed for it.
+"""The cache of range queries' answers: from expression, step, phase and lookback to the steps computed for them.
 
 A cached answer has the steps of one expression on one grid whose samples were settled at the time, and the fingerprint
 of those samples; a later query reuses the steps whose samples still have that fingerprint. The first query with a key

@@ -1,6 +1,6 @@
 """Turns plans into tasks, and the results of tasks into changes of the manifest and rows of the ledger.
 
-``DayOutcome`` is one (app, day) after its hour shards were compacted: the changes to publish, the packs of hours to
+``DayResult`` is one (app, day) after its hour shards were compacted: the changes to publish, the packs of hours to
 write, the errors, and the corrections of hours that people may have seen. Nothing here reads or writes.
 """
 
@@ -34,7 +34,7 @@ class HourCorrection:
 
 
 @dataclass(frozen=True, slots=True)
-class DayOutcome:
+class DayResult:
     """One (app, day) after its tasks: what to publish, what to pack, what was given up."""
 
     plan: DayPlan
@@ -45,7 +45,7 @@ class DayOutcome:
     errors: tuple[str, ...]
 
     @classmethod
-    def of(cls, plan: DayPlan, results: Mapping[tuple[int, int, int], CompactionResult], run: int) -> "DayOutcome":
+    def of(cls, plan: DayPlan, results: Mapping[tuple[int, int, int], CompactionResult], run: int) -> "DayResult":
         all_results = [
             (hour_shard, results[plan.app, hour_shard.shard, hour_shard.hour]) for hour_shard in plan.hour_shards
         ]
