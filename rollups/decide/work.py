@@ -116,11 +116,6 @@ def generation_number(run: int, attempt: int) -> int:
     return run << ATTEMPT_BITS | attempt
 
 
-def run_of(generation: int) -> int:
-    """The run that wrote a generation."""
-    return generation >> ATTEMPT_BITS
-
-
 def placement_of(task: HourShardTask) -> PlacementTable | None:
     """The placement by which a task leaves samples out; ``None``: it leaves none out."""
     return PlacementTable(task.epochs) if task.epochs else None

@@ -30,7 +30,6 @@ from spm.errors import CorruptBlock, IntegrityError
 from spm.limits import DAY_HOURS
 from spm.store.backends import open_backend
 from spm.store.backends.base import Backend
-from spm.store.manifest import Generation
 from spm.store.rollup.aggregates import COLUMNS, Aggregates
 
 TASKS = "task binary"
@@ -125,11 +124,6 @@ def _read_in_force(url: str) -> Callable[[Batches], Batches]:
                 yield _hours_batch(task.app, task.shard, steps.step[rows], metric, steps.rows.take(rows))
 
     return stage
-
-
-def pack_in_force(app: int, shard: int, day: int, generation: Generation, hours: Iterable[int]) -> PackTask:
-    """The task that reads hours of a pack in force."""
-    return PackTask(app, shard, day, generation, tuple(hours), {})
 
 
 def _hours_batch(app: int, shard: int, hours: np.ndarray, metric: int, rows: Aggregates) -> pa.RecordBatch:

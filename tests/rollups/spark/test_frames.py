@@ -52,7 +52,7 @@ def units_of(world: World) -> list[HourShardTask]:
 def packs_of(world: World) -> list[PackTask]:
     """The packs of hours in force of the first day."""
     rows = world.manifest().hours.items()
-    return [frames.pack_in_force(APP, shard, DAY, pack.generation, sorted(pack.hours)) for shard, pack in rows]
+    return [PackTask(APP, shard, DAY, pack.generation, tuple(sorted(pack.hours)), {}) for shard, pack in rows]
 
 
 def table(session: SparkSession, columns: str, rows: Sequence[tuple[object, ...]]) -> DataFrame:

@@ -63,12 +63,6 @@ def _is_small(text: str) -> bool:
     return sum(map(text.count, _SIGNS)) + sum(map(text.lower().count, _WORD_OPERATORS)) <= QUERY_OPERATORS_MAX
 
 
-def position_of(text: str, word: str) -> int | None:
-    """Return the first position of a word or operator outside strings and comments."""
-    lowered = word.lower()
-    return next((position for _, token, position in _tokens(text) if token.lower() == lowered), None)
-
-
 def _tokens(text: str) -> Iterator[tuple[str, str, int]]:
     for match in _TOKEN.finditer(text):
         kind = match.lastgroup

@@ -69,8 +69,3 @@ def test_every_bracket_counts(brackets: str) -> None:
 
 def test_a_string_without_an_end_is_scanned_once() -> None:
     text_bounds.check('"' + '\\"' * (limits.QUERY_TEXT_CHARS_MAX // 2 - 1))
-
-
-def test_position_of_skips_strings_and_comments() -> None:
-    assert text_bounds.position_of("x{a='deriv'} # deriv\n + deriv(x[5m])", "deriv") == 24
-    assert text_bounds.position_of("x", "deriv") is None
