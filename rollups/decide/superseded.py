@@ -2,7 +2,8 @@
 
 A listing names the rows that exist: generations of hour shards and packs, and blocks, each with its place and number
 (``ListedRows``, which are also the columns of a frame). ``References`` are what the manifests name at those places.
-``deletion_reason`` says why rows go, or ``None`` if they stay. ``purge`` reads, fences and deletes; nothing here does.
+``deletion_reason`` says why rows go, or ``None`` if they stay. ``purge`` finds out by reading which batches are covered
+and which generations are ancestors, fences and deletes; nothing here does.
 """
 
 from collections.abc import Iterable, Mapping

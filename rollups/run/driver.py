@@ -181,7 +181,7 @@ class Driver:
         values = survey.decode_manifests(app, day_cells)
         later = replace(context, now_ms=app_plan.survey.agenda.horizon_ms(context.now_ms))
         results = [
-            months.build_month(self.store, executor, run, app, month, days, context=context, later=later, at=self.at)
+            months.publish_month(self.store, executor, run, app, month, days, context=context, later=later, at=self.at)
             for month, days in months.by_month(values).items()
         ]
         remaining = {day for result in results for day in result.remaining}

@@ -1,8 +1,9 @@
-"""Builds days from hours, month by month, and publishes each (app, month) by one check-and-put.
+"""Has the stale days of a month built from hours, and publishes each (app, month) by one check-and-put.
 
-Enter by ``build_month``. It reads the month's cell first, and the manifests of the stale days once more after it: if
-another process has published days meanwhile (whose hours may be deleted by now), the cell has changed and publishing
-fails. A month is never rebased; the result names the remaining days, so that the next run does them.
+``plan.find_stale_days`` decides which days, and their order; ``compute.task.build_days`` builds them. Enter by
+``publish_month``. It reads the month's cell first, and the manifests of the stale days once more after it: if another
+process has published days meanwhile (whose hours may be deleted by now), the cell has changed and publishing fails. A
+month is never rebased; the result names the remaining days, so that the next run does them.
 """
 
 import logging
@@ -40,7 +41,7 @@ def by_month(manifests: Mapping[int, Manifest]) -> dict[int, dict[int, Manifest]
     return months
 
 
-def build_month(
+def publish_month(
     store: Backend,
     executor: Executor,
     run: int,

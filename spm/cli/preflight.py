@@ -1,7 +1,8 @@
-"""The checks before a start: a data folder with room, a free port, two secrets, no other instance on the same folder.
+"""The checks of data folder and port before a start; it also makes the two secrets that are missing.
 
-Each check either passes or raises ``CannotStart`` with one sentence that says what to do. This module starts no process
-and does not use Django. Enter by ``open_data``.
+``bin/lib.sh`` checks Python and the room for packages, ``tools`` Node and Java. Each check either passes or raises
+``CannotStart`` with one sentence that says what to do. This module starts no process and does not use Django. Enter by
+``open_data``.
 """
 
 import errno

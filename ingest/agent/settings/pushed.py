@@ -1,10 +1,10 @@
 """Settings that the server pushes: which of them an agent applies, and why it refuses the others.
 
-A setting is safe if it can only make the agent send more or less of what its host already sends: ``period_s``,
-``tags``, ``off``, ``discover``. A setting that names an address, a file or a program is always refused. A setting that
-the machine itself has set (flag, environment, file) is refused, too: the owner of the machine decides.
-``check_settings`` is pure. Applied settings are stored beside the spool (``load``, ``save``), so that they survive a
-restart while the server is away.
+``config.SETTINGS`` says which settings may be pushed: those that can only make the agent send more or less of what its
+host already sends. A setting that names an address, a file or a program is always refused. A setting that the machine
+itself has set (flag, environment, file) is refused, too: the owner of the machine decides. ``check_settings`` is pure.
+Applied settings are stored beside the spool (``load``, ``save``), so that they survive a restart while the server is
+away.
 """
 
 import json

@@ -3,8 +3,9 @@
 Every kernel takes the times and values of a window, in order and without stale markers, and returns one number. Sums
 are compensated (Neumaier), means and variances computed as in Prometheus, so that results agree to the last bits, NaN
 and infinities included; division by zero gives these too, as in Go, instead of numba's exception. Counters are
-extrapolated exactly as in Prometheus (`extrapolation_factor`, which whole hours use too). `value` selects the kernel by
-a function's code: numba compares small ints, the names are for readers.
+extrapolated exactly as in Prometheus (`extrapolation_factor`, which whole hours use too). The rule of counter resets
+(`_counter`) stands in `extended_ranges`, `whole_hours` and `spm/store/rollup/aggregates` as well. `value` selects the
+kernel by a function's code: numba compares small ints, the names are for readers.
 """
 
 from typing import Any
