@@ -120,7 +120,7 @@ def test_the_real_redis_is_read_by_its_password_and_not_without(redis: int) -> N
     assert (first["connected_clients"], before[0].labels["role"]) == (1, "master")
     with pytest.raises(Unreachable, match="NOAUTH"):
         collect("redis", address=address)
-    with pytest.raises(Unreachable, match="does not take the password") as caught:
+    with pytest.raises(Unreachable, match="does not accept the password") as caught:
         collect("redis", address=address, password="geraten")
     assert "geraten" not in str(caught.value)
     assert found_at("redis", redis) is None  # discovery knows no password
