@@ -10,9 +10,10 @@ from datetime import datetime
 from django.db import IntegrityError, transaction
 
 from ingest.models import Arrival
+from spm.accounts import sources
 from spm.bounded import LruCache
 from spm.clock import moment
-from spm.limits import SOURCE_SEEN_EVERY_MS, SOURCES_SEEN_MAX
+from spm.limits import SOURCES_SEEN_MAX
 
 # Protocol → part of the sender's User-Agent → way. All other senders of a protocol have the protocol's name as way.
 _PROGRAMS = {
@@ -38,8 +39,7 @@ def way_of(protocol: str, user_agent: str) -> str:
 def record_arrival(app_id: int, way: str, source: str, now_ms: int) -> None:
     """Record that data came by this way now; an empty way is not recorded."""
     key = (app_id, way)
-    last_ms = _written.get(key)
-    if not way or (last_ms is not None and 0 <= now_ms - last_ms < SOURCE_SEEN_EVERY_MS):
+    if not way or sources.is_recent(_written.get(key), now_ms):
         return
     at = moment(now_ms)
     known = Arrival.objects.filter(app_id=app_id, way=way)

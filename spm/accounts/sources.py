@@ -32,8 +32,7 @@ def note_seen(app_id: int, source: str, now_ms: int, *, period_ms: int = 0) -> N
     key = (app_id, source)
     if source == SYSTEM_SOURCE:
         return
-    last_ms = _written.get(key)
-    if last_ms is not None and 0 <= now_ms - last_ms < SOURCE_SEEN_EVERY_MS:
+    if is_recent(_written.get(key), now_ms):
         return
     at = moment(now_ms)
     if Source.objects.filter(app_id=app_id, name=source, last_seen__lt=at).update(last_seen=at) == 0:
@@ -41,6 +40,11 @@ def note_seen(app_id: int, source: str, now_ms: int, *, period_ms: int = 0) -> N
     if period_ms:
         note_period(app_id, source, period_ms, now_ms)
     _written.put(key, now_ms)
+
+
+def is_recent(last_ms: int | None, now_ms: int) -> bool:
+    """Whether a write at ``last_ms`` spares one now; a write of the future spares none, since a clock was ahead."""
+    return last_ms is not None and 0 <= now_ms - last_ms < SOURCE_SEEN_EVERY_MS
 
 
 def note_period(app_id: int, source: str, period_ms: int, now_ms: int) -> None:
