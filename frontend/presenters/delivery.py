@@ -37,7 +37,7 @@ class QuotaUse:
 
     series: int | None
     series_max: int
-    samples_per_s: int
+    samples_per_s: int | None  # None: any number
 
     @property
     def share(self) -> float:

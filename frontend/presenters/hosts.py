@@ -4,18 +4,16 @@ A host is a source that pushes, or a value of the label ``host``, since one Tele
 reads the database and the engine; ``host_rows`` is pure. If the store is unavailable, only the numbers are missing.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 
 import numpy as np
-import numpy.typing as npt
 
 from frontend.presenters import panels
 from frontend.queries import QuerySession
 from spm.accounts import sources
 from spm.accounts.models import App, Source
-from spm.arrays import F64, I64
 from spm.errors import SpmError
 from spm.query.promql.engine import Engine
 
@@ -140,17 +138,8 @@ def _points_by_host(engine: Engine, expr: str, now_ms: int) -> dict[str, SeriesP
     end = now_ms // STEP_MS * STEP_MS + STEP_MS  # the unfinished step shows what has arrived so far
     result = engine.range(expr, end - SPAN_MS, end, STEP_MS)
     names = [labels.get("host", "") for labels in result.labels]
-    points = series_points(result.times, result.values, result.present)
-    return {name: each for name, each in zip(names, points, strict=True) if name}
-
-
-def series_points(times: I64, values: F64, present: npt.NDArray[np.bool_]) -> Sequence[SeriesPoints]:
-    """Turn each series of a result into points, with None where it has no value."""
-    steps = times.tolist()
-    return [
-        SeriesPoints([value if has_value else None for value, has_value in zip(row, mask, strict=True)], steps)
-        for row, mask in zip(values.tolist(), present.tolist(), strict=True)
-    ]
+    lines, times = result.lines(np.arange(len(names))), result.times.tolist()
+    return {name: SeriesPoints(line, times) for name, line in zip(names, lines, strict=True) if name}
 
 
 def _cpu(row: HostRow) -> float:

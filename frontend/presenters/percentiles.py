@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from frontend.presenters.steps import steps_of
+from frontend.presenters.charts import steps_of
 from spm.arrays import F64
 from spm.limits import CHART_SERIES_MAX
 from spm.query.promql.planning.planner import parse_selector

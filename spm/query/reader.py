@@ -15,7 +15,7 @@ import numpy as np
 from spm import limits
 from spm.arrays import I64
 from spm.clock import Clock
-from spm.errors import IntegrityError, QueryTooLarge
+from spm.errors import IntegrityError
 from spm.limits import DAY_HOURS, HOUR_MS
 from spm.query.request.batches import (
     DeadlineCheck,
@@ -26,7 +26,6 @@ from spm.query.request.batches import (
     SketchBatch,
     no_deadline,
 )
-from spm.query.request.read_request import ReadRequest
 from spm.query.rolled import retraction_effects
 from spm.query.rolled.grids import KINDS, Tables, empty_tables, read_cells, read_segments
 from spm.query.rolled.resolutions import RollupReader
@@ -34,14 +33,14 @@ from spm.query.rolled.sketches import COLUMNS as SKETCH_COLUMNS
 from spm.query.rolled.sketches import read_sketches
 from spm.query.samples.page_selection import SelectedPages
 from spm.query.samples.sample_runs import SampleRuns, SampleRunsBuilder
-from spm.query.samples.series_selection import SeriesSelection
 from spm.query.series.cardinality import Cardinality, measure_cardinality
+from spm.query.series.index import SeriesSelection
 from spm.query.series.label_table import LabelTable
 from spm.query.view.app_state import AppState
 from spm.query.view.fingerprint import SampleFingerprint
 from spm.query.view.hour_reader import SampleReader
 from spm.query.view.page_cache import PageCache
-from spm.query.view.view import OutdatedView, View
+from spm.query.view.view import OutdatedView, ReadRequest, View
 from spm.store.backends.base import Backend
 from spm.store.keys import PlacementTable
 from spm.store.rollup.sketch import Sketches
@@ -98,11 +97,7 @@ class AppStorage:
 
         def split(_: View) -> list[SeriesSelection]:
             selection = self._selection(matchers)
-            parts = [slice(at, at + size) for at in range(0, len(selection), size)]
-            return [
-                SeriesSelection(selection.index[part], selection.series[part], selection.metrics[part])
-                for part in parts
-            ]
+            return [selection.part(slice(at, at + size)) for at in range(0, len(selection), size)]
 
         now = self._state.clock.now_ms()
         return self._answer(self._request(now - HOUR_MS, now), split)
@@ -111,7 +106,7 @@ class AppStorage:
         """The series of a portion that match none of the sets."""
         with self._state.lock:
             others = ~np.isin(portion.index, self._matching_any(matcher_sets)) if matcher_sets else slice(None)
-        return SeriesSelection(portion.index[others], portion.series[others], portion.metrics[others])
+        return portion.part(others)
 
     def labels_of(self, portion: SeriesSelection) -> Sequence[dict[str, str]]:
         """The labels of a portion's series, in its order."""
@@ -319,14 +314,10 @@ class AppStorage:
         return self._state.index.table(rows)
 
     def _selection(self, matchers: Sequence[Matcher], check_deadline: DeadlineCheck = no_deadline) -> SeriesSelection:
-        """The series that match, in the order of their keys, which does not depend on how the index was filled."""
+        """The series that match; raises ``QueryTooLarge``."""
         with self._state.lock:
-            rows = self._state.index.select(matchers, check_deadline)
-            ids, metrics = self._state.index.columns()
-        rows = rows[np.lexsort((ids[rows], metrics[rows]))]
-        if len(rows) > limits.QUERY_SERIES_MAX:
-            raise QueryTooLarge(f"{len(rows)} series match; at most {limits.QUERY_SERIES_MAX}: narrow the selector")
-        return SeriesSelection(rows, ids[rows], metrics[rows])
+            rows, columns = self._state.index.select(matchers, check_deadline), self._state.index.columns()
+        return SeriesSelection.of(rows, *columns)
 
 
 _NO_COLUMN = np.empty((0, 0))  # in place of a column that the query does not need

@@ -26,7 +26,7 @@ from spm.query.reader import AppStorage
 from spm.query.request.batches import Matcher, SeriesBatch
 from spm.query.request.budget import SAMPLE_BYTES, SERIES_BYTES, Budget
 from spm.query.request.provenance import Provenance, join_provenance
-from spm.query.samples.series_selection import SeriesSelection
+from spm.query.series.index import SeriesSelection
 
 Labels = dict[str, str]
 _FIRST_SERIES = 8  # series of the first piece: before it, nothing is known about their number of samples

@@ -2,10 +2,15 @@
 
 Regular expressions come from users: they run in RE2 (linear time, through Arrow), fully anchored, never in `re`. Linear
 is not fast: counted repetitions cost microseconds per byte, so many values are matched in parts, with a check of the
-deadline between them. An absent label has the value "", which callers pass for series without it. Enter by `mask`.
+deadline between them. An absent label has the value "", which callers pass for series without it.
+
+Dashboards write most of their choices as alternatives of plain texts (``hostname=~"a|b"``). Such values are looked up,
+whereas a real expression must be tried on all values of the label. Text with any special character is left to RE2.
+Enter by `mask` and `literals`.
 """
 
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from itertools import pairwise
 
 import numpy as np
@@ -15,6 +20,7 @@ import pyarrow.compute as pc
 
 from spm.errors import BadQuery
 from spm.fast_dataclass import dataclass
+from spm.limits import QUERY_PLANS_MAX
 from spm.store import unicode_classes
 from spm.store.encoding.arrow import as_mask, string, strings
 
@@ -22,6 +28,7 @@ METRIC_NAME = "__name__"
 MATCHED_BYTES_AT_ONCE = 1 << 16  # half a second for the worst expressions there are, a millisecond for usual ones
 UNICODE_CLASSES_MAX = 100  # each is hundreds of ranges: RE2 takes 0.2 ms for one, and refuses some hundreds after 0.1 s
 _NEGATED = frozenset({"!=", "!~"})
+_SPECIAL = frozenset(r"\.+*?()[]{}^$")
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,9 +50,10 @@ def mask(
     """bool[N]: the values that satisfy the matcher."""
     texts = values if isinstance(values, pa.Array) else strings(values)
     if matcher.op in ("=", "!="):
-        result = as_mask(pc.equal(texts, string(matcher.value)))
+        parts = [pc.equal(texts, string(matcher.value))]
     else:
-        result = _match_in_parts(texts, matcher, check_deadline)
+        parts = _match_in_parts(texts, matcher, check_deadline)
+    result = np.concatenate([as_mask(part) for part in parts])
     return ~result if matcher.op in _NEGATED else result
 
 
@@ -60,21 +68,34 @@ def too_many_classes(regex: str) -> str:
     )
 
 
+def literals(matcher: Matcher) -> tuple[str, ...] | None:
+    """The values that a matcher names, to require or (if negated) to exclude; ``None`` where only RE2 can decide."""
+    text = matcher.value
+    if matcher.op in ("=", "!="):
+        return (text,)
+    plain = text.isascii() and text.isprintable() and _SPECIAL.isdisjoint(text)
+    return tuple(text.split("|")) if plain else None
+
+
+@lru_cache(maxsize=QUERY_PLANS_MAX)
 def matches_empty(matcher: Matcher) -> bool:
-    """Whether a series without the label satisfies the matcher."""
-    return bool(mask([""], matcher)[0])
+    """Whether a series without the label satisfies the matcher; raises ``BadQuery`` for a malformed expression."""
+    values = literals(matcher)
+    if values is None:
+        return bool(mask([""], matcher)[0])
+    return ("" in values) == (matcher.op not in _NEGATED)
 
 
-def _match_in_parts(texts: pa.Array, matcher: Matcher, check_deadline: Callable[[], None]) -> npt.NDArray[np.bool_]:
+def _match_in_parts(texts: pa.Array, matcher: Matcher, check_deadline: Callable[[], None]) -> list[pa.Array]:
     parts = -(-texts.nbytes // MATCHED_BYTES_AT_ONCE)
     if parts <= 1:
-        return as_mask(_match_regex(texts, matcher))
+        return [_match_regex(texts, matcher)]
     cuts = np.linspace(0, len(texts), min(parts, len(texts)) + 1).astype(int).tolist()
-    masks = []
+    matches = []
     for first, end in pairwise(cuts):
         check_deadline()
-        masks.append(as_mask(_match_regex(texts.slice(first, end - first), matcher)))
-    return np.concatenate(masks)
+        matches.append(_match_regex(texts.slice(first, end - first), matcher))
+    return matches
 
 
 def _match_regex(texts: pa.Array, matcher: Matcher) -> pa.Array:

@@ -25,10 +25,9 @@ from spm.errors import BadQuery
 from spm.limits import TIME_MAX_MS
 from spm.query.formats import float_text
 from spm.query.promql.engine import Result
-from spm.query.promql.operators.label_groups import label_order
 from spm.query.request.batches import SeriesBatch
 from spm.query.request.budget import Budget
-from spm.query.series.label_table import json_of, take_labels
+from spm.query.series.label_table import json_of, label_order, take_labels
 
 # Numbers and times as Go reads them: Python's own parsers also accept other digits, blanks and week dates.
 _SECONDS = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")

@@ -22,6 +22,7 @@ from functools import lru_cache, partial
 from pathlib import Path
 
 from spm import limits
+from spm.clock import Clock, SystemClock
 from spm.errors import QueryRefused, QueryTimeout
 from spm.query.request.budget import Cancellation, never_cancelled
 
@@ -78,7 +79,9 @@ class QueryAdmission:
         wait_s: float = limits.QUERY_WAIT_S,
         machine_slots: MachineSlots | None = None,
         streams_max: int = limits.STREAMS_PARALLEL_MAX,
+        clock: Clock | None = None,
     ) -> None:
+        self._clock = clock or SystemClock()
         self._running_max, self._waiting_max, self._wait_s = running_max, waiting_max, wait_s
         self._streams_max, self._machine_slots = streams_max, machine_slots
         self._changed = threading.Condition()
@@ -146,9 +149,10 @@ class QueryAdmission:
             raise _refusal(reason, f"and {self._waiting_max} more wait")
         self._waiting[organisation] += 1
         try:
-            attempts = max(1, round(self._wait_s / limits.QUERY_CLIENT_CHECK_S))
-            for _ in range(attempts):
-                admitted, slot = self._pause_and_try(self._wait_s / attempts, attempt, cancellation, reason)
+            end_s = self._clock.monotonic() + self._wait_s
+            while (remaining_s := end_s - self._clock.monotonic()) > 0:
+                pause_s = min(remaining_s, limits.QUERY_CLIENT_CHECK_S)
+                admitted, slot = self._pause_and_try(pause_s, attempt, cancellation, reason)
                 if admitted:
                     return slot
             raise _refusal(reason, f"for {self._wait_s:g} s already")

@@ -54,12 +54,22 @@ class Usage:
 
 
 class Budget:
-    """One query's limits, and what it has used of them. Not thread-safe: a query has one thread."""
+    """One query's limits, and what it has used of them. Not thread-safe: a query has one thread.
 
-    def __init__(self, query_limits: QueryLimits, clock: Clock, cancellation: Cancellation = never_cancelled) -> None:
+    ``started_s``: when its request arrived, by the clock's monotonic time, if it has waited since.
+    """
+
+    def __init__(
+        self,
+        query_limits: QueryLimits,
+        clock: Clock,
+        cancellation: Cancellation = never_cancelled,
+        *,
+        started_s: float | None = None,
+    ) -> None:
         self.limits, self.usage = query_limits, Usage()
         self._clock, self._cancellation = clock, cancellation
-        self._started_s = clock.monotonic()
+        self._started_s = clock.monotonic() if started_s is None else started_s
 
     @property
     def elapsed_s(self) -> float:

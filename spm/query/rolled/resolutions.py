@@ -18,9 +18,8 @@ from spm.errors import CorruptBlock, IntegrityError
 from spm.fast_dataclass import dataclass
 from spm.limits import DAY_HOURS
 from spm.query.request.provenance import DAYS, HOURS
-from spm.query.samples.series_selection import SeriesByMetric, SeriesSelection
-from spm.query.view.read_plan import ReadPlan
-from spm.query.view.view import View
+from spm.query.series.index import SeriesByMetric, SeriesSelection
+from spm.query.view.view import ReadPlan, View
 from spm.store import keys, manifest
 from spm.store.manifest import EXPIRED, SEALED, Generation, first_day_of
 from spm.store.rollup import aggregates

@@ -20,7 +20,7 @@ from spm.query.request.provenance import Provenance
 from spm.query.samples.intern import intern
 from spm.query.samples.pointers import address_of, shorts_at, unsigned_at
 from spm.query.samples.sample_runs import SampleRuns, SampleRunsBuilder, Timelines, entries_of, is_ascending
-from spm.query.samples.series_selection import SeriesByMetric
+from spm.query.series.index import SeriesByMetric
 from spm.store.encoding.blocks import ChunkPage
 from spm.store.versions.generations import TimelinePool
 from spm.store.versions.merge import Winners

@@ -1,28 +1,31 @@
-"""The series index of an app: finds the series that match.
+"""The series index of an app, and what a query selects from it: the series that match, in the order of their keys.
 
 Each label is a column of small numbers with its inverse (``label_index``): the matcher that the fewest series satisfy
 gives the candidates, and the other matchers are applied to these only. The index only grows. New series are read by key
 when a block names them, or by a scan when a run has compacted blocks that this process never read. A row whose text
-does not hash to its key is damaged: it is reported and skipped. Enter by ``SeriesIndex.select``.
+does not hash to its key is damaged: it is reported and skipped. Enter by ``SeriesIndex.select``, whose rows
+``SeriesSelection.of`` takes.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import pairwise
 
 import numpy as np
 from numba import njit
 
 from spm import limits
-from spm.arrays import I32, I64, U64
-from spm.errors import CorruptBlock, LimitExceeded
+from spm.arrays import BOOL, I32, I64, U64
+from spm.errors import CorruptBlock, LimitExceeded, QueryTooLarge
+from spm.fast_dataclass import dataclass
 from spm.query.request.batches import METRIC_NAME, DeadlineCheck, Matcher, no_deadline
 from spm.query.series.canonical_columns import columns_of
 from spm.query.series.label_index import Hits, LabelIndex, NamedValues
 from spm.query.series.label_table import Column, LabelTable
-from spm.query.series.literals import matches_empty
 from spm.store import keys
 from spm.store.backends.base import Reader
 from spm.store.backends.ranges import scan_ranges
 from spm.store.dictionary import COLUMN
+from spm.store.matchers import matches_empty
 from spm.wire import series_id
 
 _READ_AT_ONCE = 10_000  # rows of one get: some megabytes
@@ -34,6 +37,71 @@ _NARROW = 1_000  # so few series are examined in less time than the series of an
 _UNSORTED_LEAST, _UNSORTED_SHARE = 5_000, 8
 
 Report = Callable[[bytes, bytes, CorruptBlock], None]  # key and bytes of a damaged row, the error
+
+
+@dataclass(frozen=True, slots=True)
+class SeriesByMetric:
+    """Selected series in the order of (metric, id): their ids, their numbers, and the span of each metric."""
+
+    ids: U64
+    numbers: I64  # in the selection
+    spans: Mapping[int, tuple[int, int]]
+
+    def __contains__(self, metric: int) -> bool:
+        return metric in self.spans
+
+    def __getitem__(self, metric: int) -> tuple[U64, I64]:
+        first, end = self.spans[metric]
+        return self.ids[first:end], self.numbers[first:end]
+
+
+@dataclass(frozen=True, slots=True)
+class SeriesSelection:
+    """The series of a query: rows of the index, their ids and metric ids. An id names a series within its metric."""
+
+    index: I64
+    series: U64
+    metrics: U64
+    in_order: bool = True  # whether they are in the order of their keys: (metric, id)
+
+    @classmethod
+    def of(cls, rows: I64, ids: U64, metrics: U64) -> "SeriesSelection":
+        """These rows of an index, in the order of their keys, which does not depend on how the index was filled."""
+        rows = rows[np.lexsort((ids[rows], metrics[rows]))]
+        if len(rows) > limits.QUERY_SERIES_MAX:
+            raise QueryTooLarge(f"{len(rows)} series match; at most {limits.QUERY_SERIES_MAX}: narrow the selector")
+        return cls(rows, ids[rows], metrics[rows])
+
+    def __len__(self) -> int:
+        return len(self.index)
+
+    def part(self, places: slice | BOOL) -> "SeriesSelection":
+        """Some of the series, in the same order."""
+        return SeriesSelection(self.index[places], self.series[places], self.metrics[places], self.in_order)
+
+    def take(self, rows: I64) -> "SeriesSelection":
+        """The series with these numbers, in this order."""
+        return SeriesSelection(self.index[rows], self.series[rows], self.metrics[rows], in_order=False)
+
+    def rows(self, series: U64, metrics: U64) -> I32:
+        """The number in the selection of each of these pairs; all of them are selected."""
+        ids, names = np.unique(self.series), np.unique(self.metrics)
+
+        def codes(s: U64, m: U64) -> I64:
+            return np.searchsorted(names, m) * len(ids) + np.searchsorted(ids, s)
+
+        own = codes(self.series, self.metrics)
+        order = np.argsort(own)
+        return order[np.searchsorted(own[order], codes(series, metrics))].astype(np.int32)
+
+    def by_metric(self) -> SeriesByMetric:
+        """The selection in the order of keys."""
+        names, series, numbers = self.metrics, self.series, np.arange(len(self), dtype=np.int64)
+        if not self.in_order:
+            numbers = np.lexsort((series, names))
+            names, series = names[numbers], series[numbers]
+        borders = [0, *(np.flatnonzero(names[1:] != names[:-1]) + 1).tolist(), len(names)] if len(names) else [0]
+        return SeriesByMetric(series, numbers, dict(zip(names[borders[:-1]].tolist(), pairwise(borders), strict=True)))
 
 
 class SeriesIndex:

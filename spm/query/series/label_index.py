@@ -15,10 +15,9 @@ from spm.arrays import BOOL, I32, I64
 from spm.bounded import LruCache
 from spm.fast_dataclass import dataclass
 from spm.limits import LABEL_MASK_BYTES_MAX, LABEL_MASKS_MAX
-from spm.query.series.literals import literals
 from spm.store.encoding import kernels
 from spm.store.encoding.arrow import strings
-from spm.store.matchers import Matcher, mask
+from spm.store.matchers import Matcher, literals, mask
 
 _LAG = 8  # the inverse is made anew when an eighth of the series is newer
 _LAG_LEAST = 10_000
@@ -116,7 +115,7 @@ class LabelIndex:
             satisfies = np.zeros(0, np.bool_)
         if len(satisfies) < len(self.values):
             if texts is None:
-                new = self._column() if not len(satisfies) else strings(self.values[len(satisfies) :])
+                new = self.values[len(satisfies) :] if len(satisfies) else self._column()
                 satisfies = np.concatenate((satisfies, mask(new, matcher, check_deadline=check_deadline)))
             else:
                 satisfies = self._mask(self._named(texts))

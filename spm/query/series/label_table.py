@@ -1,13 +1,13 @@
 """Labels of many series by column: series are grouped, sorted and written by them without a dict for each series.
 
 A column has the value of one label for each series, as a number into a list of texts; 0 stands for "absent". Dicts are
-made only when they are used: a single one for each use, or all at once, which are then kept. Enter by ``LabelTable``,
-which is read like a list of dicts.
+made only when they are used: a single one for each use, or all at once, which are then kept. ``LabelTable`` is read
+like a list of dicts, and the functions below it take either: they group, sort and write the series of any list.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import accumulate
 from typing import Any, overload
 
@@ -17,12 +17,14 @@ from numba import njit
 
 from spm.arrays import BOOL, I32, I64, U8
 from spm.fast_dataclass import dataclass
+from spm.store.matchers import METRIC_NAME
 
 Labels = dict[str, str]
+METADATA = frozenset({METRIC_NAME, "__type__", "__unit__"})  # labels that say what the numbers of a series mean
 
 # Up to so many keys in all, or for each series, a look-up table is used; beyond them, keys are sorted.
 _TABLE_LEAST, _TABLE_SHARE = 4_096, 4
-_FEW = 64  # for so few series dicts are made and written faster than columns
+_FEW = 64  # for so few series dicts are made, sorted and written faster than columns
 _KEYS_MAX = 1 << 62  # products of keys stay below: they are int64
 _SHORT = 1 << 16  # keys below are sorted digit by digit, not by comparing
 _OPEN, _CLOSE, _COMMA = b"{},"
@@ -176,6 +178,65 @@ class LabelTable(Sequence[Labels]):
         return _objects(numbers, texts, len(self))
 
 
+@dataclass(frozen=True, slots=True)
+class Groups:
+    """`codes[i]` is the group of series i; `labels[g]` identifies group g."""
+
+    codes: I64
+    labels: Sequence[Labels]
+
+    def members(self) -> tuple[I64, I64]:
+        """Return the series sorted by group, and where each group begins among them (and the end of the last)."""
+        order = np.argsort(self.codes, kind="stable")
+        sizes = np.bincount(self.codes, minlength=len(self.labels))
+        return order, np.concatenate((np.zeros(1, np.int64), np.cumsum(sizes)))
+
+
+def group_by(series: Sequence[Labels], names: Iterable[str]) -> Groups:
+    """Group series by the values of these labels; a missing label equals an empty one."""
+    return _group(series, sorted(set(names)))
+
+
+def group_without(series: Sequence[Labels], names: Iterable[str]) -> Groups:
+    """Group series by all labels except these and the metric's name."""
+    return _group(series, sorted(_names(series) - set(names) - {METRIC_NAME}))
+
+
+def group_equal(series: Sequence[Labels]) -> Groups:
+    """Group series with equal labels."""
+    return _group(series, sorted(_names(series)))
+
+
+def label_order(series: Sequence[Labels]) -> I64:
+    """Return the numbers of the series, sorted by labels."""
+    if isinstance(series, LabelTable) and (len(series) > _FEW or len(series.columns) <= 1):
+        return series.order()
+    keys = [sorted(labels.items()) for labels in series]
+    return np.array(sorted(range(len(keys)), key=keys.__getitem__), np.int64)
+
+
+def without_metadata(series: Sequence[Labels], drop: BOOL) -> Sequence[Labels]:
+    """Return the labels of all series, for those in ``drop`` without the ones that say what their numbers mean."""
+    if isinstance(series, LabelTable) and drop.all():
+        return series.without(METADATA)
+    return [without_name(labels) if dropped else labels for labels, dropped in zip(series, drop, strict=True)]
+
+
+def has_one_metric(series: Sequence[Labels]) -> bool:
+    """Whether all series agree in the labels that say what their numbers mean."""
+    return all(len(used_values(series, name)) == 1 for name in METADATA)
+
+
+def without_name(labels: Labels) -> Labels:
+    """Return the labels without the metric's name and the type and unit that belong to it."""
+    return {name: value for name, value in labels.items() if name not in METADATA}
+
+
+def labels_text(labels: Labels) -> str:
+    """Write labels as Prometheus does in its messages."""
+    return "{" + ", ".join(f"{name}={_quote(value)}" for name, value in sorted(labels.items())) + "}"
+
+
 def json_of(labels: Sequence[Labels]) -> tuple[U8, I64]:
     """The labels of any list as JSON objects, as ``LabelTable.json`` gives them."""
     if isinstance(labels, LabelTable) and len(labels) > _FEW:
@@ -205,6 +266,32 @@ def concatenate_labels(parts: Sequence[Sequence[Labels]]) -> Sequence[Labels]:
 def used_values(labels: Sequence[Labels], name: str) -> set[str]:
     """The values of one label; "" where a series has none."""
     return labels.used_values(name) if isinstance(labels, LabelTable) else {each.get(name, "") for each in labels}
+
+
+def _quote(text: str) -> str:
+    return '"' + text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n") + '"'
+
+
+def _names(series: Sequence[Labels]) -> set[str]:
+    if isinstance(series, LabelTable):
+        return {column.name for column in series.columns}
+    return set().union(*series)
+
+
+def _group(series: Sequence[Labels], names: list[str]) -> Groups:
+    if isinstance(series, LabelTable):
+        by_name = series.only(names)
+        codes, first = by_name.grouped()
+        return Groups(codes, by_name.take(first))
+    if not names:
+        return Groups(np.zeros(len(series), np.int64), [{}] if series else [])
+    columns = [[labels.get(name, "") for labels in series] for name in names]
+    numbers: dict[tuple[str, ...], int] = {}
+    codes = np.fromiter(
+        (numbers.setdefault(key, len(numbers)) for key in zip(*columns, strict=True)), np.int64, len(series)
+    )
+    named = [{name: value for name, value in zip(names, key, strict=True) if value} for key in numbers]
+    return Groups(codes, named)
 
 
 def _table_max(series: int) -> int:

@@ -15,12 +15,11 @@ from spm.clock import Clock
 from spm.errors import QueryTooLarge
 from spm.limits import DAY_HOURS, HOUR_MS
 from spm.query.request.provenance import ProvenanceBuilder, moment
-from spm.query.request.read_request import ReadRequest
 from spm.query.series.index import SeriesIndex
 from spm.query.view.decoded_rows import DecodedRows, MonthManifests
 from spm.query.view.page_cache import PageCache
 from spm.query.view.tail import Tail, TailView
-from spm.query.view.view import OutdatedView, View
+from spm.query.view.view import OutdatedView, ReadRequest, View
 from spm.store import epochs, keys
 from spm.store.backends.base import Backend, Reader, version_of
 from spm.store.backends.ranges import scan_ranges

@@ -19,8 +19,7 @@ from spm.limits import DAY_HOURS
 from spm.query.request.provenance import RAW
 from spm.query.samples.page_selection import CachedTimelines, PageSelection, SelectedPages, SharedPage
 from spm.query.view.decoded_rows import TIMELINES_OF_PAGES, timelines_key
-from spm.query.view.read_plan import ReadPlan
-from spm.query.view.view import View
+from spm.query.view.view import ReadPlan, View
 from spm.store import keys
 from spm.store.manifest import Generation
 from spm.store.versions import generations

@@ -4,27 +4,31 @@ A view is made in this order: retractions, the placement table and pending recor
 exact key. When an expected row is missing, the view looks whether the manifest has changed (``OutdatedView``: the query
 starts again); else this is an ``IntegrityError``. An hour-shard is all its generations, the blocks of its replay list
 and its pending blocks, merged; its visibility then says which versions may be seen. While the placement is not settled,
-the hour-shards of an hour are merged across shards before winners are chosen. Enter by ``View.stored_hours`` and
-``View.winners``.
+the hour-shards of an hour are merged across shards before winners are chosen.
+
+``ReadRequest`` says what a query asks of the store; ``ReadPlan``, which series it reads in which shard. Enter by
+``View.plan``, ``View.stored_hours`` and ``View.winners``.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import numpy as np
 
-from spm.arrays import BOOL
+from spm import limits
+from spm.arrays import BOOL, U64
 from spm.errors import CorruptBlock, IntegrityError
 from spm.fast_dataclass import dataclass
-from spm.limits import DAY_HOURS
+from spm.limits import DAY_HOURS, HOUR_MS
+from spm.query.request.batches import DeadlineCheck, no_deadline
 from spm.query.request.provenance import RAW, ProvenanceBuilder
-from spm.query.samples.series_selection import SeriesByMetric
+from spm.query.series.index import SeriesByMetric
 from spm.query.view.decoded_rows import DecodedRows, MonthManifests
-from spm.query.view.read_plan import ReadPlan
 from spm.query.view.tail import TailView
-from spm.store import keys, manifest
+from spm.store import epochs, keys, manifest
 from spm.store.backends.base import Reader
 from spm.store.keys import PlacementTable
 from spm.store.manifest import SEALED, Entry, Generation, Manifest
+from spm.store.matchers import METRIC_NAME, Matcher
 from spm.store.versions import generations
 from spm.store.versions.generations import HourShard, Inputs, PageRequest
 from spm.store.versions.merge import Piece, Winners, merge, narrow, pick
@@ -34,6 +38,77 @@ from spm.store.versions.visibility import Visibility
 
 class OutdatedView(Exception):
     """A row that this view names no longer exists, because a run has published since: make a new view."""
+
+
+class ReadRequest:
+    """One read: samples with start_ms < ts <= end_ms, of one metric or (``metric`` is ``None``) of any."""
+
+    def __init__(
+        self,
+        start_ms: int,
+        end_ms: int,
+        matchers: Sequence[Matcher] = (),
+        asof_ms: int | None = None,
+        check_deadline: DeadlineCheck = no_deadline,
+    ) -> None:
+        self.start_ms, self.end_ms, self.asof_ms, self.check_deadline = start_ms, end_ms, asof_ms, check_deadline
+        self.metric = next((m.value for m in matchers if m.name == METRIC_NAME and m.op == "="), None)
+
+    def hours(self) -> tuple[int, int] | None:
+        """Its first hour and the one after its last; ``None`` for an empty time range."""
+        first = max(int(self.start_ms) // HOUR_MS, 0)
+        end = min(-(-int(self.end_ms) // HOUR_MS), limits.TIME_MAX_MS // HOUR_MS)
+        return (first, end) if first < end else None
+
+    def overlaps(self, retraction: Retraction) -> bool:
+        """Whether a retraction is about any time within the time range."""
+        return retraction.data_from_ms < self.end_ms and self.start_ms < retraction.data_to_ms
+
+    def is_affected_by(self, retraction: Retraction) -> bool:
+        """Whether a retraction may hide anything requested."""
+        if not self.overlaps(retraction):
+            return False
+        return self.metric is None or retraction.metric is None or self.metric == retraction.metric
+
+    def erased(self, retractions: Sequence[Retraction]) -> frozenset[int]:
+        """Numbers of retractions made after the as-of time whose samples are deleted and missing from the answer."""
+        if self.asof_ms is None:
+            return frozenset()
+        return frozenset(
+            r.number
+            for r in retractions
+            if r.erased_ms and r.start_ms > self.asof_ms >= r.write_from_ms and self.is_affected_by(r)
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ReadPlan:
+    """The series that a query reads: all of them, and those of each shard in which their metric may lie."""
+
+    everything: PageRequest
+    by_shard: Mapping[int, PageRequest]
+    disjoint: bool  # no metric lies in two shards
+
+    @classmethod
+    def of(cls, placement: PlacementTable, app: int, by_metric: SeriesByMetric) -> "ReadPlan":
+        """Plan a read: each metric is read from the shards in which it may lie, one only if a single epoch is live."""
+        everything = PageRequest({metric: by_metric.ids[a:b] for metric, (a, b) in by_metric.spans.items()})
+        settled, shards = placement.has_one_live_epoch, placement.all_shards(app)
+        if settled and len(shards) == 1:
+            return cls(everything, dict.fromkeys(shards, everything), settled)
+        metrics = np.fromiter(everything.series, np.uint64, len(everything.series))
+        shard_of = placement.place(app, metrics)
+        by_shard: dict[int, PageRequest] = {}
+        for shard in shards:
+            inside = shard_of == shard if settled else _may_lie_in(placement, app, shard, metrics)
+            if inside.any():
+                own = metrics if inside.all() else metrics[inside]
+                by_shard[shard] = PageRequest({metric: everything.series[metric] for metric in own.tolist()})
+        return cls(everything, by_shard, settled)
+
+    def in_shard(self, shard: int) -> PageRequest | None:
+        """The series to read in a shard; ``None`` if there are none."""
+        return self.by_shard.get(shard)
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,3 +287,9 @@ def _requested_series(piece: Piece, request: PageRequest) -> np.ndarray:
         of_metric = piece.metrics == np.uint64(metric)
         requested |= of_metric if series is None else of_metric & np.isin(piece.series, series)
     return requested
+
+
+def _may_lie_in(placement: PlacementTable, app: int, shard: int, metrics: U64) -> BOOL:
+    """bool[S]: the metrics that may lie in a shard."""
+    closed = epochs.in_closed_epoch_only(placement, app, shard, metrics)
+    return np.ones(len(metrics), np.bool_) if closed is None else ~closed

@@ -2,7 +2,7 @@
 
 An `Evaluation` holds the steps of a query or subquery and the sample source of the query. A subquery is evaluated by an
 `Evaluation` with steps of its own; its elements become the samples of a window. Range functions read hourly and daily
-aggregates where these are exact (`range_functions`). Enter by `vector`, `scalar` and `samples`.
+aggregates where these are exact (`range_functions`). Enter by `answer_elements` and `answer_samples`.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import numpy as np
 
 from spm.arrays import BOOL, F64, I64
 from spm.errors import QueryTooLarge
+from spm.fast_dataclass import dataclass
 from spm.limits import QUERY_SUBQUERY_STEPS_MAX
 from spm.query.promql.evaluation import range_functions
 from spm.query.promql.evaluation.sample_source import SampleSource, samples_of
@@ -24,15 +25,30 @@ from spm.query.promql.operators import binary, histogram_quantile, ordering, sel
 from spm.query.promql.operators import info as operators_info
 from spm.query.promql.operators.aggregate import aggregate
 from spm.query.promql.operators.annotations import Annotations
-from spm.query.promql.operators.label_groups import group_by, group_without
 from spm.query.promql.operators.relabel import relabel
 from spm.query.promql.operators.vector import Vector, finish, make_vector, merge_rows, stack
 from spm.query.promql.planning import plan
 from spm.query.promql.syntax.numerals import open_metrics
 from spm.query.request.batches import SeriesBatch
 from spm.query.request.lookback import SUBQUERY_STEP_MS
+from spm.query.request.provenance import Provenance
+from spm.query.series.label_table import group_by, group_without
 
 _SELECTING = frozenset({"topk", "bottomk", "limitk", "limit_ratio"})
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """The answer at some consecutive steps: its elements, what they rest on, and the annotations."""
+
+    vector: Vector
+    provenance: Provenance
+    infos: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+    samples: int = 0
+    separable: bool = False  # whether no step depends on others: it used samples alone, and annotations are separable
+    cacheable: bool = False  # whether it also may be cached: no sample that it used was retracted or has expired
+    cached_steps: int = 0  # steps that were not computed
 
 
 class Evaluation:
@@ -44,6 +60,24 @@ class Evaluation:
         self._borders = {"start": borders[0], "end": borders[1]}  # the first and last time of the whole query
 
     # --- entries ---
+
+    def answer_elements(self, node: plan.ScalarNode | plan.VectorNode, *, by_labels: bool) -> Answer:
+        """Evaluates a whole query to its elements, sorted by labels if asked; a scalar is one without labels."""
+        elements = self.constant(self.scalar(node)) if isinstance(node, plan.SCALARS) else self.vector(node)
+        return self._answer(finish(elements, by_labels=by_labels))
+
+    def answer_samples(self, window: plan.WindowNode) -> tuple[SeriesBatch, Answer]:
+        """Reads the samples of a whole query that is a window, at one step; the answer has no elements."""
+        samples, shape = self.samples(window), (0, self.steps.count)
+        none = make_vector([], np.empty(shape), np.empty(shape, np.bool_), nameless=False)
+        return samples, self._answer(none)
+
+    def _answer(self, vector: Vector) -> Answer:
+        source, annotations = self.source, self.annotations
+        provenance, infos, warnings = source.provenance(), tuple(annotations.infos), tuple(annotations.warnings)
+        separable = annotations.are_separable and not source.tried_aggregates
+        cacheable = separable and source.rests_on_samples(provenance)
+        return Answer(vector, provenance, infos, warnings, source.samples, separable, cacheable)
 
     def vector(self, node: plan.VectorNode) -> Vector:
         """Evaluates a node to a value per series and step."""

@@ -45,15 +45,6 @@ class SampleSource:
         return sum(runs.samples for runs in self._runs.values())
 
     @property
-    def from_samples(self) -> bool:
-        """Whether only samples were read, as of now, and none of them was retracted, erased or expired."""
-        provenance = self.provenance()
-        retracted = provenance.retractions or provenance.erased_retractions
-        expired = provenance.raw_expired_ms or provenance.hours_expired_ms
-        only_samples = not self._cells and not self._provenances
-        return only_samples and not retracted and not expired and provenance.asof_ms is None
-
-    @property
     def tried_aggregates(self) -> bool:
         """Whether aggregates were read, even if samples answered in the end: which of them do depends on all steps."""
         return self._has_read_cells or bool(self._provenances)
@@ -63,9 +54,12 @@ class SampleSource:
         samples = [runs.provenance for runs in self._runs.values()]
         return join_provenance([*samples, *(cells.provenance for cells in self._cells.values()), *self._provenances])
 
-    def notes(self) -> list[str]:
-        """Returns the notes that hold for all answers of the storage."""
-        return self._storage.notes()
+    def rests_on_samples(self, provenance: Provenance) -> bool:
+        """Whether an answer with this provenance read only samples, as of now, none retracted, erased or expired."""
+        retracted = provenance.retractions or provenance.erased_retractions
+        expired = provenance.raw_expired_ms or provenance.hours_expired_ms
+        only_samples = not self._cells and not self._provenances
+        return only_samples and not retracted and not expired and provenance.asof_ms is None
 
     def select(self, matchers: tuple[Matcher, ...], start_ms: int, end_ms: int, *, steps: int) -> SeriesBatch:
         """Reads the samples with start_ms < ts <= end_ms, for a result with this number of steps."""

@@ -14,8 +14,8 @@ from numba import njit
 
 from spm.arrays import BOOL, F64, I64
 from spm.query.promql.kernels.over_time import quantile_of
-from spm.query.promql.operators.label_groups import Groups
 from spm.query.promql.operators.vector import Vector, make_vector
+from spm.query.series.label_table import Groups
 from spm.store.rollup.aggregates import compensated
 
 SUM, AVG, MIN, MAX, COUNT, GROUP, STDDEV, STDVAR = range(8)

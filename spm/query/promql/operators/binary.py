@@ -17,11 +17,10 @@ from spm.arrays import BOOL, F64, I64, U8
 from spm.errors import QueryFailed, QueryTooLarge
 from spm.limits import QUERY_CELLS_MAX
 from spm.query.promql.kernels.functions import ARITHMETIC, COMPARISON
-from spm.query.promql.operators.label_groups import Groups, group_by, group_without, labels_text, without_name
 from spm.query.promql.operators.vector import Vector, merge_rows
 from spm.query.promql.planning.plan import Matching
 from spm.query.request.batches import METRIC_NAME
-from spm.query.series.label_table import Labels
+from spm.query.series.label_table import Groups, Labels, group_by, group_without, labels_text, without_name
 
 _CELLS_AT_ONCE = 1 << 18  # elements of pairs that are computed at a time: two megabytes for each operand
 

@@ -18,9 +18,9 @@ from numba import njit
 
 from spm.arrays import BOOL, F64, I64
 from spm.query.promql.operators.annotations import Annotations, ForcedMonotonicity
-from spm.query.promql.operators.label_groups import group_equal
 from spm.query.promql.operators.vector import Vector
 from spm.query.request.batches import METRIC_NAME
+from spm.query.series.label_table import group_equal
 
 _NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*(?:[eE][+-]?\d+)?|\.\d+(?:[eE][+-]?\d+)?|inf|infinity)", re.IGNORECASE)
 _TOLERANCE = 1e-12  # the relative difference of two counts that rounding may cause

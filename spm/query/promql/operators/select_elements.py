@@ -17,10 +17,9 @@ from numba import njit
 from spm.arrays import BOOL, F64, I64, U64
 from spm.errors import QueryFailed, QueryTooLarge
 from spm.limits import QUERY_CELLS_MAX
-from spm.query.promql.operators.label_groups import Groups, group_by, group_without
 from spm.query.promql.operators.vector import Vector, make_vector
 from spm.query.promql.syntax.numerals import plain
-from spm.query.series.label_table import Labels
+from spm.query.series.label_table import Groups, Labels, group_by, group_without
 
 _ELEMENTS_AT_ONCE = 500_000  # of count_values: counting them takes some tens of megabytes
 _INT64_LEAST, _INT64_GREATEST = -(2.0**63), 2.0**63

@@ -16,8 +16,15 @@ from numba import njit
 from spm.arrays import BOOL, F64, I64
 from spm.errors import QueryFailed
 from spm.fast_dataclass import dataclass
-from spm.query.promql.operators.label_groups import METADATA, group_equal, without_name
-from spm.query.series.label_table import Labels, LabelTable, take_labels, used_values
+from spm.query.series.label_table import (
+    METADATA,
+    Labels,
+    group_equal,
+    has_one_metric,
+    label_order,
+    take_labels,
+    without_metadata,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +59,10 @@ class Vector:
         has_element = self.present.any(axis=1)
         return self if has_element.all() else self.take(np.flatnonzero(has_element))
 
+    def in_label_order(self) -> Vector:
+        """Sort the rows by their labels."""
+        return self.take(label_order(self.labels)) if len(self.labels) > 1 else self
+
 
 def make_vector(labels: Sequence[Labels], values: F64, present: BOOL, *, nameless: bool) -> Vector:
     """Make a vector in which the names of all rows, or of none, are marked for removal."""
@@ -71,23 +82,16 @@ def stack(parts: list[Vector]) -> Vector:
     )
 
 
-def finish(vector: Vector) -> Vector:
-    """Remove marked names and empty rows, and merge rows of one series: the last step of an evaluation."""
+def finish(vector: Vector, *, by_labels: bool = False) -> Vector:
+    """Remove marked names and empty rows, merge rows of one series, and sort if asked: an evaluation's last step."""
     vector = vector.without_empty_rows()
-    if not vector.nameless.any():
-        return vector
-    one_metric = vector.nameless.all() and all(len(used_values(vector.labels, name)) == 1 for name in METADATA)
-    cleaned = make_vector(_without_names(vector), vector.values, vector.present, nameless=False)
-    # Series of one metric differ in other labels than the name, so only several metrics can get equal labels.
-    return cleaned if one_metric else merge_rows([cleaned])
-
-
-def _without_names(vector: Vector) -> Sequence[Labels]:
-    if isinstance(vector.labels, LabelTable) and vector.nameless.all():
-        return vector.labels.without(METADATA)
-    return [
-        without_name(labels) if drop else labels for labels, drop in zip(vector.labels, vector.nameless, strict=True)
-    ]
+    if vector.nameless.any():
+        # Series of one metric differ in other labels than the name, so only several metrics can get equal labels.
+        one_metric = vector.nameless.all() and has_one_metric(vector.labels)
+        labels = without_metadata(vector.labels, vector.nameless)
+        vector = make_vector(labels, vector.values, vector.present, nameless=False)
+        vector = vector if one_metric else merge_rows([vector])
+    return vector.in_label_order() if by_labels else vector
 
 
 def merge_rows(parts: list[Vector]) -> Vector:

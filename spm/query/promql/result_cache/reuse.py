@@ -24,13 +24,13 @@ import numpy.typing as npt
 from spm.arrays import BOOL
 from spm.fast_dataclass import dataclass
 from spm.limits import DAY_HOURS, HOUR_MS
+from spm.query.promql.evaluation.evaluator import Answer
 from spm.query.promql.kernels.windows import Steps
-from spm.query.promql.operators.label_groups import group_equal, label_order
 from spm.query.promql.operators.vector import Vector, make_vector
 from spm.query.promql.planning.read_range import ReadRange
 from spm.query.promql.result_cache.entries import AnswerKey, CachedAnswer, ResultCache
-from spm.query.request.provenance import RAW, Provenance, join_provenance
-from spm.query.series.label_table import concatenate_labels, take_labels
+from spm.query.request.provenance import RAW, join_provenance
+from spm.query.series.label_table import concatenate_labels, group_equal, take_labels
 from spm.query.view.fingerprint import SampleFingerprint
 
 
@@ -54,29 +54,15 @@ class AppResultCache:
 
 
 @dataclass(frozen=True, slots=True)
-class PartialAnswer:
-    """The answer at some consecutive steps; its series are sorted by labels."""
-
-    vector: Vector
-    provenance: Provenance
-    infos: tuple[str, ...] = ()
-    warnings: tuple[str, ...] = ()
-    samples: int = 0
-    separable: bool = False  # whether no step depends on others: it used samples alone, and annotations are separable
-    cacheable: bool = False  # whether it also may be cached: no sample that it used was retracted or has expired
-    cached_steps: int = 0  # steps that were not computed
-
-
-@dataclass(frozen=True, slots=True)
 class RangeQuestion:
     """One range query, with the function that computes some of its steps."""
 
     key: AnswerKey
     steps: Steps
     read_range: ReadRange
-    evaluate: Callable[[Steps], PartialAnswer]
+    evaluate: Callable[[Steps], Answer]
 
-    def compute(self, low: int, high: int) -> list[PartialAnswer]:
+    def compute(self, low: int, high: int) -> list[Answer]:
         """Computes the steps low:high; returns an empty list if there are none."""
         first = self.steps.first_ms + low * self.steps.step_ms
         return [self.evaluate(Steps(first, self.steps.step_ms, high - low))] if high > low else []
@@ -108,8 +94,8 @@ def answer_range(
     key: AnswerKey,
     steps: Steps,
     find_read_range: Callable[[], ReadRange | None],
-    evaluate: Callable[[Steps], PartialAnswer],
-) -> PartialAnswer:
+    evaluate: Callable[[Steps], Answer],
+) -> Answer:
     """Answers a range query, from the cache as far as possible, and caches the answer.
 
     A query without a bounded read range is never cached; ``find_read_range`` is called only where an answer may be.
@@ -134,7 +120,7 @@ def answer_range(
     return answer
 
 
-def _complete(cached: CachedAnswer | None, question: RangeQuestion, now: SampleFingerprint) -> PartialAnswer:
+def _complete(cached: CachedAnswer | None, question: RangeQuestion, now: SampleFingerprint) -> Answer:
     """Answers with the usable steps of the cached answer and computes the others; ``now``: the present fingerprint."""
     low, high = (0, 0) if cached is None else _usable_steps(cached, question, now)
     count = question.steps.count
@@ -178,7 +164,7 @@ def _longest_run(marks: BOOL) -> tuple[int, int]:
     return int(starts[best]), int(ends[best])
 
 
-def _cached_part(cached: CachedAnswer, question: RangeQuestion, low: int, high: int) -> PartialAnswer:
+def _cached_part(cached: CachedAnswer, question: RangeQuestion, low: int, high: int) -> Answer:
     """Cuts the steps low:high of the query out of the cached answer."""
     shift = (question.steps.first_ms - cached.first_ms) // question.steps.step_ms
     part = slice(low + shift, high + shift)
@@ -190,10 +176,10 @@ def _cached_part(cached: CachedAnswer, question: RangeQuestion, low: int, high: 
         ranges=tuple((RAW, hours) for hours in ranges if hours[0] < hours[1]),
         hours=(max(int(first[low]), 0), int(last[high - 1]) + 1),
     )
-    return PartialAnswer(vector, provenance, cached.infos, separable=True, cacheable=True, cached_steps=high - low)
+    return Answer(vector, provenance, cached.infos, separable=True, cacheable=True, cached_steps=high - low)
 
 
-def _join(question: RangeQuestion, parts: Sequence[PartialAnswer]) -> PartialAnswer:
+def _join(question: RangeQuestion, parts: Sequence[Answer]) -> Answer:
     """Joins parts with consecutive steps into one answer."""
     labels = concatenate_labels([part.vector.labels for part in parts])
     groups = group_equal(labels)
@@ -205,9 +191,9 @@ def _join(question: RangeQuestion, parts: Sequence[PartialAnswer]) -> PartialAns
         place = np.ix_(groups.codes[row : row + rows], np.arange(column, column + steps))
         values[place], present[place] = part.vector.values, part.vector.present
         row, column = row + rows, column + steps
-    vector = make_vector(groups.labels, values, present, nameless=False).without_empty_rows()
-    return PartialAnswer(
-        vector.take(label_order(vector.labels)),
+    vector = make_vector(groups.labels, values, present, nameless=False)
+    return Answer(
+        vector.without_empty_rows().in_label_order(),
         join_provenance([part.provenance for part in parts]),
         tuple(dict.fromkeys(info for part in parts for info in part.infos)),
         tuple(dict.fromkeys(warning for part in parts for warning in part.warnings)),
@@ -219,7 +205,7 @@ def _join(question: RangeQuestion, parts: Sequence[PartialAnswer]) -> PartialAns
 
 
 def _settled_part(
-    question: RangeQuestion, answer: PartialAnswer, before: SampleFingerprint, after: SampleFingerprint | None
+    question: RangeQuestion, answer: Answer, before: SampleFingerprint, after: SampleFingerprint | None
 ) -> CachedAnswer | None:
     """Cuts out the steps to be cached: those whose samples were settled and unchanged while they were read."""
     if after is None or before.common != after.common:

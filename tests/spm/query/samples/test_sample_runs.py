@@ -20,7 +20,7 @@ from spm.query.request.batches import SeriesBatch
 from spm.query.request.provenance import Provenance
 from spm.query.samples.page_selection import CachedTimelines, SelectedPages, SharedPage
 from spm.query.samples.sample_runs import SampleRuns, SampleRunsBuilder, Timelines, entries_of, is_ascending, run_count
-from spm.query.samples.series_selection import SeriesByMetric
+from spm.query.series.index import SeriesByMetric
 from spm.store.encoding.blocks import ChunkPage
 from spm.store.rollup.aggregates import compensated
 

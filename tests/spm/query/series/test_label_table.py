@@ -9,9 +9,20 @@ import hypothesis
 import numpy as np
 from hypothesis import strategies as st
 
-from spm.query.promql.operators.label_groups import Groups, group_by, group_equal, group_without, label_order
 from spm.query.promql.operators.vector import finish, make_vector
-from spm.query.series.label_table import Column, Labels, LabelTable, json_of, take_labels, used_values
+from spm.query.series.label_table import (
+    Column,
+    Groups,
+    Labels,
+    LabelTable,
+    group_by,
+    group_equal,
+    group_without,
+    json_of,
+    label_order,
+    take_labels,
+    used_values,
+)
 
 NAMES = ("__name__", "__type__", "a", "host", "le")
 TEXTS = ("", "x", "y", "ä", 'q"\\\n', "😀", "h1", "h10", "h2")

@@ -24,5 +24,5 @@ def test_provenance_omits_aggregates_that_were_of_no_use() -> None:
     assert source.provenance().ranges
     source.forget_cells(M, cells, COLUMNS)
     assert not source.provenance().ranges
-    assert source.from_samples
+    assert source.rests_on_samples(source.provenance())
     assert source.budget.usage.bytes < bytes_before

@@ -7,9 +7,9 @@ import pytest
 
 from spm.query.promql.operators import binary, select_elements
 from spm.query.promql.operators.aggregate import _CELLS_AT_ONCE, _CODES, aggregate
-from spm.query.promql.operators.label_groups import group_by
 from spm.query.promql.operators.vector import Vector, make_vector
 from spm.query.promql.planning.plan import Matching
+from spm.query.series.label_table import group_by
 
 SERIES, STEPS = 30_000, 20
 RNG = np.random.default_rng(11)

@@ -362,7 +362,7 @@ FAULTS: dict[str, tuple[object, str, object, Callable[[Asker], None]]] = {
     "as of when": (AppStorage, "fingerprint", _fingerprint_as_of_now, _as_of_before),
     "what stands still": (read_range, "_check_relative", lambda node: None, _what_it_stands_at_changes),
     "end()": (read_range, "depends_on_query", lambda text: False, _other_end),
-    "what is said of it": (SampleSource, "from_samples", True, _beside_a_retraction),
+    "what is said of it": (SampleSource, "rests_on_samples", lambda self, provenance: True, _beside_a_retraction),
 }
 
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from frontend.presenters.steps import POINTS, fill_window, first_range, round_step, steps_of
+from frontend.presenters.charts import POINTS, fill_window, first_range, round_step, steps_of
 from spm.errors import BadQuery
 from spm.limits import QUERY_POINTS_MAX
 

@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spm.errors import BadQuery
-from spm.query.promql.planning import plan_cache
 from spm.query.promql.planning.plan import Context, Plan
-from spm.query.promql.planning.planner import parse, parse_uncached
+from spm.query.promql.planning.planner import parse, plan_from_template
+from spm.query.promql.planning.tree_planner import plan_text
 from spm.query.promql.syntax import grammar
 from spm.query.promql.syntax.tree import Node
 from tests.spm.query.promql.generated import ExpressionMaker
@@ -75,14 +75,14 @@ NO_CONTEXT = Context()
 def judged(text: str, context: Context = NO_CONTEXT, *, alone: bool) -> str:
     """Return the plan with the positions of its nodes, or the error."""
     try:
-        return repr(parse_uncached(text, context) if alone else parse(text, context))
+        return repr(plan_text(text, context) if alone else parse(text, context))
     except BadQuery as error:
         return f"{error} {error.position}"
 
 
 def from_shape(text: str, context: Context = NO_CONTEXT) -> Plan | None:
     """Return the plan from the cache of shapes."""
-    return plan_cache.cached_plan(text, lambda shape: parse_uncached(shape, context), context)
+    return plan_from_template(text, context)
 
 
 @pytest.mark.parametrize("text", TEXTS)

@@ -1,0 +1,149 @@
+"""Time slices for queries that take long, so that short ones of other organisations are not delayed by them.
+
+Every query begins as a short one and runs freely. After ``QUERY_SHORT_S`` of its thread's CPU time it is a long one:
+at most ``parallel`` of these compute at a time, in slices of ``QUERY_SLICE_S``; the organisations take turns. A long
+query also pauses for at most ``QUERY_COURTESY_S`` whenever a short one runs, so that the short one has the interpreter
+and the processor's caches to itself. The scheduler acts where a query checks its deadline, so a slice ends with the
+part that is being computed. A query that waits keeps what it holds; admission bounds how many there are.
+
+Enter by ``QueryPacer.query`` around a query, and by ``tick`` from its thread. The idea is that of multilevel feedback
+queues (F. Corbató and others, 1962).
+"""
+
+import os
+import threading
+from collections import deque
+from collections.abc import Callable, Hashable, Iterator
+from contextlib import contextmanager
+from functools import lru_cache
+
+from spm.clock import Clock, SystemClock, thread_cpu_s
+from spm.limits import QUERY_CLIENT_CHECK_S, QUERY_COURTESY_S, QUERY_SHORT_S, QUERY_SLICE_S, QUERY_TURN_WAIT_S
+
+
+class _Query:
+    """One running query. ``has_turn``: it is long and may compute now."""
+
+    __slots__ = ("begun_cpu_s", "has_turn", "is_long", "key", "paused_s", "slice_end_s", "turn")
+
+    def __init__(self, key: Hashable, cpu_s: float) -> None:
+        self.key, self.begun_cpu_s = key, cpu_s
+        self.is_long = self.has_turn = False
+        self.slice_end_s = self.paused_s = 0.0
+        self.turn = threading.Event()
+
+
+class QueryPacer:
+    """Schedules the queries of one process. Thread-safe; a query has one thread, whose CPU time ``cpu_s`` returns."""
+
+    def __init__(self, clock: Clock, parallel: int, cpu_s: Callable[[], float] = thread_cpu_s) -> None:
+        self._clock, self._parallel, self._cpu_s = clock, parallel, cpu_s
+        self._lock = threading.Lock()
+        self._no_short = threading.Condition(self._lock)
+        self._local = threading.local()
+        self._short = 0
+        self._computing = 0  # long queries with a turn
+        self._queues: dict[Hashable, deque[_Query]] = {}
+        self._keys: deque[Hashable] = deque()  # of ``_queues``, the next one first
+
+    @contextmanager
+    def query(self, key: Hashable) -> Iterator[None]:
+        """Pace the queries of this thread while the context lasts; ``key``: the organisation."""
+        before = getattr(self._local, "query", None)
+        if before is not None:  # a part of a query that is paced already
+            yield
+            return
+        query = self._local.query = _Query(key, self._cpu_s())
+        with self._lock:
+            self._short += 1
+        try:
+            yield
+        finally:
+            self._local.query = None
+            with self._lock:
+                self._leave(query)
+
+    def tick(self, check: Callable[[], None] = lambda: None) -> None:
+        """Give way where it is due, and return with a turn or, after ``QUERY_TURN_WAIT_S``, without one.
+
+        ``check`` is called now and then while it waits; what it raises is raised. Outside of ``query`` nothing happens.
+        """
+        query: _Query | None = getattr(self._local, "query", None)
+        if query is None:
+            return
+        now = self._clock.monotonic()
+        if not query.is_long:
+            if self._cpu_s() - query.begun_cpu_s < QUERY_SHORT_S:
+                return
+            with self._lock:
+                self._become_long(query)
+        elif query.has_turn:
+            if self._short and now - query.paused_s > 2 * QUERY_COURTESY_S:
+                with self._no_short:
+                    self._no_short.wait_for(lambda: not self._short, QUERY_COURTESY_S)
+                query.paused_s = self._clock.monotonic()
+            if now < query.slice_end_s or not self._keys:
+                return
+            with self._lock:
+                self._give_up_turn(query)
+                self._enqueue(query)
+                self._give_turns()
+        end_s = now + QUERY_TURN_WAIT_S
+        while not query.has_turn and self._clock.monotonic() < end_s:
+            query.turn.wait(QUERY_CLIENT_CHECK_S)
+            check()
+
+    def _become_long(self, query: _Query) -> None:
+        query.is_long = True
+        self._end_short()
+        self._enqueue(query)
+        self._give_turns()
+
+    def _leave(self, query: _Query) -> None:
+        if not query.is_long:
+            self._end_short()
+        elif query.has_turn:
+            self._give_up_turn(query)
+            self._give_turns()
+        else:
+            queue = self._queues[query.key]
+            queue.remove(query)
+            if not queue:
+                del self._queues[query.key]
+                self._keys.remove(query.key)
+
+    def _end_short(self) -> None:
+        self._short -= 1
+        if not self._short:
+            self._no_short.notify_all()
+
+    def _give_up_turn(self, query: _Query) -> None:
+        query.has_turn = False
+        query.turn.clear()
+        self._computing -= 1
+
+    def _enqueue(self, query: _Query) -> None:
+        if query.key not in self._queues:
+            self._queues[query.key] = deque()
+            self._keys.append(query.key)
+        self._queues[query.key].append(query)
+
+    def _give_turns(self) -> None:
+        while self._keys and self._computing < self._parallel:
+            key = self._keys.popleft()
+            queue = self._queues[key]
+            query = queue.popleft()
+            if queue:
+                self._keys.append(key)
+            else:
+                del self._queues[key]
+            query.has_turn = True
+            query.slice_end_s = self._clock.monotonic() + QUERY_SLICE_S
+            self._computing += 1
+            query.turn.set()
+
+
+@lru_cache(maxsize=1)
+def process_pacer() -> QueryPacer:
+    """Return the pacer of this process: one processor is left to the event loop, ingest and short queries."""
+    return QueryPacer(SystemClock(), parallel=max(1, len(os.sched_getaffinity(0)) - 1))
