@@ -133,9 +133,12 @@ DEFAULT_KIND = "mail"  # of messages to receivers that no notifier accepts: the 
 
 
 class Outbox(models.Model):
-    """A message to deliver, written in the transaction of its cause. Its unique key allows it only once."""
+    """A message to deliver, written in the transaction of its cause. Its unique key allows it only once.
 
-    app = models.ForeignKey("accounts.App", models.CASCADE, related_name="+")
+    A message without an app is for one person, about their own account: no page of an app shows it.
+    """
+
+    app = models.ForeignKey("accounts.App", models.CASCADE, null=True, blank=True, related_name="+")
     kind = models.CharField(max_length=16, default=DEFAULT_KIND)
     key = models.CharField(max_length=200, unique=True)
     payload = models.JSONField()

@@ -4,7 +4,7 @@ from celery import shared_task
 
 from alerts import evaluate, prune
 from alerts.expressions import query_engine
-from alerts.notify import outbox
+from alerts.notify import login_notices, outbox
 from alerts.notify.registry import NOTIFIERS
 from spm.clock import SystemClock
 
@@ -19,5 +19,7 @@ def evaluate_rules() -> None:
 
 @shared_task(ignore_result=True)  # type: ignore[untyped-decorator]
 def deliver_outbox() -> None:
-    """Deliver the messages that are due."""
-    outbox.deliver(notifiers=NOTIFIERS, clock=SystemClock())
+    """Deliver the messages that are due, with those of accounts that get wrong logins."""
+    clock = SystemClock()
+    login_notices.collect(clock.now_ms())
+    outbox.deliver(notifiers=NOTIFIERS, clock=clock)

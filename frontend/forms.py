@@ -3,11 +3,60 @@
 from typing import Any, ClassVar
 
 from django import forms
+from django.contrib.auth.forms import AuthenticationForm, PasswordChangeForm
+from django.http import HttpRequest
 
+from spm.accounts.logins import attempts
 from spm.clock import moment
+from spm.errors import LoginRefused
 from spm.limits import QUERY_TEXT_CHARS_MAX, RETENTION_DAYS_MAX, RETRACT_REASON_CHARS_MAX, SOURCE_BYTES_MAX, TIME_MAX_MS
 
 USES: dict[str, tuple[str, ...]] = {"ingest": ("ingest",), "read": ("read",), "both": ("ingest", "read")}
+
+
+class LoginForm(AuthenticationForm):
+    """Login and password. ``refusal``: why they were not checked; ``device``: the id that the browser keeps."""
+
+    refusal: LoginRefused | None = None
+    device = ""
+
+    def clean(self) -> dict[str, Any]:
+        """Check both; the error says as much of logins that do not exist."""
+        assert self.request is not None, "BUG: a login without a request"
+        name, password = self.cleaned_data.get("username"), self.cleaned_data.get("password")
+        if not name or not password:
+            return self.cleaned_data
+        try:
+            login = attempts.log_in(self.request, name, password)
+        except LoginRefused as refusal:
+            self.refusal = refusal
+            raise forms.ValidationError(str(refusal), code="refused") from refusal
+        if login is None:
+            raise self.get_invalid_login_error()
+        self.user_cache, self.device = login.user, login.device
+        return self.cleaned_data
+
+
+class PasswordForm(PasswordChangeForm):
+    """The old password and a new one, twice. ``refusal``: why the old one was not checked."""
+
+    refusal: LoginRefused | None = None
+
+    def __init__(self, *arguments: Any, request: HttpRequest, **named: Any) -> None:
+        self._request = request
+        super().__init__(*arguments, **named)
+
+    def clean_old_password(self) -> str:
+        """Check the old password as a login does: a session left open is no way to guess it."""
+        old: str = self.cleaned_data["old_password"]
+        try:
+            is_right = attempts.is_password_of(self.user, self._request, old)
+        except LoginRefused as refusal:
+            self.refusal = refusal
+            raise forms.ValidationError(str(refusal), code="refused") from refusal
+        if not is_right:
+            raise forms.ValidationError(self.error_messages["password_incorrect"], code="password_incorrect")
+        return old
 
 
 class TokenForm(forms.Form):

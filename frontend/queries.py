@@ -4,9 +4,10 @@ All web processes of a machine share one admission: charts of pages, the REST in
 remote reads of an organisation wait in one queue. Enter by `query_session`.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
 from django.conf import settings
 from django.http import HttpRequest
@@ -19,6 +20,7 @@ from spm.query.promql.engine import Engine
 from spm.query.reader import AppStorage
 from spm.query.request.admission import shared_admission
 from spm.query.request.budget import Budget, Cancellation, QueryLimits
+from spm.query.request.pacing import process_pacer
 
 admission = shared_admission(settings.SPM_DATA / "turns")  # processes of all versions lock slots of this file
 _clock = SystemClock()
@@ -41,10 +43,25 @@ class QuerySession:
 
 
 @contextmanager
+def admitted(organisation: int, cancellation: Cancellation, *, patient: bool = False) -> Iterator[None]:
+    """Hold a slot of query admission, and give way to shorter queries, while the context lasts."""
+    with admission.admit(organisation, cancellation, patient=patient), process_pacer().query(organisation):
+        yield
+
+
+def note_organisation(environ: Mapping[str, Any], organisation: int) -> None:
+    """Tell the web server whose request this is: the next ones of its session then take turns with that of others."""
+    note = environ.get("spm.note_organisation")
+    if note is not None:
+        note(organisation)
+
+
+@contextmanager
 def query_session(app: App, request: HttpRequest, asof_ms: int | None = None) -> Iterator[QuerySession]:
     """Wait for admission and open one app's data; raises `QueryRefused` if no slot becomes free in time."""
     cancellation = cancellation_of(request.META)
-    with admission.admit(app.organisation_id, cancellation):
+    note_organisation(request.META, app.organisation_id)
+    with admitted(app.organisation_id, cancellation):
         yield QuerySession(storage_of(app.pk, asof_ms), cancellation)
 
 

@@ -1,10 +1,10 @@
 """The one way into the store: a batch of envelopes becomes blocks, commit records and ledger rows (PROTOCOL 6).
 
 Enter by ``Writer.write``, or by ``Writer.write_dead_letter`` with a message that no row can hold. Order: series, log,
-pending, then a check that the placement epoch used is still open (PROTOCOL 22b); only then may the caller acknowledge.
-A retry of one ``WriteBatch`` has its id and its bytes; what is written twice is merged by the reader. Samples that no
-row may hold go to `dead`, and the ledger counts them. Used by the direct transport and by the queue's workers alike; no
-Django, no Celery here.
+dead letters, ledger, pending, then a check that the placement epoch used is still open (PROTOCOL 22b); only then may
+the caller acknowledge. A retry of one ``WriteBatch`` has its id and its bytes; what is written twice is merged by the
+reader. Samples that no row may hold go to `dead`, and the ledger counts them. Used by the direct transport and by the
+queue's workers alike; no Django, no Celery here.
 """
 
 import hashlib
@@ -15,18 +15,18 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from spm import clock, limits
-from spm.arrays import BOOL, F64, I32, I64, U8, U64
+from spm.arrays import BOOL, F64, I32, I64, U8, U32, U64
 from spm.envelope_batch import Envelopes
 from spm.store import epochs, keys
-from spm.store.backends.base import Backend, RowPut, Step
-from spm.store.dictionary import SeriesRegistry
+from spm.store.backends.base import Backend, RowPut, Step, taken
+from spm.store.dictionary import COLUMN, NewSeries, SeriesRegistry
 from spm.store.encoding import blocks, kernels
 from spm.store.encoding.blocks import LogBlock, Messages
 from spm.store.keys import PlacementEpoch, PlacementTable
 from spm.store.ledger import commit_records, dead_letters
 from spm.store.ledger.commit_records import Commit
 from spm.store.ledger.dead_letters import DeadLetter
-from spm.wire import Envelope, hour_of
+from spm.wire import Envelope, concatenate, hour_of
 
 COLLIDED = "its series' id already stands for another series"
 TIMELESS = "its time is not between 1970 and 9999"
@@ -57,8 +57,13 @@ class AppPart:
 
 @dataclass(frozen=True, slots=True)
 class WriteBatch:
-    """Bytes ready to be put, by step; writing them again is harmless."""
+    """Bytes ready to be put, by step, and the new series to be put before them; writing them again is harmless.
 
+    ``messages`` are what was to be written, all of them.
+    """
+
+    messages: Envelopes
+    series: NewSeries
     steps: tuple[Step, ...]
     samples: int
     dead: tuple[DeadSamples, ...]
@@ -85,14 +90,14 @@ class Writer:
         return batch
 
     def prepare(self, envelopes: Sequence[Envelope] | Envelopes) -> WriteBatch:
-        """Register the series and make the bytes of the batch:
+        """Look up the series and make the bytes of the batch:
 
         1. samples that cannot be stored become envelopes of their own;
         2. each app's envelopes become one part (several where they touch very many hours);
         3. each part becomes blocks by HourShard and their commit records.
         """
         messages = envelopes if isinstance(envelopes, Envelopes) else Envelopes.of(envelopes)
-        storable, dead = self._storable(messages)
+        storable, series, dead = self._storable(messages)
         has_samples = storable.samples > 0
         apps = sorted(set(storable.app[has_samples].tolist()))  # for few messages a tenth of the cost of np.unique
         tables = self._placement_tables(apps)
@@ -105,7 +110,7 @@ class Writer:
         dead_letter_rows = [_dead_letter_step(d.envelope, d.cause) for d in dead]
         ledger = _ledger_rows(messages, dead)
         steps: list[Step] = [("log", log), *dead_letter_rows, ("ledger", ledger), ("pending", commits)]
-        return WriteBatch(tuple(s for s in steps if s[1]), len(storable.ts), tuple(dead), parts)
+        return WriteBatch(messages, series, tuple(s for s in steps if s[1]), len(storable.ts), tuple(dead), parts)
 
     def write_dead_letter(self, envelope: Envelope, cause: str) -> None:
         """Make a whole message a dead letter, counted in the ledger; ``StoreUnavailable`` when that is not certain."""
@@ -114,15 +119,27 @@ class Writer:
     def commit(self, batch: WriteBatch) -> None:
         """Put a prepared batch. May be repeated.
 
-        1. Put its steps.
+        1. Put its new series, then its steps. If another process has registered another series under one of the ids
+           meanwhile, no step is put, and the messages are prepared again: these samples are dead.
         2. Read the placement tables again, by one get. Parts whose epoch is closing are put once more, as another batch
            under the newest epoch, since readers may soon not look there any more. Repeat until every epoch is open.
         """
-        self._backend.put(batch.steps)
+        while not self._put(batch):
+            batch = self.prepare(batch.messages)
         parts = batch.parts
         while parts := self._misplaced(parts):
             log, commits = self._encode(parts)
             self._backend.put([("log", log), ("pending", commits)])
+
+    def _put(self, batch: WriteBatch) -> bool:
+        """Put the series and the steps of a batch; return false if an id was taken, and no step was put."""
+        if not batch.series:
+            self._backend.put(batch.steps)
+            return True
+        if taken(batch.series.rows, self._backend.put_new("series", COLUMN, batch.series.rows, batch.steps)):
+            return False
+        self._registry.remember(batch.series)
+        return True
 
     def _misplaced(self, parts: Sequence[AppPart]) -> tuple[AppPart, ...]:
         """Return the parts whose epoch is no longer open, each with its app's newest epoch."""
@@ -155,31 +172,30 @@ class Writer:
             commits += rows[1]
         return log, commits
 
-    def _storable(self, messages: Envelopes) -> tuple[Envelopes, list[DeadSamples]]:
-        """Register the series; return the messages with the samples that a row may hold, and the dead samples."""
+    def _storable(self, messages: Envelopes) -> tuple[Envelopes, NewSeries, list[DeadSamples]]:
+        """Look up the series; return (the messages with the samples that a row may hold, new series, dead samples)."""
         storable, dead = messages, list[DeadSamples]()
         if len(storable.ts) and not (storable.ts.min() > 0 and storable.ts.max() <= limits.TIME_MAX_MS):
             has_time = (storable.ts > 0) & (storable.ts <= limits.TIME_MAX_MS)
             dead += _dead_samples(storable, ~has_time, TIMELESS, messages.samples)
             storable = storable.select_samples(has_time)
-        collided = self._register(storable)
+        collided, series = self._look_up(storable)
         if collided is not None:
             dead += _dead_samples(storable, collided, COLLIDED, messages.samples)
             storable = storable.select_samples(~collided)
-        return storable, dead
+        return storable, series, dead
 
-    def _register(self, messages: Envelopes) -> BOOL | None:
-        """Register all series; return the samples whose series' id stands for another one, ``None`` for none."""
-        apps = sorted(set(messages.app.tolist()))
-        collided: BOOL | None = None
-        for app in apps:
-            entries = _series_entries(messages, None if len(apps) == 1 else messages.app == app)
-            wrong = entries[self._registry.register(app, messages.series.rows(entries))]
-            if len(wrong):
-                of_app = np.repeat(messages.app == app, messages.samples)
-                samples = np.isin(messages.series_index, wrong) & of_app
-                collided = samples if collided is None else collided | samples
-        return collided
+    def _look_up(self, messages: Envelopes) -> tuple[BOOL | None, NewSeries]:
+        """Return (the samples whose series' id stands for another one, ``None`` for none; the new series)."""
+        apps, entries = _series_by_app(messages)
+        wrong, series = self._registry.look_up(apps, messages.series.rows(entries))
+        if not len(wrong):
+            return None, series
+        collided = np.zeros(len(messages.ts), np.bool_)
+        for app in set(apps[wrong].tolist()):
+            of_app = np.repeat(messages.app == app, messages.samples)
+            collided |= np.isin(messages.series_index, np.arange(len(messages.series))[entries][wrong]) & of_app
+        return collided, series
 
 
 def dead_letter_steps(envelope: Envelope, cause: str) -> list[Step]:
@@ -188,14 +204,17 @@ def dead_letter_steps(envelope: Envelope, cause: str) -> list[Step]:
     return [_dead_letter_step(envelope, cause), ("ledger", _ledger_rows(Envelopes.of([envelope]), [dead]))]
 
 
-def _series_entries(envelopes: Envelopes, messages: BOOL | None) -> I64:
-    """Return the entries of the joined series that these messages have (``None``: all messages)."""
-    if messages is None:
-        return np.arange(len(envelopes.series))
-    uses = np.zeros(len(envelopes.series) + 1, np.int64)
-    np.add.at(uses, envelopes.table_starts[messages], 1)
-    np.add.at(uses, envelopes.table_ends[messages], -1)
-    return np.flatnonzero(np.cumsum(uses[:-1]) > 0)
+def _series_by_app(envelopes: Envelopes) -> tuple[U32, I64 | slice]:
+    """Return apps and entries of the joined series, so that each entry stands once with each app that uses it."""
+    tables = dict.fromkeys(
+        zip(envelopes.app.tolist(), envelopes.table_starts.tolist(), envelopes.table_ends.tolist(), strict=True)
+    )
+    apps = list({app for app, _, _ in tables})
+    if len(apps) == 1:
+        return np.full(len(envelopes.series), apps[0], np.uint32), slice(None)
+    sizes = [end - start for _, start, end in tables]
+    entries = [np.arange(start, end) for _, start, end in tables]
+    return np.repeat(np.array([app for app, _, _ in tables], np.uint32), sizes), concatenate(entries, np.int64)
 
 
 def _dead_samples(messages: Envelopes, rows: BOOL, cause: str, totals: I64) -> list[DeadSamples]:
@@ -281,10 +300,12 @@ class _SampleColumns:
     @classmethod
     def of(cls, envelopes: Envelopes) -> "_SampleColumns":
         ids, metrics = envelopes.series.ids, envelopes.series.metrics
-        _, first, index = np.unique(ids, return_index=True, return_inverse=True)
-        if not np.array_equal(metrics[first][index], metrics):  # one id under two metrics: they are two series
-            _, first, index = np.unique(np.stack([ids, metrics]), axis=1, return_index=True, return_inverse=True)
-        owner = index.ravel().astype(np.int32)[envelopes.series_index]
+        first, index = kernels.distinct(ids)
+        if len(first) < len(ids) and not np.array_equal(metrics[first][index], metrics):
+            # one id under two metrics: they are two series
+            _, first, rows = np.unique(np.stack([ids, metrics]), axis=1, return_index=True, return_inverse=True)
+            index = rows.ravel().astype(np.int32)
+        owner = index[envelopes.series_index]
         return cls(envelopes, ids[first], metrics[first], owner, envelopes.message, envelopes.ts, envelopes.values)
 
 

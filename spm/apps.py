@@ -29,10 +29,10 @@ class SpmConfig(AppConfig):
 
 
 class Admin(SimpleAdminConfig):
-    """Django's admin with Unfold's site, which is made when its addresses are asked for."""
+    """Django's admin with our site, which is made when its addresses are asked for."""
 
     default = False
-    default_site = "unfold.sites.UnfoldAdminSite"
+    default_site = "frontend.admin_site.AdminSite"
 
 
 class Unfold(AppConfig):

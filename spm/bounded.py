@@ -103,6 +103,13 @@ class TtlMap(Generic[K, V]):
         self._entries.put(key, (now_s + self._ttl_s, value))
         return value
 
+    def valid(self, key: K, now_s: float) -> V:
+        """Returns the valid value without loading it; raises ``KeyError`` where there is none."""
+        entry = self._entries.get(key)
+        if entry is None or now_s >= entry[0]:
+            raise KeyError(key)
+        return entry[1]
+
     def last(self, key: K) -> V | None:
         """Returns the last value of a key, whatever its age; ``None`` where there is none."""
         entry = self._entries.get(key)

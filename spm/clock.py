@@ -38,6 +38,11 @@ class SystemClock:
         time.sleep(seconds)
 
 
+def thread_cpu_s() -> float:
+    """Seconds of processor time that the calling thread has used."""
+    return time.thread_time()
+
+
 class FakeClock:
     """A clock that only moves when told; ``sleep`` moves it too."""
 

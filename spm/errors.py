@@ -2,8 +2,9 @@
 
 The data is wrong: ``BadMessage``, ``CorruptBlock``, ``BadQuery``. Another system fails, and a retry may help:
 ``StoreUnavailable``, ``PlacementUnfit``, ``QueueUnavailable``. A rule forbids the act: ``Refused``, ``LimitExceeded``,
-``QueryTooLarge``. A stored row that must be there is missing: ``IntegrityError``. Our own mistakes are ``assert`` with
-"BUG:", never one of these. The one module that imports a foreign library translates its exceptions into these.
+``QueryTooLarge``, ``LoginRefused``. A stored row that must be there is missing: ``IntegrityError``. Our own mistakes
+are ``assert`` with "BUG:", never one of these. The one module that imports a foreign library translates its exceptions
+into these.
 """
 
 from collections.abc import Mapping, Sequence
@@ -40,6 +41,17 @@ class LimitExceeded(Explained):
 
 class Refused(Explained):
     """A rule of the system forbids the act, although the request is well formed."""
+
+
+class LoginRefused(SpmError):
+    """A password that is not checked now: too many wrong ones came before it, or too many are being checked.
+
+    ``retry_after_s``: seconds until a try can be worth it.
+    """
+
+    def __init__(self, what: str, retry_after_s: int) -> None:
+        self.retry_after_s = retry_after_s
+        super().__init__(what)
 
 
 class IntegrityError(SpmError):

@@ -26,9 +26,13 @@ BODY_DECODED_BYTES_MAX = 20_000_000  # after decompression: a bomb must not cost
 GZIP_MEMBERS_MAX = 1_000  # of one body; each costs a new decompressor
 PACKED_PIECES_MAX = 20_000  # blocks of zstd or chunks of snappy in one body: a writer that flushes every kilobyte
 ZSTD_WINDOW_BYTES_MAX = 8_388_608  # which a reader must keep in memory: level 19 asks for as much, RFC 9659 allows it
+PUSH_FORM_BYTES_MAX = 65_536  # of a form that clients send before they write
+PUSH_PARAMETERS_MAX = 1_000  # of one URL or form of a push: parsing them takes time before the token is known
 BODIES_AT_ONCE_MAX = 32  # bodies one process works on; with the two above it bounds the memory of acceptance
 LINE_BYTES_MAX = 200_000  # of one line: thousands of fields; a longer one has lost its line ends
 MESSAGE_LINES_MAX = 250_000  # of line protocol; a body of nothing but bad lines must not hold a thread for long
+JOINED_BODY_BYTES_MAX = 65_536  # of one of many bodies that are read together: a larger one gains nothing by it
+JOINED_BYTES_MAX = 4_000_000  # of bodies that are read together: all of them must be in work for that long
 MESSAGE_SERIES_BYTES_MAX = 64_000_000  # canonical text one message may add: short lines can name long series often
 MESSAGE_SERIES_MAX = 250_000  # series of a binary body: as many as lines, since each may be new or wrong
 SPELT_BYTES_MAX = 256_000_000  # of labels that references of one body spell out: a quarter of a second of copying
@@ -55,11 +59,35 @@ SERIES_CACHE_ITEMS_MAX = 500_000  # raw series texts one process remembers; ~100
 SERIES_CACHE_BYTES_MAX = 128_000_000  # text of the series one process remembers
 MESSAGE_ID_CHARS_MAX = 128  # of a sender's own message id; longer is a body in the wrong place
 SOURCE_SEEN_EVERY_MS = 30_000  # how often the last-seen time of a source is written
-SOURCES_SEEN_MAX = 100_000  # sources whose last-seen time one process remembers
+SOURCES_SEEN_MAX = 100_000  # sources and ways of arrival whose last note one process remembers: some 150 bytes each
+WAYS_PER_APP_MAX = 100  # protocols and programs that have a name of their own: some twenty
+SOURCES_PER_APP_MAX = 20_000  # as many as agents: names made of data must not fill the table; others share one row
 REJECTION_NOTES_MAX = 20  # rejections recorded per app, process and REJECTION_NOTES_PER_MS: the others are only counted
 REJECTION_NOTES_PER_MS = 10_000  # so that a broken sender does not keep the database busy
 REJECTION_REASONS_SHOWN = 50  # different ones of an app's kept rejections: reasons that hold numbers may be many
-REJECTION_APPS_MAX = 10_000  # apps whose rate of rejections one process remembers
+NOTES_EVERY_S = 1.0  # between two transactions with all that is to note about messages: a commit is an fsync
+NOTES_ROUND_MAX = 1_000  # notes of one kind in one transaction: some 40 ms, in which others wait for SQLite's lock
+NOTES_BEHIND_S = 0.2  # between two transactions while more wait than one takes: a fifth of a core at most
+NOTES_WAITING_MAX = 50_000  # notes of one kind that wait for the database, some 300 bytes each
+NOTES_APP_MIN = 10  # of each kind an app may have waiting even then: another app's flood never silences it
+NOTES_BACK_OFF_MAX_S = 30.0  # longest wait before they are written again; shown times then lag so much longer
+NOTES_STOP_S = 3.0  # for the last notes of a process that ends
+SOURCE_NOTES_MAX = 8  # of one source, which wait for a database that fails: more are jumps of our own clock
+PUSH_HEADS_MAX = 5_000  # heads of pushes that one process remembers, some 2 kB each: senders repeat theirs
+JOIN_LINGER_S = 0.05  # a body waits at most so long for others while many come; agents send every 10 s
+JOIN_FROM_PER_S = 20  # bodies a second from which on lingering joins two or more
+JOIN_QUIET_GAPS = 4  # mean gaps between arrivals without a further body, after which none is expected soon
+JOIN_LOOK_MIN_S = 0.001  # the resolution of the loop's timers
+JOIN_BODIES = 256  # in one batch before the next one begins beside it: parsing then overlaps with the commit
+JOIN_BYTES = 4_000_000  # the size that does the same
+JOIN_BATCHES_MAX = 4  # at work at once; more bodies wait, within the bound on bytes in flight
+JOIN_BODY_BYTES_MAX = 65_536  # a larger body is parsed in a thread of its own: it would delay the small ones
+JOIN_PACKED_BYTES_MAX = 8_192  # of a compressed body: it may become many times larger
+JOIN_DECODED_BYTES_MAX = 262_144  # of one that became larger after all: it is parsed apart, too
+LARGE_BODIES_WAITING_MAX = 1_000  # for one of the threads below; as many seconds of work at most
+LARGE_BODY_THREADS = 2  # parsing holds the processor, so more threads than processors gain nothing
+BODIES_IN_FLIGHT_BYTES_MAX = 128_000_000  # of all bodies that arrive or wait in one process; then senders get 503
+BODIES_IN_FLIGHT_ORGANISATION_BYTES_MAX = 64_000_000  # of one organisation's, so that none takes all room
 PUBLISH_TIMEOUT_S = 10  # how long a sender waits until its message is durable; then it gets 503
 PUBLISH_STALL_S = 3.0  # without any confirmation; then senders get 503 at once, before their message is stamped
 PUBLISH_LOOK_S = 0.2  # between two checks for such a stall while a sender waits, which then hears of it within 1 s
@@ -67,9 +95,7 @@ PUBLISH_ROOM_WAIT_S = 1.0  # for room for one more message, or for a connection 
 PUBLISH_CLOSE_S = 5.0  # what is not confirmed gets this long when a process ends; web servers are killed after 10 s
 PUBLISH_AGAIN_S = 1.0  # before a message is published again that the queue refused, or committed again
 PUBLISH_AGAIN_MAX_S = 5.0  # this pause after many failures of the store
-ACCEPT_APPS_MAX = (
-    20_000  # apps whose messages one accepting process counts, 400 bytes each; above it the process takes a new number
-)
+ACCEPT_APPS_MAX = 20_000  # apps whose messages one accepting process counts, 400 bytes each; then it takes a new number
 ANNOUNCE_S = 2.0  # between two announcements of what was accepted: as-of answers and balances are that much behind
 ANNOUNCE_APPS_AT_ONCE = 100  # of one round, the others wait for the next: an announcement costs the store 1 to 6 ms
 ANNOUNCE_ALIVE_ROUNDS = 8  # until one is repeated that is not settled; a process silent for a minute counts as gone
@@ -87,8 +113,7 @@ QUOTA_SERIES_PORTION = 1_000  # rights to new series that a process takes at onc
 QUOTA_RECOUNT_MS = 3_600_000  # between two counts of the dictionary of an app that is at its quota: a second each
 QUOTA_CACHE_S = 10  # until a changed quota is known everywhere
 QUOTA_APPS_MAX = 20_000  # apps whose quotas, rates and over-quota series one process remembers, some 200 bytes each
-QUOTA_KNOWN_MAX = 4_000_000  # admitted series that one process remembers: 8 bytes each
-QUOTA_SETS_MAX = 50_000  # tables of series that it finds again by their hash: 200 bytes each
+QUOTA_KNOWN_MAX = 4_000_000  # admitted series that one process remembers: 16 bytes each
 QUOTA_REFUSED_MAX = 50_000  # refused series of an app that it does not ask the store about again: 60 bytes each
 QUOTA_REFUSED_S = 30  # for so long
 OVER_QUOTA_CACHE_S = 600  # an app that brought series over its quota is kept out of the common cache of names
@@ -129,31 +154,25 @@ BATCH_SAMPLES = 200_000  # ~1 MB of block, as is good for HBase
 BATCH_BYTES = 8_000_000  # of envelopes
 BATCH_AGE_MS = 1_000  # of the oldest message: with a tail of a second, accepted samples are visible well within 5 s
 BATCH_AGE_MAX_MS = 2_500  # of it while batches stay nearly empty: many idle workers write fewer and larger blocks
-CONSUME_UNACKED_MAX = (
-    2_048  # unacknowledged messages of a worker's partition queues together; half of them make a batch
-)
+CONSUME_UNACKED_MAX = 2_048  # unacknowledged messages of a worker's partition queues; half of them make a batch
 CONSUME_PREFETCH_MIN = 16  # of one of them, however many a worker has
 CONSUME_PREFETCH_BULK = 4  # of the queue of large bodies: four of 24 MB
+CONSUME_JOIN_MESSAGES = 256  # read at once: more make each hardly cheaper, and a batch larger than it should be
+CONSUME_JOIN_BYTES = 4_000_000  # of them, and of their bodies when decompressed; it ends with the body that reaches it
 CONSUME_RETRY_S = 900  # a batch is given back before RabbitMQ takes it away (after 30 minutes)
 CONSUME_STOP_S = 10  # to write the messages at hand when a worker ends; the others are given back
 CONSUME_BACK_OFF_S = 30  # longest wait between two tries to write a batch
 CONSUME_SUSPECT_TRIES = 3  # unsettled deliveries of a message, after which it may be one that ends its worker
 SANDBOX_CPU_S = 30  # of a processor, for such a message in a process of its own: the largest takes two
-SANDBOX_WAIT_S = (
-    300  # by the clock, for the same, and for the process to begin: a busy machine is no fault of a message
-)
+SANDBOX_WAIT_S = 300  # by the clock, and for the process to begin: a busy machine is no fault of a message
 SANDBOX_BYTES_MAX = 4_000_000_000  # of memory, for the same; the largest takes one
 CONSUME_RENEW_S = 5  # before messages come again after an unexpected failure: each time counts as a delivery
 AMQP_PARTITIONS = 16  # work queues, unless the address says otherwise
 AMQP_PARTITIONS_MAX = 256  # each is a quorum queue with a log of its own
-AMQP_PARTITION_BODY_BYTES_MAX = (
-    262_144  # x CONSUME_UNACKED_MAX: half a gigabyte is the most a worker can be made to hold
-)
+AMQP_PARTITION_BODY_BYTES_MAX = 262_144  # x CONSUME_UNACKED_MAX: a worker can be made to hold half a gigabyte
 AMQP_BODY_BYTES_MAX = 64_000_000  # an envelope of MESSAGE_SAMPLES_MAX samples; RabbitMQ itself refuses 128 MiB
 AMQP_QUEUE_BYTES_MAX = 4_000_000_000  # of one queue: a full one refuses, and senders keep their messages
-AMQP_DELIVERY_LIMIT = (
-    50  # deliveries of one message before it is a dead letter: half a day of outage at 15 minutes each
-)
+AMQP_DELIVERY_LIMIT = 50  # deliveries before a message is a dead letter: half a day of outage at 15 minutes each
 AMQP_DEAD_DELIVERY_LIMIT = 1_000_000_000  # of a dead letter: none, said aloud, as RabbitMQ 4 drops one after 20 unasked
 AMQP_UNCONFIRMED_MAX = 500  # messages under way; more add nothing (measured), but cost memory
 AMQP_UNCONFIRMED_BYTES_MAX = 64_000_000  # of messages under way in memory, for large ones
@@ -176,12 +195,8 @@ AMQP_HEARTBEAT_S = 20  # a dead peer is noticed after two of them
 ANNOUNCEMENTS_MAX = 32  # of one process and app above its watermark: 50 bytes each, thinned out above this number
 WATERMARK_DEAD_STAMPS_MAX = 2_000  # in the watermark's cell, which is written at every move; more go to pages
 STAMPS_PER_CELL = 50_000  # of one page of dead stamps or one adoption record: some 150 kB
-COMMIT_CELL_CACHE_BYTES = (
-    32_000_000  # of decoded commit records and ledger rows that the watermark keeper reads again and again
-)
-PROCESS_GONE_S = (
-    330  # an accepting process that announces nothing for so long counts as gone: clocks may differ by 5 min
-)
+COMMIT_CELL_CACHE_BYTES = 32_000_000  # of decoded commit records and ledger rows that the watermark keeper reads again
+PROCESS_GONE_S = 330  # an accepting process that announces nothing for so long is gone: clocks may differ by 5 min
 ADOPTIONS_MAX = 1_000  # records of one process: so many mean a clock that is far behind, not a process that is gone
 KEEP_EVERY_S = 10  # between two rounds over the watermarks of an app with recent messages
 KEEP_NEWS_MS = 10 * 60_000  # after a source's last message its app is in every round
@@ -236,9 +251,13 @@ QUERY_SAMPLES_MAX = 50_000_000  # read by one query: 16 bytes each
 QUERY_CELLS_MAX = 20_000_000  # series x steps of one intermediate result: 9 bytes each
 QUERY_BYTES_MAX = 512_000_000  # one query holds at once, by the sizes of its columns: four of them fit a small machine
 QUERY_SHOWN_MAX = 5_000_000  # points of one answer: some 150 MB of JSON; Grafana draws a hundredth of that
-QUERY_PARALLEL_MAX = 4  # queries of one organisation that run at once on a machine; a web process has 16 threads
-QUERY_WAITING_MAX = 8  # more of them that wait; with those running they leave threads for everybody else
-QUERY_WAIT_S = 10.0  # for admission; then the query is refused: nobody waits longer for a page
+QUERY_PARALLEL_MAX = 4  # queries of one organisation that run at once on a machine: each may hold QUERY_BYTES_MAX
+QUERY_WAITING_MAX = 500  # more of them that wait in one process; a dashboard of 40 panels for 12 viewers
+QUERY_WAIT_S = 30.0  # for admission: as long as a query may take
+QUERY_SHORT_S = 0.1  # of CPU; a query that takes more computes in slices: most panels take a tenth of it
+QUERY_SLICE_S = 0.05  # what a long query computes before another one's turn
+QUERY_COURTESY_S = 0.01  # that a long query stands still for short ones, at most a third of its time
+QUERY_TURN_WAIT_S = 2.0  # for a turn; then a waiting query computes one part, and looks at its deadline
 STREAMS_PARALLEL_MAX = 4  # exports and remote reads of one organisation in one web process: each has a thread of it
 STREAM_SLICE_S = 1.0  # that a stream computes at a stretch: then it gives up its slot while its output is sent
 STREAM_SLICE_BYTES = 4_000_000  # of that output, in memory while it is sent: one portion of an export may be larger
@@ -269,9 +288,7 @@ QUERY_BUCKETS_MAX = 20_000_000  # of the sketches that one query's percentiles a
 QUERY_QUANTILES_MAX = 10  # percentiles that one call asks for
 QUERY_TIMEOUT_S = 30  # looked at between the parts of a query
 QUERY_DAYS_MAX = 3_660  # that hold data and that one query reads: ten years of manifests
-SAMPLE_RUNS_IDLE_BYTES_MAX = (
-    64_000_000  # unused bytes of pages that a query keeps for a few series before it copies these
-)
+SAMPLE_RUNS_IDLE_BYTES_MAX = 64_000_000  # unused bytes of pages that a query keeps before it copies a few series
 RESULTS_BYTES_MAX = 64_000_000  # of answers one process keeps for dashboards that refresh: 200 panels of 100 series
 RESULTS_SAMPLES_MIN = 50_000  # read for an answer that is cached: a smaller one is computed as quickly as looked up
 QUERY_APPS_MAX = 256  # apps whose index and tail one process keeps
@@ -289,9 +306,7 @@ AGENT_BACKOFF_MAX_S = 60  # a server that is back is noticed within a minute, an
 AGENT_BACKOFF_JITTER = 0.3  # so that a fleet does not come back as one
 AGENT_TOKEN_CHARS_MAX = 512  # ours have some 60
 AGENT_BODY_BYTES_MAX = 900_000  # of lines in one message; a larger collection becomes several messages
-AGENT_COLLECT_S = (
-    4.0  # a collection waits this long for its collectors, or half a period; later points go with the next
-)
+AGENT_COLLECT_S = 4.0  # that a collection waits for its collectors, or half a period; later points go with the next
 AGENT_POINTS_MAX = 5_000  # of one collector per collection: a larger exporter is a mistake, and costs the host
 AGENT_TARGETS_MAX = 50  # collectors of services on one host: each has a thread
 AGENT_FETCH_S = 4.0  # for the whole answer of a service: a slow one is late, not absent
@@ -320,9 +335,7 @@ COMPLETENESS_SOURCES_MAX = 2_000  # of one app that have system series about the
 
 # --- side-car ---------------------------------------------------------------------------------------------------------
 SIDECAR_LINE_CHARS_MAX = 8_192  # of one line of Graphite or StatsD; longer has lost its line ends
-SIDECAR_POINTS_MAX = (
-    100_000  # of Graphite that wait for the next collection: 50 MB; points beyond are counted and dropped
-)
+SIDECAR_POINTS_MAX = 100_000  # of Graphite that wait for the next collection: 50 MB; those beyond are dropped
 SIDECAR_CONNECTIONS_MAX = 256  # TCP connections at once, a thread each
 SIDECAR_IDLE_S = 300  # until a silent connection is closed
 SIDECAR_UDP_BUFFER_BYTES = 4_000_000  # of the system, asked for: some seconds of a busy application
@@ -333,13 +346,74 @@ STATSD_IDLE_S = 3_600  # without a line, after which a series is removed
 # --- starting ---------------------------------------------------------------------------------------------------------
 START_FREE_BYTES_MIN = 200_000_000  # of the data folder's disk: less is gone within hours of use
 RESTART_DELAY_S_MAX = 30  # between two tries to start a process that keeps ending
-WEB_KEEP_ALIVE_WAIT_MS = 5  # a thread's wait for the next request of a connection: what clients need between two
-WEB_STALL_S = 60  # without a byte of an answer taken: nobody reads it, and it occupies a thread
-WEB_KEEP_ALIVE_SPIN_MS = 0.5  # of that wait without sleeping, while no other request is served: most come within it
+PAGE_THREADS = 8  # for pages, REST and the admin console; most of their time is the interpreter's
+QUERY_THREADS = 8  # for queries; two organisations at their bound leave none waiting for a third's thread
+NAME_THREADS = 4  # for names, tokens and other short looks that no query may delay
+TRANSFER_THREADS = 8  # for exports, imports and remote reads: each is held while its client reads or sends
+LOGIN_THREADS = 4  # for logins, which wait for one of the few places for hashing a password
+SPARE_THREADS = 24  # of each pool, for organisations, sessions and addresses of which nothing runs
+SESSIONS_KNOWN_MAX = 20_000  # whose organisation a web process remembers: some 100 bytes each
+KEY_THREADS_MAX = 4  # of one pool, for one organisation, session or address
+PAGE_WAIT_S = 30.0  # for a thread; nobody waits longer for a page
+PAGE_WAITING_MAX = 2_000  # requests of one pool that wait: some kB each
+PAGE_WAITING_KEY_MAX = 500  # of one organisation, session or address: a dashboard of 40 panels for 12 viewers
+PAGE_BODY_BYTES_MAX = 3_000_000  # of a request that is no push or import: forms and settings are far smaller
+LOGIN_BODY_BYTES_MAX = 65_536  # of a form before login
+PAGE_BODIES_BYTES_MAX = 64_000_000  # of all such bodies in one process
+PAGE_BODIES_KEY_BYTES_MAX = 16_000_000  # of one organisation, session or address
+WEB_GRACE_S = 8  # for requests at work when a web process ends; it is killed after 10 s
+WEB_LAST_REQUEST_S = 1  # of that for a request that comes on an idle connection: a client cannot know of the end
 HEALTHY_AFTER_S = 60  # a process that ran this long is restarted at once
 STOP_GRACE_S = 15  # for a process to finish what it does before it is killed
 READY_TIMEOUT_S = 120  # for the first answer of the web server; numpy and numba load slowly on a cold disk
 LOG_BYTES_MAX = 5_000_000  # of one process's log before it becomes the older one; two are kept
+
+# --- clients of the web server ----------------------------------------------------------------------------------------
+WEB_HEAD_S = 10  # from the first byte of a request's head to its last: three round trips of a bad mobile link
+WEB_SILENT_S = 20  # for the first byte of a new connection: browsers open some in advance
+WEB_IDLE_S = 75  # between two requests of a connection: above the 60 s for which proxies keep theirs
+WEB_BODY_STALL_S = 20  # without a byte of a body: a lost segment is sent again within some seconds
+WEB_BODY_GRACE_S = 10  # before a body's average rate counts
+WEB_BODY_BYTES_PER_S_MIN = 1_000  # of a body, on average: a modem's third; 10 MB may take hours then, but hold nothing
+WEB_STALL_S = 60  # without a byte of an answer taken: nobody reads it, and its bytes occupy memory
+WEB_ANSWER_GRACE_S = 30  # before the average rate counts at which an answer is taken; the first stall is within it
+WEB_ANSWER_BYTES_PER_S_MIN = 2_000  # of an answer that does not fit into the system's buffers: a slow phone takes more
+WEB_SYSTEM_UNSENT_BYTES = 131_072  # of one answer that the system takes before they are sent; it would take 2.8 MB
+WEB_UNSENT_BYTES_MAX = 64_000_000  # of all answers of a process that wait for their readers: its caches have as much
+WEB_HEAD_BYTES_MAX = 65_536  # of a request's head: browsers send 20 kB of cookies at most
+WEB_REQUEST_LINE_BYTES_MAX = 8_190  # of its first line, as other servers have it
+WEB_HEADERS_MAX = 100  # of a request: browsers send 20, proxies add some
+WEB_PIPELINED_BYTES_MAX = 65_536  # of following requests that wait for an answer: hardly any client sends such
+WEB_CHUNK_OVERHEAD_MAX = 4  # bytes of chunked framing per byte of body, beyond a head's worth: chunks of one byte cost
+WEB_CONNECTIONS_MAX = 16_000  # of one process, 10,000 listeners among them: an idle one takes some kilobytes
+WEB_ADDRESS_CONNECTIONS_MAX = 512  # of one client address: an office behind one address has fewer
+WEB_FILES_RESERVE = 512  # open files beside connections: of the store, the database and logs
+WEB_LINGER_S = 10  # for a client to read an answer that came before the end of its body
+WEB_LINGER_STALL_S = 2  # of that without a byte
+WEB_LINGER_BYTES_MAX = 64_000_000  # of such a body, read and dropped; some clients read no answer before they sent all
+WEB_LINGERING_MAX = 256  # connections that wait so; more, and the oldest are closed at once
+
+# --- listeners to events ----------------------------------------------------------------------------------------------
+EVENTS_LISTENERS_MAX = 10_000  # of one web process, some 15 kB each; other requests keep the rest of its connections
+EVENTS_LISTENERS_ORGANISATION_MAX = 2_500  # of one organisation in one process: a quarter, as of other things
+EVENTS_RING = 256  # newest events of an app: a flood of alerts while a listener reconnects
+EVENT_BYTES_MAX = 4_096  # of one event; labels of a series that is longer are left out
+EVENTS_LOOK_S = 1.0  # between two looks at what is new: people see a second, and the database does not feel it
+EVENTS_LOOK_APPS_MAX = 1_000  # whose data one look asks for, 10 µs each on one machine; the others wait for the next
+EVENTS_LOOK_ROWS_MAX = 2_000  # of one table read by one look; after more, everybody loads again
+EVENTS_BATCHES_SEEN = 4  # newest pending records of an app that are compared: several processes write at a time
+EVENTS_BATCH_LATE_MS = 10_000  # how much older than the newest batch a new one may be: others are former ones
+EVENTS_GAP_S = 30  # for a row whose number is below that of another: longer transactions do not write such rows
+EVENTS_GAPS_MAX = 500  # missing numbers that are looked for again: PostgreSQL leaves out many for good
+EVENTS_QUIET_S = 17  # without an event, after which a comment is sent: proxies close what is silent for 30 or 60 s
+EVENTS_RETRY_MS = 3_000  # on average, until a browser connects again: ten thousand must not come at once
+EVENTS_CHECK_S = 40  # between two checks of a listener's rights
+EVENTS_UNCHECKED_S = 60  # after which a listener whose rights could not be checked is sent away
+EVENTS_CHECKS_AT_ONCE = 500  # of different tokens and sessions in a second, 1 ms each
+EVENTS_IDLE_S = 90  # for which an app's ring stays without listeners: above the longest poll
+EVENTS_POLL_S = 30  # of a long poll that does not say how long
+EVENTS_POLL_MAX_S = 60  # of any: proxies wait no longer
+EVENTS_WAKE_AT_ONCE = 100  # listeners that are written to before others' requests get a turn: some 5 ms
 
 # --- rollups ----------------------------------------------------------------------------------------------------------
 ROLL_PENDING_ROWS = 200  # of one shard and app: readers list them all, and 300 take HBase 15 ms
@@ -386,9 +460,8 @@ CORRECTIONS_KEPT = 5_000  # listed per app: half a year of an app whose every ho
 # --- accounts ---------------------------------------------------------------------------------------------------------
 TOKEN_CACHE_S = 5  # how long a process may act on a token that was revoked elsewhere
 TOKEN_CACHE_ITEMS_MAX = 50_000  # tokens, good and bad, one process remembers: some 200 bytes each
-TOKEN_USED_EVERY_MS = (
-    60_000  # how often the last use of a token is written: a write per request would cost more than it
-)
+TOKENS_NOTED_PER_APP_MAX = 10_000  # tokens of an app whose use waits to be written: a fleet with one for each host
+TOKEN_USED_EVERY_MS = 60_000  # between two writes of a token's last use: one per request would cost more than it
 SOURCE_OVERDUE_AFTER_MS = 60_000  # six periods of an agent
 SOURCE_GONE_AFTER_MS = 900_000  # a reboot is over by then
 SOURCE_OVERDUE_PERIODS = 3  # of one that announces its period: overdue after so many, if that is longer than the above

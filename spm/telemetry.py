@@ -55,6 +55,12 @@ REQUEST_S = Histogram(
 ACCEPTED_MESSAGES = Counter("spm_accepted_messages_total", "Messages stamped by this process", registry=REGISTRY)
 ACCEPTED_SAMPLES = Counter("spm_accepted_samples_total", "Samples in them", registry=REGISTRY)
 REJECTED_LINES = Counter("spm_rejected_lines_total", "Lines and items refused to their senders", registry=REGISTRY)
+NOTES_DROPPED = Counter(
+    "spm_notes_dropped_total",
+    "Notes about messages (sources, rejections, descriptions) that nobody will see, by kind",
+    ["kind"],
+    registry=REGISTRY,
+)
 REFUSED_BODIES = Counter(
     "spm_refused_bodies_total",
     "Bodies refused before they were read, by reason",
@@ -98,6 +104,9 @@ QUERY_STEPS = Counter(
 )
 QUERY_CACHE_BYTES = Gauge(
     "spm_query_kept_bytes", "Answers in the result cache", registry=REGISTRY, multiprocess_mode="livesum"
+)
+EVENT_LISTENERS = Gauge(
+    "spm_event_listeners", "Open streams and long polls of events", registry=REGISTRY, multiprocess_mode="livesum"
 )
 RULES_EVALUATED = Counter(
     "spm_alerts_rules_judged_total", "Rules evaluated, by outcome", ["outcome"], registry=REGISTRY

@@ -13,7 +13,7 @@ import hashlib
 import struct
 import zlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TypeVar
 
 import numpy as np
@@ -21,6 +21,7 @@ import numpy.typing as npt
 
 from spm.arrays import BOOL, F64, I32, I64, U8, U64
 from spm.errors import BadMessage, CorruptBlock
+from spm.fast_dataclass import dataclass
 from spm.limits import HOUR_MS, TIME_MAX_MS
 
 _T = TypeVar("_T", bound=np.generic)
@@ -35,14 +36,14 @@ def canonical(metric: str, labels: Mapping[str, str]) -> bytes:
     parts = [metric]
     for name in sorted(labels):  # by code points, which is the order of their UTF-8 bytes
         parts += [name, labels[name]]
-    return b"".join(map(_prefixed, parts))
-
-
-def _prefixed(text: str) -> bytes:
     try:
-        raw = text.encode()
+        return b"".join([prefixed(part.encode()) for part in parts])
     except UnicodeEncodeError as error:
-        raise BadMessage("a name or label value is no text", got=ascii(text)[:80], wanted="UTF-8") from error
+        raise BadMessage("a name or label value is no text", got=ascii(error.object)[:80], wanted="UTF-8") from error
+
+
+def prefixed(raw: bytes) -> bytes:
+    """Encode one text of a canonical form, in UTF-8; raise ``BadMessage`` for one over 65,535 bytes."""
     if len(raw) > 0xFFFF:
         raise BadMessage("a name or label value is too long", got=f"{len(raw)} bytes", wanted="at most 65535")
     return len(raw).to_bytes(2, "big") + raw
@@ -142,18 +143,20 @@ class SeriesTable:
     @classmethod
     def concatenate(cls, tables: Sequence["SeriesTable"]) -> "SeriesTable":
         """Concatenate tables. A text that all share is not copied: that of a cache is as large as the cache."""
-        if len({id(t.text) for t in tables}) == 1:
-            shared, lengths = tables[0].text, np.zeros(len(tables), np.int64)
-        else:
+        if len({id(t.text) for t in tables}) != 1:
             tables = [t.compact() for t in tables]
-            shared, lengths = None, np.array([len(t.text) for t in tables], np.int64)
-        shifts = np.cumsum(lengths) - lengths
+            lengths = np.array([len(t.text) for t in tables], np.int64)
+            text, shifts = concatenate([t.text for t in tables], np.uint8), np.cumsum(lengths) - lengths
+            starts = [t.starts + shift for t, shift in zip(tables, shifts, strict=True)]
+            ends = [t.ends + shift for t, shift in zip(tables, shifts, strict=True)]
+        else:
+            text, starts, ends = tables[0].text, [t.starts for t in tables], [t.ends for t in tables]
         return cls(
             ids=concatenate([t.ids for t in tables], np.uint64),
             metrics=concatenate([t.metrics for t in tables], np.uint64),
-            text=concatenate([t.text for t in tables], np.uint8) if shared is None else shared,
-            starts=concatenate([t.starts + shift for t, shift in zip(tables, shifts, strict=True)], np.int64),
-            ends=concatenate([t.ends + shift for t, shift in zip(tables, shifts, strict=True)], np.int64),
+            text=text,
+            starts=concatenate(starts, np.int64),
+            ends=concatenate(ends, np.int64),
         )
 
     @classmethod

@@ -6,11 +6,15 @@ tried with the same examples each time.
 """
 
 import os
+from collections.abc import Iterator
 from typing import NoReturn
 
 import hypothesis
 import pytest
 from _pytest.nodeid import NodeId
+
+from spm.accounts.note_writer import process_writer
+from tests.support import notes
 
 pytest_plugins = ["tests.servers.fixtures", "tests.promises.report"]
 
@@ -26,6 +30,20 @@ def missing_service(reason: str) -> NoReturn:
     if os.environ.get("SPM_REAL") == "1":
         pytest.fail(f"{reason} (SPM_REAL=1: it must be there)", pytrace=False)
     pytest.skip(reason)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def notes_written_at_once() -> Iterator[None]:
+    """What a message leaves to be shown is in the database right after it, without a thread."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(process_writer, "wake", notes.write_at_once)
+        yield
+
+
+@pytest.fixture(autouse=True)
+def nothing_noted_before() -> None:
+    """What this process noted about messages does not outlive a test."""
+    notes.forget_notes()
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -32,27 +32,25 @@ class EmailNotifier:
         return _is_address(receiver)
 
     def render(self, key: str, payload: Mapping[str, Any]) -> RenderedMessage:
-        mail = compose(key, payload)
-        headers = (
-            ("From", mail.from_email),
-            ("To", ", ".join(mail.to)),
-            ("Subject", str(mail.subject)),
-            ("Message-ID", message_id(key)),
-        )
-        return RenderedMessage(str(mail.subject), mail.to, headers, str(mail.body))
+        return _render(key, compose(key, payload))
 
     def send(self, key: str, payload: Mapping[str, Any]) -> None:
-        try:
-            compose(key, payload).send()
-        except smtplib.SMTPRecipientsRefused as error:
-            is_final = all(500 <= code < 600 for code, _ in error.recipients.values())  # 5xx: permanent
-            raise DeliveryFailed(f"refused: {error}", permanent=is_final) from error
-        except smtplib.SMTPResponseException as error:
-            raise DeliveryFailed(f"{error.smtp_code} {error.smtp_error!r}") from error
-        except (OSError, smtplib.SMTPException) as error:
-            raise DeliveryFailed(f"{type(error).__name__}: {error}") from error
-        except (BadHeaderError, UnicodeError) as error:
-            raise DeliveryFailed(f"cannot be written as mail: {error}", permanent=True) from error
+        _send(compose(key, payload))
+
+
+class AccountMailNotifier:
+    """Sends the subject and body of the payload to a person, about their own account. No rule can choose it."""
+
+    receiver_hint = ""
+
+    def accepts(self, receiver: str) -> bool:
+        return False
+
+    def render(self, key: str, payload: Mapping[str, Any]) -> RenderedMessage:
+        return _render(key, _account_mail(key, payload))
+
+    def send(self, key: str, payload: Mapping[str, Any]) -> None:
+        _send(_account_mail(key, payload))
 
 
 def compose(key: str, payload: Mapping[str, Any]) -> EmailMessage:
@@ -70,6 +68,38 @@ def compose(key: str, payload: Mapping[str, Any]) -> EmailMessage:
         to=receivers,
         headers=headers,
     )
+
+
+def _account_mail(key: str, payload: Mapping[str, Any]) -> EmailMessage:
+    receivers = [address for address in payload["receivers"] if _is_address(address)]
+    if not receivers:
+        raise DeliveryFailed("this person has no mail address", permanent=True)
+    headers = {"Message-ID": message_id(key), "Auto-Submitted": "auto-generated"}
+    return EmailMessage(subject=payload["subject"], body=payload["body"], to=receivers, headers=headers)
+
+
+def _render(key: str, mail: EmailMessage) -> RenderedMessage:
+    headers = (
+        ("From", mail.from_email),
+        ("To", ", ".join(mail.to)),
+        ("Subject", str(mail.subject)),
+        ("Message-ID", message_id(key)),
+    )
+    return RenderedMessage(str(mail.subject), mail.to, headers, str(mail.body))
+
+
+def _send(mail: EmailMessage) -> None:
+    try:
+        mail.send()
+    except smtplib.SMTPRecipientsRefused as error:
+        is_final = all(500 <= code < 600 for code, _ in error.recipients.values())  # 5xx: permanent
+        raise DeliveryFailed(f"refused: {error}", permanent=is_final) from error
+    except smtplib.SMTPResponseException as error:
+        raise DeliveryFailed(f"{error.smtp_code} {error.smtp_error!r}") from error
+    except (OSError, smtplib.SMTPException) as error:
+        raise DeliveryFailed(f"{type(error).__name__}: {error}") from error
+    except (BadHeaderError, UnicodeError) as error:
+        raise DeliveryFailed(f"cannot be written as mail: {error}", permanent=True) from error
 
 
 def message_id(key: str) -> str:

@@ -9,10 +9,12 @@ from collections.abc import Iterable
 
 from alerts.models import DEFAULT_KIND
 from alerts.notify.base import Notifier
-from alerts.notify.email import EmailNotifier
+from alerts.notify.email import AccountMailNotifier, EmailNotifier
+from alerts.notify.login_notices import ACCOUNT_KIND
 
 NOTIFIERS: dict[str, Notifier] = {
     DEFAULT_KIND: EmailNotifier(),
+    ACCOUNT_KIND: AccountMailNotifier(),
 }
 
 
@@ -31,4 +33,4 @@ def receivers_by_kind(receivers: Iterable[str]) -> dict[str, list[str]]:
 
 def receiver_hints() -> str:
     """Say what receivers may look like: ``mail address``."""
-    return " or ".join(notifier.receiver_hint for notifier in NOTIFIERS.values())
+    return " or ".join(notifier.receiver_hint for notifier in NOTIFIERS.values() if notifier.receiver_hint)

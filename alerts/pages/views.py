@@ -111,6 +111,7 @@ def message_list(request: HttpRequest) -> HttpResponse:
 def message_page(request: HttpRequest, message_id: int) -> HttpResponse:
     """Show one message."""
     message = _message(request, message_id, Role.VIEWER)
+    assert message.app is not None, "BUG: a message without an app on a page of an app"
     return _page(request, "message", message.app, row=presenters.message_row_of(message))
 
 
@@ -141,8 +142,10 @@ def _rule(request: HttpRequest, rule_id: int, role: str) -> Rule:
 
 
 def _message(request: HttpRequest, message_id: int, role: str) -> Outbox:
-    message = get_object_or_404(Outbox.objects.select_related("app__organisation"), pk=message_id)
-    access.require_app(_person(request), message.app_id, role)
+    messages = Outbox.objects.exclude(app=None).select_related("app__organisation")
+    message = get_object_or_404(messages, pk=message_id)
+    assert message.app is not None, "BUG: a message without an app on a page of an app"
+    access.require_app(_person(request), message.app.pk, role)
     return message
 
 

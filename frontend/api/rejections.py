@@ -57,7 +57,7 @@ class QuotaSerializer(serializers.Serializer[Any]):
 
     series = serializers.IntegerField(allow_null=True, help_text="how many it has; null: not counted yet")
     series_max = serializers.IntegerField()
-    samples_per_s = serializers.IntegerField()
+    samples_per_s = serializers.IntegerField(allow_null=True)
 
 
 class RejectionsSerializer(serializers.Serializer[Any]):

@@ -6,7 +6,7 @@ from django.contrib.auth.mixins import LoginRequiredMixin
 from django.contrib.auth.models import User
 from django.views.generic import TemplateView
 
-from frontend.presenters.steps import first_range
+from frontend.presenters.charts import first_range
 from rollups.services.retractions import Actor
 from spm.accounts.access import has_role, require_app
 from spm.accounts.models import App, Role

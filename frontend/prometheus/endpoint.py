@@ -19,7 +19,7 @@ from django.views.decorators.csrf import csrf_exempt
 from frontend.client_presence import cancellation_of
 from frontend.prometheus.access import Caller, NotSignedIn, caller_of
 from frontend.prometheus.parameters import Parameters, parameters_of
-from frontend.queries import admission, storage_of
+from frontend.queries import admission, admitted, note_organisation, storage_of
 from spm.clock import SystemClock
 from spm.errors import (
     BadQuery,
@@ -89,7 +89,7 @@ class Call:
 
     def admit(self, *, patient: bool = False) -> AbstractContextManager[None]:
         """Wait for admission among the queries of the caller's organisation; waiting counts towards the deadline."""
-        return admission.admit(self.caller.organisation_id, self.budget.check_deadline, patient=patient)
+        return admitted(self.caller.organisation_id, self.budget.check_deadline, patient=patient)
 
     def admit_stream(self) -> AbstractContextManager[None]:
         """Wait until the organisation has few enough streamed responses, and count one more while the context lasts."""
@@ -239,12 +239,17 @@ def call_of(
     caller: Caller, parameters: Parameters, environ: Mapping[str, Any], *, timeout_s: float | None = None
 ) -> Call:
     """Make a call, with the budget that its parameters ask for."""
+    note_organisation(environ, caller.organisation_id)
     cancellation = cancellation_of(environ)
     limits = QueryLimits(
         timeout_s=timeout_s or parameters.timeout_s(), lookback_ms=parameters.lookback_ms() or LOOKBACK_MS
     )
     return Call(
-        caller, parameters, cancellation, Budget(limits, _clock, cancellation), str(environ.get("HTTP_ACCEPT", ""))
+        caller,
+        parameters,
+        cancellation,
+        Budget(limits, _clock, cancellation, started_s=environ.get("spm.begun_s")),
+        str(environ.get("HTTP_ACCEPT", "")),
     )
 
 

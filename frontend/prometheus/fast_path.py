@@ -4,7 +4,7 @@ A dashboard sends dozens of small queries at once, and Django's work around a vi
 is a WSGI application in front of Django's. It takes the plain calls: GET, or POST with a form, of an address that
 answers with JSON, with a token, for an allowed host. All other calls go to Django. Both paths call the same views, so
 permissions, limits, errors and explanations are equal. The protective headers are equal too, as for pushes
-(``ingest.http.fast_path``): no sniffing, framing, scripts or caching, and HSTS where the site has it. Enter by
+(``spm.web.protective_headers``): no sniffing, framing, scripts or caching, and HSTS where the site has it. Enter by
 `FastPath`.
 """
 
@@ -23,12 +23,12 @@ from django.urls import Resolver404, URLPattern
 from frontend.prometheus import access, endpoint, urls
 from frontend.prometheus.bodies import check_length
 from frontend.prometheus.parameters import FORM, MULTIPART, Parameters, fields
-from ingest.http.fast_path import protective_headers
 from spm.accounts import tokens
 from spm.clock import SystemClock
 from spm.errors import BadQuery
 from spm.query.formats import prometheus
 from spm.web import request_metrics
+from spm.web.protective_headers import protective_headers
 
 PREFIX = "/prometheus/"
 # These have bodies of their own kinds, and few callers: Django answers them.

@@ -1,6 +1,6 @@
-"""Describes the endpoints that are not REST framework views in the OpenAPI schema: Prometheus' API, export and import.
+"""Describes the endpoints that are no REST framework views in the OpenAPI schema: Prometheus' API, transfer, events.
 
-They are plain views outside of the framework, so their description is a table here; a test compares it with the URLs.
+They stand outside of the framework, so their description is a table here; a test compares it with the URLs.
 Enter by `describe`, a hook of the schema generator.
 """
 
@@ -19,7 +19,7 @@ _DESCRIPTIONS = {
     "start": "The first time. Seconds or RFC 3339.",
     "end": "The last time, inclusive.",
     "step": "The width of a step: seconds, or a duration such as 5m.",
-    "timeout": "The time limit of the query, at most that of the server.",
+    "timeout": "The time limit of the query, at most that of the server; of events, the seconds to wait for one.",
     "limit": "The largest number of series or names in the answer; a warning says if it was cut.",
     "lookback_delta": "How far back an instant selector looks; five minutes by default.",
     "stats": "With any value, the answer contains the resources that the query used.",
@@ -35,6 +35,7 @@ _DESCRIPTIONS = {
     "rule_group[]": "Only rules of this group.",
     "file[]": "Only rules of this file.",
     "exclude_alerts": "With true, rules are listed without their alerts.",
+    "after": "The id of the last event that was received; without it the answer comes at once, with an id.",
     "format": "jsonl, csv, parquet, prometheus or openmetrics; jsonl by default.",
 }
 
@@ -99,6 +100,11 @@ _ENDPOINTS: Mapping[str, _Endpoint] = {
         ("match[]",),
         response="application/octet-stream",
     ),
+    "/api/v1/events": _Endpoint(
+        "What is new in an app: an answer when there is something, or a stream of server-sent events",
+        ("after", "timeout", "app"),
+        methods=("get",),
+    ),
     "/api/v1/import": _Endpoint(
         "Import a file of samples, in a format of the export",
         ("format",),
@@ -122,7 +128,7 @@ def _operation(path: str, endpoint: _Endpoint, method: str) -> dict[str, Any]:
     operation: dict[str, Any] = {
         "operationId": f"{path.strip('/').translate(_PLAIN)}_{method}",
         "summary": endpoint.summary,
-        "tags": ["transfer" if path.startswith("/api") else "prometheus"],
+        "tags": [_tag(path)],
         "parameters": [_parameter(name, endpoint) for name in endpoint.parameters if name not in fields],
         "responses": {
             "200": {"description": "", "content": {endpoint.response: {"schema": _schema(endpoint.response)}}}
@@ -132,6 +138,12 @@ def _operation(path: str, endpoint: _Endpoint, method: str) -> dict[str, Any]:
         body = _form(fields, endpoint) if has_form else {"type": "string", "format": "binary"}
         operation["requestBody"] = {"content": {endpoint.body: {"schema": body}}}
     return operation
+
+
+def _tag(path: str) -> str:
+    if path == "/api/v1/events":
+        return "events"
+    return "transfer" if path.startswith("/api") else "prometheus"
 
 
 _PLAIN = str.maketrans({"/": "_", "{": "", "}": ""})

@@ -34,7 +34,7 @@ from spm.limits import (
 from spm.query import explain
 from spm.query.reader import AppStorage
 from spm.query.request.batches import METRIC_NAME, Matcher, SeriesBatch
-from spm.query.samples.series_selection import SeriesSelection
+from spm.query.series.index import SeriesSelection
 
 
 @streaming_endpoint

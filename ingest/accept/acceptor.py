@@ -1,24 +1,49 @@
 """Makes a parsed message durable: admission, room in the transport, stamp, transport, record of it.
 
-Enter by ``Acceptor.accept``; a process has one (``process_acceptor``). It reserves room in the transport before it
-stamps the message, and returns only when the samples are durable. A stamped message whose sender gives up is still
-published until it is durable.
+Enter by ``Acceptor.accept``, or by ``accept_many`` for the messages of many senders at once; a process has one
+(``process_acceptor``). It reserves room in the transport before it stamps a message. ``accept`` returns only when the
+samples are durable; ``accept_many`` returns before, and says so by a callback. A stamped message whose sender gives up
+is still published until it is durable.
 """
 
+import logging
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
 
 from ingest.accept.activity import record_accepted
 from ingest.accept.admission import Admission
 from ingest.accept.announcer import StampAnnouncer
 from ingest.accept.identity import Sender
-from ingest.transport.base import Transport, weight_of
+from ingest.transport.base import Submission, Transport, Trouble, weight_of
 from spm import telemetry
 from spm.clock import Clock
-from spm.errors import QueueUnavailable, StoreUnavailable
-from spm.limits import BODIES_AT_ONCE_MAX, PUBLISH_TIMEOUT_S
+from spm.errors import QueueUnavailable, SpmError, StoreUnavailable
+from spm.limits import BODIES_AT_ONCE_MAX, PUBLISH_ROOM_WAIT_S, PUBLISH_TIMEOUT_S
 from spm.wire import Parsed
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class Acceptance:
+    """One of many messages to accept, and what became of it.
+
+    ``unit`` is the unit of the times as they were sent. ``settled`` is called once, in any thread, when the message is
+    durable (``None``) or when that cannot be known any more. ``accepted`` is its admitted part; ``trouble`` says why
+    its sender should wait no longer. With ``error`` nothing of it was stamped.
+    """
+
+    parsed: Parsed
+    sender: Sender
+    message_id: bytes
+    unit: str
+    settled: Callable[[SpmError | None], None]
+    accepted: Parsed | None = None
+    trouble: Trouble | None = None
+    error: Exception | None = None
 
 
 class Acceptor:
@@ -62,10 +87,81 @@ class Acceptor:
         record_accepted(parsed, sender, self.clock.now_ms())
         return parsed
 
+    def accept_many(self, messages: Sequence[Acceptance]) -> None:
+        """Accept messages of any apps together. An error of one is set on it and never touches another."""
+        submissions: list[Submission] = []
+        stamped: list[Acceptance] = []
+        until = self.clock.monotonic() + PUBLISH_ROOM_WAIT_S
+        for message, admitted in zip(messages, self._admitted(messages), strict=True):
+            try:
+                submission = self._prepare(message, admitted, max(0.0, until - self.clock.monotonic()))
+            except Exception as error:
+                message.error = error
+                continue
+            if submission is None:
+                message.settled(None)
+            else:
+                submissions.append(submission)
+                stamped.append(message)
+        if submissions:
+            telemetry.ACCEPTED_MESSAGES.inc(len(submissions))
+            telemetry.ACCEPTED_SAMPLES.inc(sum(len(each.envelope) for each in submissions))
+            try:
+                troubles = self._transport.submit(submissions)
+            except BaseException:  # the outcome of the messages is unknown
+                self._announcer.retire()
+                for message in stamped:
+                    message.trouble = _unknown_outcome
+                raise
+            for message, trouble in zip(stamped, troubles, strict=True):
+                message.trouble = trouble
+
+    def has_allowance(self, app_id: int) -> bool:
+        """Whether ``check_rate`` lets the app's next body in without asking the store."""
+        return self._admission is None or self._admission.has_allowance(app_id)
+
     def close(self) -> None:
         """Wait a bounded time for unconfirmed messages, then announce the final counts."""
         self._transport.close()
         self._announcer.close()
+
+    def _admitted(self, messages: Sequence[Acceptance]) -> Sequence[Parsed | Exception]:
+        if self._admission is None:
+            return [message.parsed for message in messages]
+        bodies = [(each.sender.app_id, each.parsed, each.unit) for each in messages]
+        try:
+            return self._admission.admit_many(bodies)
+        except Exception:  # a fault of ours: the bodies that did not cause it are accepted
+            log.exception("%d bodies cannot be admitted together", len(bodies))
+        return [_result_of(partial(self._admission.admit, *body)) for body in bodies]
+
+    def _prepare(self, message: Acceptance, admitted: Parsed | Exception, wait_s: float) -> Submission | None:
+        """Reserve room for the admitted part and stamp it; return ``None`` if nothing of it is to be stored."""
+        if isinstance(admitted, Exception):
+            raise admitted
+        sender, parsed = message.sender, admitted
+        message.accepted = parsed
+        if not len(parsed.ts):
+            return None
+        weight = weight_of(parsed)
+        self._transport.reserve(sender.app_id, sender.source, weight, wait_s)
+        try:
+            envelope = self._announcer.stamp_message(
+                app=sender.app_id, source=sender.source, parsed=parsed, message_id=message.message_id
+            )
+        except BaseException:
+            self._transport.release(weight)
+            raise
+
+        def outcome(stored: bool) -> None:
+            if stored:
+                self._announcer.confirm(envelope)
+                message.settled(None)
+            else:
+                self._announcer.retire()
+                message.settled(StoreUnavailable("the message can neither be stored nor become a dead letter"))
+
+        return Submission(envelope, weight, outcome)
 
     def _send(self, parsed: Parsed, sender: Sender, message_id: bytes) -> None:
         weight = weight_of(parsed)
@@ -94,3 +190,14 @@ class Acceptor:
         except BaseException:  # the outcome of the message is unknown
             self._announcer.retire()
             raise
+
+
+def _result_of(admit: Callable[[], Parsed]) -> Parsed | Exception:
+    try:
+        return admit()
+    except Exception as error:
+        return error
+
+
+def _unknown_outcome() -> str:
+    return "a failure here, after which nobody knows whether the message is stored"

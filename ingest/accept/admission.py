@@ -1,13 +1,15 @@
 """Admission of samples: an app's rate, its number of series, times that it no longer keeps, times in a wrong unit.
 
 Parsers reject times before 1970 and times too far ahead. Enter by ``Admission``, one per process. ``check_rate`` looks
-at the rate before a body is read, so that a sender over its rate costs next to nothing. ``admit`` charges the rate and
-removes what may not be stored: new series over the quota, times older than everything the app keeps, and times decades
-ago that another unit would bring near now. What is removed becomes a rejection with its reason; all other samples are
-accepted. Never refuses data because the store does not answer.
+at the rate before a body is read, so that a sender over its rate costs next to nothing. ``admit``, and ``admit_many``
+for the bodies of many senders, charges the rate and removes what may not be stored: new series over the quota, times
+older than everything the app keeps, and times decades ago that another unit would bring near now. What is removed
+becomes a rejection with its reason; all other samples are accepted. Never refuses data because the store does not
+answer.
 """
 
-from collections.abc import Callable, Iterable
+import logging
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -18,11 +20,12 @@ from ingest.protocols.common import times
 from spm import limits, telemetry
 from spm.accounts import quotas
 from spm.accounts.quotas import Quota
-from spm.arrays import BOOL
+from spm.arrays import BOOL, I64
 from spm.clock import Clock
 from spm.store.backends.base import Backend
 from spm.wire import Parsed, Rejection, SeriesTable, parse_canonical
 
+_LOG = logging.getLogger(__name__)
 _FACTORS = (1_000, 1_000_000, 1_000_000_000)
 _UNITS = ("ns", "us", "ms", "s")
 
@@ -42,6 +45,10 @@ class Admission:
         """Raise ``TooFast`` for an app that has used up its rate."""
         self._rates.check(app)
 
+    def has_allowance(self, app: int) -> bool:
+        """Whether ``check_rate`` returns without asking the store."""
+        return self._rates.has_allowance(app)
+
     def is_over_quota(self, app: int) -> bool:
         """Whether the app recently sent series over its quota: the names it sends are then not worth caching."""
         return app in self._series.apps_over_quota
@@ -51,11 +58,68 @@ class Admission:
         if not len(parsed.ts):
             return parsed
         self._rates.charge(app, len(parsed.ts))
-        allowed = self._quota_of(app)
+        return self._admit(app, parsed, unit)
+
+    def admit_many(self, messages: Sequence[tuple[int, Parsed, str]]) -> list[Parsed | Exception]:
+        """Return for each (app, body, unit) what ``admit`` of it returns, or the error that it raises."""
+        for app, samples in _samples_by_app(messages).items():
+            self._rates.charge(app, samples)
+        if len(messages) > 1:
+            try:
+                return [*self._admit_together(messages)]
+            except Exception:  # of one message or one app, which alone gets it
+                _LOG.exception("%d messages cannot be admitted together", len(messages))
+        return [self._admit_apart(*message) for message in messages]
+
+    def _admit_together(self, messages: Sequence[tuple[int, Parsed, str]]) -> list[Parsed]:
+        """Admit by one look at the times and one at the series of all messages."""
         now_ms = self._clock.now_ms()
+        allowed = {app: self._quota_of(app) for app, _, _ in messages}
+        oldest_ms = {app: each.oldest_ms(now_ms) for app, each in allowed.items()}
+        sound_ms = {app: max(oldest, times.MISREAD_MS) for app, oldest in oldest_ms.items()}
+        timely = [
+            parsed if first >= sound_ms[app] else _without_wrong_times(parsed, now_ms, oldest_ms[app], unit)
+            for (app, parsed, unit), first in zip(messages, _first_times(messages), strict=True)
+        ]
+        over = self._series.over_quota_many(
+            [(app, parsed.series, allowed[app].series) for (app, _, _), parsed in zip(messages, timely, strict=True)]
+        )
+        return [
+            parsed if mask is None else _without_series(parsed, mask, allowed[app].series)
+            for (app, _, _), parsed, mask in zip(messages, timely, over, strict=True)
+        ]
+
+    def _admit_apart(self, app: int, parsed: Parsed, unit: str) -> Parsed | Exception:
+        try:
+            return self._admit(app, parsed, unit) if len(parsed.ts) else parsed
+        except Exception as error:
+            return error
+
+    def _admit(self, app: int, parsed: Parsed, unit: str) -> Parsed:
+        allowed, now_ms = self._quota_of(app), self._clock.now_ms()
         timely = _without_wrong_times(parsed, now_ms, allowed.oldest_ms(now_ms), unit)
         over = self._series.over_quota(app, timely.series, allowed.series)
         return timely if over is None else _without_series(timely, over, allowed.series)
+
+
+def _samples_by_app(messages: Sequence[tuple[int, Parsed, str]]) -> dict[int, int]:
+    """Return the number of samples of each app that has any."""
+    samples: dict[int, int] = {}
+    for app, parsed, _ in messages:
+        if len(parsed.ts):
+            samples[app] = samples.get(app, 0) + len(parsed.ts)
+    return samples
+
+
+def _first_times(messages: Sequence[tuple[int, Parsed, str]]) -> list[int]:
+    """Return the earliest time of each message; the greatest number for one without samples."""
+    sizes = np.array([len(parsed.ts) for _, parsed, _ in messages], np.int64)
+    first: I64 = np.full(len(messages), np.iinfo(np.int64).max)
+    if sizes.any():
+        starts = (np.cumsum(sizes) - sizes)[sizes > 0]
+        first[sizes > 0] = np.minimum.reduceat(np.concatenate([parsed.ts for _, parsed, _ in messages]), starts)
+    earliest: list[int] = first.tolist()
+    return earliest
 
 
 def _without_wrong_times(parsed: Parsed, now_ms: int, oldest_ms: int, unit: str) -> Parsed:

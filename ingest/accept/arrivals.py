@@ -1,19 +1,13 @@
-"""Records by which ways data comes to an app; the page that waits for the first data shows them.
+"""The ways by which data comes to an app; the page that waits for the first data shows them.
 
-A way is a protocol; where many programs speak one protocol, it is the program. Enter by ``record_arrival``, called for
-every accepted message: it writes the first arrival of a way at once, later ones at most once in
-``SOURCE_SEEN_EVERY_MS`` per process. ``way_of`` names the way of a message.
+A way is a protocol; where many programs speak one protocol, it is the program. ``way_of`` names the way of a message.
+``write_arrivals`` writes first and last arrivals, for the process's note writer.
 """
 
-from datetime import datetime
+from collections.abc import Mapping
+from dataclasses import dataclass
 
-from django.db import IntegrityError, transaction
-
-from ingest.models import Arrival
-from spm.accounts import sources
-from spm.bounded import LruCache
-from spm.clock import moment
-from spm.limits import SOURCES_SEEN_MAX
+from spm.accounts.bulk import execute_many, time_parameter
 
 # Protocol → part of the sender's User-Agent → way. All other senders of a protocol have the protocol's name as way.
 _PROGRAMS = {
@@ -27,7 +21,20 @@ _PROGRAMS = {
     "remote_write": {"prometheus": "prometheus"},
     "otlp": {"opentelemetry collector": "collector", "otelcol": "collector"},
 }
-_written: LruCache[tuple[int, str], int] = LruCache(SOURCES_SEEN_MAX)  # (app, way) → ms of our last write
+_WRITE_ARRIVAL = """
+INSERT INTO ingest_arrival AS known (app_id, way, source, first_seen, last_seen) VALUES (%s, %s, %s, %s, %s)
+ON CONFLICT (app_id, way) DO UPDATE SET source = excluded.source, last_seen = excluded.last_seen
+WHERE known.last_seen < excluded.last_seen
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class WayArrivals:
+    """The first arrival by one way, and the last one with its source."""
+
+    first_ms: int
+    last_ms: int
+    source: str
 
 
 def way_of(protocol: str, user_agent: str) -> str:
@@ -36,21 +43,19 @@ def way_of(protocol: str, user_agent: str) -> str:
     return next((way for part, way in _PROGRAMS.get(protocol, {}).items() if part in agent), protocol)
 
 
-def record_arrival(app_id: int, way: str, source: str, now_ms: int) -> None:
-    """Record that data came by this way now; an empty way is not recorded."""
-    key = (app_id, way)
-    if not way or sources.is_recent(_written.get(key), now_ms):
-        return
-    at = moment(now_ms)
-    known = Arrival.objects.filter(app_id=app_id, way=way)
-    if known.filter(last_seen__lt=at).update(last_seen=at, source=source) == 0 and not known.exists():
-        _add(app_id, way, source, at)
-    _written.put(key, now_ms)
+def write_arrivals(arrivals: Mapping[int, Mapping[str, WayArrivals]]) -> None:
+    """Write arrivals, by app and way; within a transaction. A way that is known keeps its first one."""
+    rows = [(app, way, each) for app, ways in sorted(arrivals.items()) for way, each in sorted(ways.items())]
+    execute_many(
+        _WRITE_ARRIVAL,
+        [
+            (app, way, each.source, time_parameter(each.first_ms), time_parameter(each.last_ms))
+            for app, way, each in rows
+        ],
+    )
 
 
-def _add(app_id: int, way: str, source: str, at: datetime) -> None:
-    try:
-        with transaction.atomic():
-            Arrival.objects.create(app_id=app_id, way=way, source=source, first_seen=at, last_seen=at)
-    except IntegrityError:  # another process added it at the same moment
-        return
+def merge_arrivals(before: WayArrivals, later: WayArrivals) -> WayArrivals:
+    """Join arrivals by one way: the first that was noted, and the one with the latest time."""
+    last = later if later.last_ms > before.last_ms else before
+    return WayArrivals(before.first_ms, last.last_ms, last.source)

@@ -1,40 +1,34 @@
-"""Stores what senders say about metrics (type, help, unit), for people and Grafana.
+"""What senders say about metrics (type, help, unit), for people and Grafana.
 
-Enter by ``record_descriptions`` and ``of_app``. The newest description counts. A process remembers what it wrote, so
-that senders that repeat themselves (Prometheus does each minute) cost the database nothing. An app has room for
-``METADATA_APP_MAX`` metrics; descriptions of further metrics are dropped. An app that sends something new with every
-message is throttled; a description that is dropped then is written when it is sent again.
+``write_descriptions`` writes it, for the process's note writer; the newest description counts. An app has room for
+``METADATA_APP_MAX`` metrics; descriptions of further metrics are dropped. ``of_app`` reads them.
 """
 
-from collections.abc import Iterable
+from collections.abc import Mapping
+from typing import Any
 
-from ingest.accept.write_throttle import WriteThrottle
 from ingest.models import MetricDescription
-from spm.bounded import LruCache
-from spm.clock import Clock, SystemClock
-from spm.limits import METADATA_APP_MAX, METADATA_KNOWN_MAX
+from spm.accounts.bulk import execute_many, fitting_keys
+from spm.limits import METADATA_APP_MAX, METRIC_BYTES_MAX
 from spm.wire import Metadata
 
-_written: LruCache[tuple[int, str], Metadata] = LruCache(METADATA_KNOWN_MAX)  # by app and metric
-_throttle = WriteThrottle()
-_clock = SystemClock()
+_WRITE = """
+INSERT INTO ingest_metricdescription (app_id, metric, type, help, unit) VALUES (%s, %s, %s, %s, %s)
+ON CONFLICT (app_id, metric) DO UPDATE SET type = excluded.type, help = excluded.help, unit = excluded.unit
+"""
 
 
-def record_descriptions(app_id: int, descriptions: Iterable[Metadata], clock: Clock = _clock) -> None:
-    """Store the descriptions that are new, unless the throttle drops them."""
-    news = {one.metric: one for one in descriptions if _written.get((app_id, one.metric)) != one}
-    if not news or not _throttle.allows(app_id, clock.now_ms()):
-        return
-    known = set(MetricDescription.objects.filter(app_id=app_id).values_list("metric", flat=True))
-    room = max(METADATA_APP_MAX - len(known), 0)
-    added = set([metric for metric in news if metric not in known][:room])
-    MetricDescription.objects.bulk_create(
-        (_row(app_id, one) for metric, one in news.items() if metric in known or metric in added),
-        update_conflicts=True,
-        unique_fields=["app", "metric"],
-        update_fields=["type", "help", "unit"],
-    )
-    _written.put_many(((app_id, metric), one, 1) for metric, one in news.items())
+def write_descriptions(descriptions: Mapping[int, Mapping[str, Metadata]]) -> None:
+    """Write descriptions, by app and metric; within a transaction."""
+    notes = {(app, _text(name)): one for app, metrics in descriptions.items() for name, one in metrics.items()}
+    keys = [key for key in notes if len(key[1]) <= METRIC_BYTES_MAX]
+    fitting = fitting_keys(MetricDescription, "metric", keys, METADATA_APP_MAX) if keys else set()
+    execute_many(_WRITE, [_row(app, metric, notes[app, metric]) for app, metric in sorted(fitting)])
+
+
+def newer_description(before: Metadata, later: Metadata) -> Metadata:
+    """Return the later of two descriptions of a metric."""
+    return later
 
 
 def of_app(app_id: int, metric: str | None = None) -> dict[str, Metadata]:
@@ -45,6 +39,9 @@ def of_app(app_id: int, metric: str | None = None) -> dict[str, Metadata]:
     return {row.metric: Metadata(row.metric, row.type, row.help, row.unit) for row in rows}
 
 
-def _row(app_id: int, one: Metadata) -> MetricDescription:
-    metric, kind, text, unit = (part.replace("\0", "\ufffd") for part in (one.metric, one.type, one.help, one.unit))
-    return MetricDescription(app_id=app_id, metric=metric, type=kind[:20], help=text, unit=unit[:100])
+def _row(app: int, metric: str, one: Metadata) -> tuple[Any, ...]:
+    return app, metric, _text(one.type)[:20], _text(one.help), _text(one.unit)[:100]
+
+
+def _text(text: str) -> str:
+    return text.replace("\0", "\ufffd")  # PostgreSQL takes no NUL in text

@@ -1,13 +1,17 @@
 """The identity of a message and its sender: message id, source name, announced period. Pure but for random ids.
 
 Enter by ``Sender``, ``message_id_of``, ``source_of`` and ``period_of``. The message id makes a re-sent body
-recognisable. It is the sender's own (``X-Message-Id``) if there is one, else a hash of token, path and decoded body. It
-is random if a sample took its time from our clock, since the body then differs each time it is parsed.
+recognisable. It is the sender's own (``X-Message-Id``) if there is one, else a hash of token, path and decoded body:
+XXH3 with 128 bits, seeded by token and path, so that a sender could only make its own messages collide. It is random if
+a sample took its time from our clock, since the body then differs each time it is parsed.
 """
 
 import hashlib
 import string
 from dataclasses import dataclass
+from functools import lru_cache
+
+from xxhash import xxh3_128_digest
 
 from spm.clock import random_bytes
 from spm.errors import BadMessage
@@ -15,6 +19,7 @@ from spm.limits import MESSAGE_ID_CHARS_MAX, SOURCE_BYTES_MAX, SOURCE_PERIOD_MAX
 from spm.wire import Parsed
 
 _ID_BYTES = 16
+_SEEDS_CACHED = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +38,7 @@ def message_id_of(parsed: Parsed, *, given: str | None, token_id: int, path: str
         return _given_id(given)
     if parsed.timeless:
         return random_bytes(_ID_BYTES)
-    return _digest(f"{token_id}\n{path}\n".encode(), body)
+    return xxh3_128_digest(body, _seed(token_id, path))
 
 
 def source_of(given: str | None, token_id: int) -> str:
@@ -63,10 +68,13 @@ def _given_id(given: str) -> bytes:
         )
     if len(given) == 2 * _ID_BYTES and set(given) <= set(string.hexdigits):
         return bytes.fromhex(given)
-    return _digest(given.encode("utf-8", "replace"), b"")
+    return _digest(given.encode("utf-8", "replace"), _ID_BYTES)
 
 
-def _digest(head: bytes, body: bytes) -> bytes:
-    digest = hashlib.blake2b(head, digest_size=_ID_BYTES, usedforsecurity=False)
-    digest.update(body)
-    return digest.digest()
+@lru_cache(maxsize=_SEEDS_CACHED)
+def _seed(token_id: int, path: str) -> int:
+    return int.from_bytes(_digest(f"{token_id}\n{path}\n".encode(), 8), "big")
+
+
+def _digest(text: bytes, size: int) -> bytes:
+    return hashlib.blake2b(text, digest_size=size, usedforsecurity=False).digest()

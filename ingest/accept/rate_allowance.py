@@ -25,7 +25,8 @@ class TooFast(LimitExceeded):
         super().__init__(
             "the app sends more samples than its rate allows",
             wanted=f"at most {rate:,} a second on average",
-            remedy="Send the same body again after Retry-After seconds; staff can raise the rate.",
+            remedy="Send the same body again after Retry-After seconds. Staff can change the rate: for this app on its "
+            "page of the admin console (samples a second at most), for all others by the setting SPM_APP_RATE_MAX.",
         )
 
 
@@ -33,11 +34,13 @@ class TooFast(LimitExceeded):
 class RateAllowance:
     """Samples that one process may still take of an app's rate, and until when it need not ask the store again.
 
-    ``samples`` is below 0 after a body that was larger than the rest of the allowance.
+    ``samples`` is below 0 after a body that was larger than the rest of the allowance. Until ``unlimited_until`` the
+    app is known to have no rate. Both times are monotonic seconds.
     """
 
     samples: float = 0.0
     closed_until: float = 0.0
+    unlimited_until: float = 0.0
 
 
 class RateAllowances:
@@ -53,9 +56,12 @@ class RateAllowances:
         now = self._clock.monotonic()
         with self._lock:
             allowance = self._allowance(app)
-        if allowance.samples > 0:
+        if allowance.samples > 0 or now < allowance.unlimited_until:
             return
         rate = self._quota_of(app).samples_per_s
+        if rate is None:
+            allowance.samples, allowance.unlimited_until = 0.0, now + limits.QUOTA_CACHE_S
+            return
         if now < allowance.closed_until:
             raise TooFast(rate, allowance.closed_until - now)
         portion = min(max(rate * limits.QUOTA_PORTION_S, rate - allowance.samples), rate * limits.QUOTA_BURST_S)
@@ -72,10 +78,20 @@ class RateAllowances:
         telemetry.REFUSED_BODIES.labels("rate").inc()
         raise TooFast(rate, wait_s)
 
+    def has_allowance(self, app: int) -> bool:
+        """Whether ``check`` returns without asking the store."""
+        allowance = self._allowances.get(app)
+        if allowance is None:
+            return False
+        return allowance.samples > 0 or self._clock.monotonic() < allowance.unlimited_until
+
     def charge(self, app: int, samples: int) -> None:
-        """Take the samples of a body off the app's allowance."""
+        """Take the samples of a body off the app's allowance, unless the app has no rate."""
+        now = self._clock.monotonic()
         with self._lock:
-            self._allowance(app).samples -= samples
+            allowance = self._allowance(app)
+            if now >= allowance.unlimited_until:
+                allowance.samples -= samples
 
     def _allowance(self, app: int) -> RateAllowance:
         """Return the app's allowance; under the lock, so that two first bodies do not make one each."""

@@ -1,39 +1,49 @@
-"""The ring of recent rejections of each app. Enter by ``record_rejections``; ``by_reason`` sums them up for people.
+"""The ring of recent rejections of each app. ``write_rejections`` writes it, for the process's note writer.
 
-A broken sender may cause a thousand rejections a second. Beyond a few writes per app and ten seconds a process drops
-the texts; the counts are in every answer.
+``by_reason`` sums the rejections of an app up for people. The ring has room for ``REJECTIONS_KEPT_MAX``.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from django.db import models
 
-from ingest.accept.write_throttle import WriteThrottle
 from ingest.models import RejectedLine
+from spm.accounts.bulk import execute_many
 from spm.limits import REJECTION_EXAMPLE_CHARS_MAX, REJECTION_REASONS_SHOWN, REJECTIONS_KEPT_MAX
 from spm.wire import Rejection
 
-_throttle = WriteThrottle()
+_ADD = """
+INSERT INTO ingest_rejectedline (app_id, time_ms, source, way, line, reason, example)
+VALUES (%s, %s, %s, %s, %s, %s, %s)
+"""
+_DELETE_OLDER = """
+DELETE FROM ingest_rejectedline WHERE app_id = %s AND id < (
+    SELECT id FROM ingest_rejectedline WHERE app_id = %s ORDER BY id DESC LIMIT 1 OFFSET %s
+)
+"""
 
 
-def record_rejections(app_id: int, source: str, rejections: Sequence[Rejection], now_ms: int, way: str = "") -> bool:
-    """Store these as the app's newest rejections; return False if the throttle drops them."""
-    if not rejections or not _throttle.allows(app_id, now_ms):
-        return False
-    RejectedLine.objects.bulk_create(_row(app_id, source, way, one, now_ms) for one in rejections)
-    own = RejectedLine.objects.filter(app_id=app_id).order_by("-id")
-    oldest = own.values_list("id", flat=True)[REJECTIONS_KEPT_MAX - 1 : REJECTIONS_KEPT_MAX].first()
-    if oldest is not None:
-        own.filter(id__lt=oldest).delete()
-    return True
+@dataclass(frozen=True, slots=True)
+class RejectionNote:
+    """A rejection with its time, and the source and way of its message."""
+
+    time_ms: int
+    source: str
+    way: str
+    rejection: Rejection
 
 
-def _row(app_id: int, source: str, way: str, one: Rejection, now_ms: int) -> RejectedLine:
-    example = one.example.replace("\0", "\ufffd")[:REJECTION_EXAMPLE_CHARS_MAX]  # PostgreSQL takes no NUL in text
-    return RejectedLine(
-        app_id=app_id, time_ms=now_ms, source=source, way=way, line=one.line, reason=one.reason[:300], example=example
-    )
+def write_rejections(notes: Mapping[int, Mapping[int, RejectionNote]]) -> None:
+    """Add rejections, by app and in their order, as the newest of their ring; within a transaction."""
+    execute_many(_ADD, [_row(app, note) for app, ordered in sorted(notes.items()) for note in ordered.values()])
+    execute_many(_DELETE_OLDER, [(app, app, REJECTIONS_KEPT_MAX - 1) for app in sorted(notes)])
+
+
+def newer_rejection(before: RejectionNote, later: RejectionNote) -> RejectionNote:
+    """Return the later of two notes with one number."""
+    return later
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,3 +69,10 @@ def by_reason(app_id: int) -> list[ReasonCount]:
     rows = sorted(totals, key=lambda row: (-row["n"], row["reason"]))[:REJECTION_REASONS_SHOWN]
     examples = dict(own.filter(pk__in=[row["newest"] for row in rows]).values_list("pk", "example"))
     return [ReasonCount(r["reason"], r["n"], r["last"], r["senders"], examples.get(r["newest"], "")) for r in rows]
+
+
+def _row(app: int, note: RejectionNote) -> tuple[Any, ...]:
+    one = note.rejection
+    reason, example = (text.replace("\0", "\ufffd") for text in (one.reason, one.example))  # PostgreSQL takes no NUL
+    example = example[:REJECTION_EXAMPLE_CHARS_MAX]
+    return app, note.time_ms, note.source, note.way, one.line, reason[:300], example

@@ -1,28 +1,24 @@
 """How ingest answers over HTTP: errors as answers with a status, reports of messages. It decides nothing about data.
 
-``with_error_answers`` wraps a view: it needs no CSRF token (programs have none), and each of our errors becomes an
-answer with its status: 400 cannot be read, 401 no token, 405 a wrong method, 413 too large, 415 an unknown content type
-or encoding, 429 over the rate, 503 not now. The last two say when to come back. A protocol with error answers of its
-own passes its ``ErrorFormat``.
+``error_answer`` turns each of our errors into an answer with its status: 400 cannot be read, 401 no token, 405 a wrong
+method, 413 too large, 415 an unknown content type or encoding, 429 over the rate, 503 not now. The last two say when to
+come back. A protocol with error answers of its own has its ``ErrorFormat``.
 """
 
 import math
-from collections.abc import Callable
-from functools import wraps
+from collections.abc import Callable, Sequence
 
 from django.db import OperationalError
-from django.http import HttpRequest, HttpResponse, HttpResponseNotAllowed, JsonResponse
-from django.views.decorators.csrf import csrf_exempt
 
 from ingest.accept.rate_allowance import TooFast
 from ingest.http.body import UnknownEncoding
+from ingest.http.exchange import PushAnswer, PushRequest, json_answer
 from spm.errors import BadMessage, Explained, LimitExceeded, QueueUnavailable, StoreUnavailable
 from spm.limits import RETRY_AFTER_S
 from spm.web.error_status import BODY_STATUSES, RETRYABLE, status_of
 from spm.wire import Parsed
 
-View = Callable[..., HttpResponse]
-ErrorFormat = Callable[[HttpRequest, int, Explained], HttpResponse]  # makes a protocol's own form of an error
+ErrorFormat = Callable[[PushRequest, int, Explained], PushAnswer]  # makes a protocol's own form of an error
 _REALM = 'Bearer realm="spm"'
 
 
@@ -41,61 +37,53 @@ class UnsupportedContentType(Explained):
     """A content type that this address does not take."""
 
 
+class WrongMethod(Explained):
+    """A method that this address does not take."""
+
+    def __init__(self, method: str, allowed: Sequence[str]) -> None:
+        self.allowed = ", ".join(allowed)
+        super().__init__("the address does not take this method", got=method, wanted=self.allowed)
+
+
 class Busy(Explained):
     """A part of the system cannot take data now."""
 
 
+ANSWERED = (  # the errors that become answers; any other is a bug
+    *(Unauthorised, UnknownEncoding, UnsupportedContentType, WrongMethod, LimitExceeded, BadMessage),
+    *(QueueUnavailable, StoreUnavailable, OperationalError),
+)
 _STATUSES = {
     **BODY_STATUSES,
     Unauthorised: 401,
+    WrongMethod: 405,
     UnknownEncoding: 415,
     UnsupportedContentType: 415,
     TooFast: 429,
 }
 
 
-def error_as_json(request: HttpRequest, status: int, error: Explained) -> HttpResponse:
+def error_as_json(_request: PushRequest, status: int, error: Explained) -> PushAnswer:
     """Return an error as {"error", "got", "wanted", "remedy"}."""
     got, wanted = (None if part is None else str(part) for part in (error.got, error.wanted))
-    return JsonResponse({"error": error.what, "got": got, "wanted": wanted, "remedy": error.remedy}, status=status)
+    return json_answer({"error": error.what, "got": got, "wanted": wanted, "remedy": error.remedy}, status)
 
 
-def with_error_answers(view: View, error_format: ErrorFormat = error_as_json, too_fast: int = 429) -> View:
-    """Wrap a view as the module says. ``too_fast``: the status over the rate, where senders take 429 as final."""
-
-    @csrf_exempt
-    @wraps(view)
-    def wrapped(request: HttpRequest, **arguments: str) -> HttpResponse:
-        try:
-            answer = view(request, **arguments)
-        except (Unauthorised, UnknownEncoding, UnsupportedContentType, LimitExceeded, BadMessage) as error:
-            return _error_answer(error_format, request, error, too_fast)
-        except (QueueUnavailable, StoreUnavailable, OperationalError) as error:
-            busy = Busy(
-                "cannot take data now",
-                got=str(error)[:200],
-                remedy="Send the same body again after Retry-After seconds.",
-            )
-            return _error_answer(error_format, request, busy, too_fast)
-        if isinstance(answer, HttpResponseNotAllowed):
-            return _wrong_method_answer(error_format, request, answer)
-        return answer
-
-    return wrapped
-
-
-def _wrong_method_answer(error_format: ErrorFormat, request: HttpRequest, not_allowed: HttpResponse) -> HttpResponse:
-    allowed = not_allowed.headers["Allow"]
-    error = Explained("the address does not take this method", got=request.method, wanted=allowed)
-    answer = error_format(request, 405, error)
-    answer.headers["Allow"] = allowed
-    return answer
-
-
-def _error_answer(error_format: ErrorFormat, request: HttpRequest, error: Explained, too_fast: int) -> HttpResponse:
+def error_answer(
+    request: PushRequest, error: Exception, error_format: ErrorFormat = error_as_json, too_fast: int = 429
+) -> PushAnswer:
+    """Return the answer to one of ``ANSWERED``. ``too_fast``: the status over the rate, where senders take 429 as
+    final.
+    """
+    if not isinstance(error, Explained):
+        error = Busy(
+            "cannot take data now", got=str(error)[:200], remedy="Send the same body again after Retry-After seconds."
+        )
     status = status_of(error, _STATUSES)
     status = too_fast if status == 429 else status
     answer = error_format(request, status, error)
+    if isinstance(error, WrongMethod):
+        answer.headers["Allow"] = error.allowed
     if status == 401:
         answer.headers["WWW-Authenticate"] = _REALM
     if status in RETRYABLE:

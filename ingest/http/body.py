@@ -5,7 +5,6 @@ before the first byte where the format says how large it becomes (``packed``), s
 more memory than an honest body. One encoding at a time: a client that encodes twice is broken, or hides something.
 """
 
-import sys
 import zlib
 from collections.abc import Iterator
 from typing import Protocol
@@ -29,21 +28,21 @@ class Stream(Protocol):
     def read(self, size: int, /) -> bytes: ...
 
 
-def read_body(stream: Stream, *, encoding: str, length: int | None) -> bytes:
-    """Return the decoded body.
+def read_body(stream: Stream, *, encoding: str, length: int | None, decoded_max: int | None = None) -> bytes:
+    """Return the decoded body, of at most ``decoded_max`` bytes, or else of ``BODY_DECODED_BYTES_MAX``.
 
     Raises ``LimitExceeded`` when it is too large, ``UnknownEncoding``, or ``BadMessage`` when it is damaged or cut off.
     """
     if length is not None and length > BODY_BYTES_MAX:
-        raise _too_large(length, BODY_BYTES_MAX)
-    encoding = encoding.strip().lower()
+        raise too_large_body(length, BODY_BYTES_MAX)
+    encoding, most = encoding.strip().lower(), BODY_DECODED_BYTES_MAX if decoded_max is None else decoded_max
     if encoding in ("", "identity"):
         return b"".join(_pieces(stream, length))
     if encoding in UNPACK:
-        return UNPACK[encoding](b"".join(_pieces(stream, length)), BODY_DECODED_BYTES_MAX)
+        return UNPACK[encoding](b"".join(_pieces(stream, length)), most)
     if encoding not in _WINDOWS:
         raise _unknown(encoding)
-    return _inflated(_pieces(stream, length), _WINDOWS[encoding])
+    return _inflated(_pieces(stream, length), _WINDOWS[encoding], most)
 
 
 def next_piece(stream: Stream, most: int, size: int, length: int | None) -> bytes:
@@ -54,18 +53,6 @@ def next_piece(stream: Stream, most: int, size: int, length: int | None) -> byte
         raise BadMessage(
             "the connection broke within the body", got=f"{size} bytes", wanted=length, remedy="Send it whole."
         ) from error
-    except _chunk_errors() as error:
-        raise BadMessage(
-            "a chunk of the body is malformed or missing",
-            got=f"{size} bytes before it",
-            remedy="Send it with a Content-Length.",
-        ) from error
-
-
-def _chunk_errors() -> type[Exception] | tuple[()]:
-    """Return what the web server raises for chunks it cannot read, if it is loaded; workers never load it."""
-    errors: type[Exception] | tuple[()] = getattr(sys.modules.get("gunicorn.http.errors"), "ParseException", ())
-    return errors
 
 
 def _unknown(encoding: str) -> UnknownEncoding:
@@ -84,20 +71,20 @@ def _pieces(stream: Stream, length: int | None) -> Iterator[bytes]:
     while piece := next_piece(stream, _PIECE_BYTES, size, length):
         size += len(piece)
         if size > BODY_BYTES_MAX:
-            raise _too_large(size, BODY_BYTES_MAX)
+            raise too_large_body(size, BODY_BYTES_MAX)
         yield piece
     if length is not None and size != length:
         raise BadMessage("the body is cut off", got=f"{size} bytes", wanted=f"{length}, its Content-Length")
 
 
-def _inflated(pieces: Iterator[bytes], window: int) -> bytes:
+def _inflated(pieces: Iterator[bytes], window: int, most: int) -> bytes:
     decoded: list[bytes] = []
     size = 0
     try:
         for output in _outputs(pieces, window):
             size += len(output)
-            if size > BODY_DECODED_BYTES_MAX:
-                raise too_large(BODY_DECODED_BYTES_MAX)
+            if size > most:
+                raise too_large(most)
             decoded.append(output)
     except zlib.error as error:
         raise BadMessage("the body cannot be decompressed", got=str(error), wanted="what its encoding says") from error
@@ -124,7 +111,8 @@ def _outputs(pieces: Iterator[bytes], window: int) -> Iterator[bytes]:
         raise cut_off()
 
 
-def _too_large(got: object, limit: int) -> LimitExceeded:
+def too_large_body(got: object, limit: int) -> LimitExceeded:
+    """Return the error of a body with more bytes than the limit."""
     return LimitExceeded(
         "the body is too large", got=f"{got} bytes", wanted=f"at most {limit}", remedy="Send smaller bodies."
     )

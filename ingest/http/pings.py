@@ -18,7 +18,7 @@ from django.views.decorators.http import require_http_methods
 
 from ingest.accept.identity import Sender
 from ingest.accept.process_acceptor import process_acceptor
-from ingest.http.answers import with_error_answers
+from ingest.http.django_views import with_error_answers
 from ingest.models import Heartbeat
 from spm.accounts import audit
 from spm.accounts.models import App, AuditEntry

@@ -1,102 +1,120 @@
-"""The steps from a request to an accepted message: token, rate, place, body, parser, acceptance. Used by all protocols.
+"""The steps from a request to an accepted message: token, rate, place, body, parser, acceptance. Used by all drivers.
 
-Enter by ``accept_request``. The app comes from the token alone. ``?token=`` and, for old Influx clients, ``?p=`` beside
-``?u=`` are accepted, although URLs end up in logs: senders that cannot do better must still be able to send. Headers
-are read where the server put them: Django's own mapping of them is built anew for each request, from all there are.
+``receive`` takes all of them in the calling thread. The event loop (``push_batcher``) takes the same steps for many
+requests at once. The app comes from the token alone. ``?token=`` and, for old Influx clients, ``?p=`` beside ``?u=``
+are accepted, although URLs end up in logs: senders that cannot do better must still be able to send.
 """
-
-from collections.abc import Callable
-from dataclasses import dataclass
-
-from django.http import HttpRequest
 
 from ingest.accept.activity import record_rejected_body
 from ingest.accept.arrivals import way_of
 from ingest.accept.identity import Sender, message_id_of, period_of, source_of
 from ingest.accept.process_acceptor import process_acceptor
-from ingest.http.answers import Unauthorised
-from ingest.http.body import Stream, UnknownEncoding, read_body
+from ingest.http.answers import ANSWERED, ErrorFormat, Unauthorised, WrongMethod, error_answer, error_as_json
+from ingest.http.body import Stream, UnknownEncoding, read_body, too_large_body
+from ingest.http.endpoints.base import AcceptedMessage, Body, Endpoint, Plan, Probe, PushEndpoint
+from ingest.http.exchange import PushAnswer, PushRequest, read_fields
 from spm.accounts import tokens
 from spm.accounts.tokens import Principal
 from spm.errors import BadMessage, LimitExceeded
-from spm.wire import Parsed
+from spm.limits import PUSH_FORM_BYTES_MAX
+
+REJECTED_BODY = (BadMessage, LimitExceeded, UnknownEncoding)
 
 
-@dataclass(frozen=True, slots=True)
-class Body:
-    """A decoded body with what a parser needs beside it."""
-
-    raw: bytes
-    now_ms: int
-    over_quota: bool  # its app has more series than its quota: its names must not fill the common cache
-
-
-@dataclass(frozen=True, slots=True)
-class AcceptedMessage:
-    """The accepted part of a body, and the message's id."""
-
-    parsed: Parsed
-    message_id: bytes
-
-
-Parse = Callable[[Body], Parsed]
-
-
-def accept_request(
-    request: HttpRequest, parse: Parse, protocol: str, *, unit: str = "ms", source: str = ""
-) -> AcceptedMessage:
-    """Read, parse and accept the request's body.
-
-    ``unit``: of its times; ``source``: where no header or parameter names one.
-    """
-    principal = principal_of(request)
-    given_source = request.META.get("HTTP_X_SPM_SOURCE") or request.GET.get("source") or source
-    sender = sender_of(request, principal, source_of(given_source, principal.token_id), protocol)
-    acceptor = process_acceptor()
+def receive(endpoint: Endpoint, request: PushRequest, stream: Stream) -> PushAnswer:
+    """Return the answer to a request; errors of ``ANSWERED`` are answers, too."""
+    error_format, too_fast = formats_of(endpoint)
     try:
-        acceptor.check_rate(principal.app_id)
-        with acceptor.reserve_body():
-            body = body_of(request)
-            parsed = parse(Body(body, acceptor.clock.now_ms(), acceptor.is_over_quota(principal.app_id)))
-            given_id = request.META.get("HTTP_X_MESSAGE_ID")
-            message_id = message_id_of(
-                parsed, given=given_id, token_id=principal.token_id, path=request.path, body=body
-            )
-            accepted = acceptor.accept(parsed, sender=sender, message_id=message_id, unit=unit)
-            return AcceptedMessage(accepted, message_id)
-    except (BadMessage, LimitExceeded, UnknownEncoding) as error:
-        record_rejected_body(error, sender, acceptor.clock.now_ms())
-        raise
+        check_method(endpoint, request)
+        if isinstance(endpoint, Probe):
+            return _answer_probe(endpoint, request, stream)
+        principal = principal_of(request)
+        plan = endpoint.plan(request)
+        if isinstance(plan, PushAnswer):
+            return plan
+        return endpoint.respond(request, _accept(plan, request, principal, stream))
+    except ANSWERED as error:
+        return error_answer(request, error, error_format, too_fast)
 
 
-def sender_of(request: HttpRequest, principal: Principal, source: str, protocol: str) -> Sender:
-    """Return the sender: its app, source, way of arrival and period."""
-    way = way_of(protocol, request.META.get("HTTP_USER_AGENT", ""))
-    return Sender(principal.app_id, source, way, period_of(request.META.get("HTTP_X_SPM_PERIOD")))
+def formats_of(endpoint: Endpoint) -> tuple[ErrorFormat, int]:
+    """Return the form of an endpoint's errors, and its status over the rate."""
+    if isinstance(endpoint, PushEndpoint):
+        return endpoint.error_format, endpoint.too_fast
+    return error_as_json, 429
 
 
-def principal_of(request: HttpRequest) -> Principal:
+def check_method(endpoint: Endpoint, request: PushRequest) -> None:
+    """Raise ``WrongMethod`` for a method that the address does not take."""
+    if request.method not in endpoint.methods:
+        raise WrongMethod(request.method, endpoint.methods)
+
+
+def principal_of(request: PushRequest) -> Principal:
     """Return the principal of the request's token; raise ``Unauthorised``."""
-    secret = tokens.from_request(request, query_parameter=True)
+    secret = secret_of(request)
     principal = tokens.authenticate(secret, "ingest") if secret else None
     if principal is None:
         raise Unauthorised
     return principal
 
 
-def body_of(request: HttpRequest) -> bytes:
-    """Return the decoded body."""
-    return read_body(_stream(request), encoding=request.META.get("HTTP_CONTENT_ENCODING", ""), length=_length(request))
+def secret_of(request: PushRequest) -> str:
+    """Return the token text of a request, "" if it has none."""
+    header = request.header("authorization")
+    if tokens.scheme_of(header):
+        return tokens.from_header(header) or ""
+    return request.parameter("token") or request.parameter("p")
 
 
-def _length(request: HttpRequest) -> int | None:
-    length = request.META.get("CONTENT_LENGTH") or ""
+def sender_of(request: PushRequest, principal: Principal, plan: Plan) -> Sender:
+    """Return the sender: its app, source, way of arrival and period."""
+    given = request.header("x-spm-source") or request.parameter("source") or plan.source
+    way = way_of(plan.protocol, request.header("user-agent"))
+    source = source_of(given, principal.token_id)
+    return Sender(principal.app_id, source, way, period_of(request.header("x-spm-period")))
+
+
+def length_of(request: PushRequest) -> int | None:
+    """Return the body's length by its header; ``None`` for a body in chunks."""
+    length = request.header("content-length")
     return int(length) if length.isdecimal() else None
 
 
-def _stream(request: HttpRequest) -> Stream:
-    """Return the body; without a length (chunked) the server's own stream, where it promises to end it."""
-    if _length(request) is None and request.META.get("wsgi.input_terminated"):
-        stream: Stream = request.META["wsgi.input"]
-        return stream
-    return request
+def form_of(request: PushRequest, raw: bytes) -> dict[str, list[str]]:
+    """Return the fields of a form, which is never encoded: a short one could become a long one."""
+    encoding = request.header("content-encoding").strip().lower()
+    if encoding not in ("", "identity"):
+        raise UnknownEncoding("a form cannot be encoded", got=encoding[:40], wanted="no Content-Encoding")
+    return read_fields(raw.decode("utf-8", "replace"))
+
+
+def _accept(plan: Plan, request: PushRequest, principal: Principal, stream: Stream) -> AcceptedMessage:
+    sender = sender_of(request, principal, plan)
+    acceptor = process_acceptor()
+    try:
+        acceptor.check_rate(principal.app_id)
+        with acceptor.reserve_body():
+            body = read_body(stream, encoding=request.header("content-encoding"), length=length_of(request))
+            parsed = plan.parse(Body(body, acceptor.clock.now_ms(), acceptor.is_over_quota(principal.app_id)))
+            given_id = request.header("x-message-id")
+            message_id = message_id_of(
+                parsed, given=given_id, token_id=principal.token_id, path=request.path, body=body
+            )
+            accepted = acceptor.accept(parsed, sender=sender, message_id=message_id, unit=plan.unit)
+            return AcceptedMessage(accepted, parsed, message_id)
+    except REJECTED_BODY as error:
+        record_rejected_body(error, sender, acceptor.clock.now_ms())
+        raise
+
+
+def _answer_probe(probe: Probe, request: PushRequest, stream: Stream) -> PushAnswer:
+    if probe.needs_token:
+        principal_of(request)
+    form: dict[str, list[str]] = {}
+    if request.method == "POST":
+        length = length_of(request)
+        if length is not None and length > PUSH_FORM_BYTES_MAX:
+            raise too_large_body(length, PUSH_FORM_BYTES_MAX)
+        form = form_of(request, read_body(stream, encoding="", length=length))
+    return probe.answer(request, form)

@@ -3,6 +3,7 @@
 Enter by ``registry.PROTOCOLS`` or by the ``parse`` of a module. ``warm`` compiles all kernels into the cache on disk.
 """
 
+from ingest.protocols.influx import joined
 from ingest.protocols.influx import reader as influx_reader
 from ingest.protocols.json import collectd
 from ingest.protocols.json import samples as json_samples
@@ -38,6 +39,7 @@ def warm() -> None:
     """Compile every kernel of the parsers, or load it from the cache."""
     for _ in range(2):  # in the second round all series are known, so the kernels read the bodies
         influx_reader.parse(_EVERY_FORM, now_ms=1_000_000, precision="ms")
+        joined.parse_many([joined.BodyToParse(_EVERY_FORM, 1_000_000, "ms")] * 2)
         prometheus_text.parse(_EVERY_TEXT, now_ms=1_000_000)
         for body in (_EVERY_SAMPLE, _EVERY_COLUMN):
             json_samples.parse(body, now_ms=1_000_000)

@@ -11,7 +11,8 @@ import logging
 import re
 import ssl
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import pika
@@ -19,7 +20,7 @@ from pika.adapters.select_connection import IOLoop, SelectConnection
 from pika.exceptions import AMQPConnectionError, AMQPError
 
 from ingest.transport import topology
-from ingest.transport.base import OutcomeCallback, Transport
+from ingest.transport.base import OutcomeCallback, Submission, Transport, Trouble
 from ingest.transport.publish_buffer import OutgoingMessage, PublishBuffer
 from ingest.transport.topology import Address
 from spm import clock, limits
@@ -49,19 +50,30 @@ class AmqpTransport(Transport):
         self._address = address
         self._publisher = Publisher(address)
 
-    def reserve(self, app: int, source: str, weight: int) -> None:
-        self._publisher.buffer.reserve(self._address.route(app, source, weight), weight)
+    def reserve(self, app: int, source: str, weight: int, wait_s: float = limits.PUBLISH_ROOM_WAIT_S) -> None:
+        self._publisher.buffer.reserve(self._address.route(app, source, weight), weight, wait_s)
 
     def release(self, weight: int) -> None:
         self._publisher.buffer.release(weight)
 
+    def submit(self, messages: Sequence[Submission]) -> list[Trouble]:
+        return self._publisher.submit([self._outgoing(each) for each in messages])
+
     def send(self, envelope: Envelope, weight: int, timeout_s: float, outcome: OutcomeCallback) -> None:
+        self._publisher.send(self._outgoing(Submission(envelope, weight, outcome)), timeout_s)
+
+    def _outgoing(self, message: Submission) -> OutgoingMessage:
+        envelope, weight = message.envelope, message.weight
         key = self._address.route(envelope.app, envelope.source, weight)
-        body, message_id = envelope.to_bytes(), envelope.message_id.hex()
-        message = OutgoingMessage(
-            topology.EXCHANGE, key, body, message_id, weight, until_confirmed=True, outcome=outcome
+        return OutgoingMessage(
+            topology.EXCHANGE,
+            key,
+            envelope.to_bytes(),
+            envelope.message_id.hex(),
+            weight,
+            until_confirmed=True,
+            outcome=message.outcome,
         )
-        self._publisher.send(message, timeout_s)
 
     def close(self) -> None:
         self._publisher.close()
@@ -202,6 +214,13 @@ class Publisher(Link):
         if self.buffer.add(message):  # one wake-up of the thread takes all messages that wait by then
             self._call_in_loop(self._write)
         self.buffer.wait(message, timeout_s)
+
+    def submit(self, messages: Sequence[OutgoingMessage]) -> list[Trouble]:
+        """Publish messages that have their room; return what tells why each is not confirmed."""
+        wakes = [self.buffer.add(message) for message in messages]
+        if any(wakes):
+            self._call_in_loop(self._write)
+        return [partial(self.buffer.trouble, message) for message in messages]
 
     def close(self, wait_s: float = limits.PUBLISH_CLOSE_S) -> None:
         """End for good; unconfirmed messages get ``wait_s``."""

@@ -9,11 +9,11 @@ is stored as a dead letter. Senders wait for a bounded time, however long the st
 import logging
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
-from ingest.transport.base import OutcomeCallback, Transport, wait_until_done
+from ingest.transport.base import OutcomeCallback, Submission, Transport, Trouble, tell_outcome, wait_until_done
 from ingest.writer import Writer
 from spm import limits
 from spm.clock import Clock, SystemClock
@@ -41,7 +41,7 @@ class _PendingMessage:
         if self.done.is_set():
             return
         self.error = error
-        self.outcome(error is None)
+        tell_outcome(self.outcome, error is None)
         self.done.set()
 
 
@@ -59,7 +59,7 @@ class DirectTransport(Transport):
         self._stopped = threading.Event()
         self._thread: threading.Thread | None = None
 
-    def reserve(self, app: int, source: str, weight: int) -> None:
+    def reserve(self, app: int, source: str, weight: int, wait_s: float = limits.PUBLISH_ROOM_WAIT_S) -> None:
         with self._changed:
             why = "the transport is closing" if self._closing else self._standstill()
             if why is not None:
@@ -73,14 +73,13 @@ class DirectTransport(Transport):
             self._weight -= weight
             self._changed.notify_all()
 
+    def submit(self, messages: Sequence[Submission]) -> list[Trouble]:
+        self._enqueue([_PendingMessage(each.envelope, each.weight, each.outcome) for each in messages])
+        return [self._standstill] * len(messages)
+
     def send(self, envelope: Envelope, weight: int, timeout_s: float, outcome: OutcomeCallback) -> None:
         message = _PendingMessage(envelope, weight, outcome)
-        with self._changed:
-            self._queue.append(message)
-            if self._thread is None:
-                self._thread = threading.Thread(target=self._run, name="committer", daemon=True)
-                self._thread.start()
-            self._changed.notify_all()
+        self._enqueue([message])
         why = wait_until_done(message.done, timeout_s, self._standstill, self._clock) or message.error
         if why is not None:
             raise StoreUnavailable(why)
@@ -92,6 +91,14 @@ class DirectTransport(Transport):
             if not self._changed.wait_for(lambda: self._weight == 0, limits.PUBLISH_CLOSE_S):
                 log.error("%d bytes were not committed before the end", self._weight)
         self._stopped.set()
+
+    def _enqueue(self, messages: Sequence[_PendingMessage]) -> None:
+        with self._changed:
+            self._queue.extend(messages)
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._run, name="committer", daemon=True)
+                self._thread.start()
+            self._changed.notify_all()
 
     def _standstill(self) -> str | None:
         """Return why nothing is committed at present, ``None`` if something is."""

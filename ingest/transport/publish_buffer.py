@@ -13,7 +13,7 @@ from collections import Counter, deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from ingest.transport.base import OutcomeCallback, wait_until_done
+from ingest.transport.base import OutcomeCallback, tell_outcome, wait_until_done
 from spm import limits
 from spm.clock import Clock
 from spm.errors import LimitExceeded, QueueUnavailable
@@ -94,7 +94,7 @@ class PublishBuffer:
 
     def wait(self, message: OutgoingMessage, timeout_s: float) -> None:
         """Return when the message is confirmed; ``QueueUnavailable`` when its sender should wait no longer."""
-        why = wait_until_done(message.done, timeout_s, lambda: self._trouble(message), self._clock) or message.trouble
+        why = wait_until_done(message.done, timeout_s, lambda: self.trouble(message), self._clock) or message.trouble
         if why is not None:
             self._abandon(message)
             raise QueueUnavailable(f"RabbitMQ: {why}")
@@ -131,7 +131,7 @@ class PublishBuffer:
                 self._free(message.weight)
                 settled.append(message)
         for message in settled:
-            message.outcome(True)
+            tell_outcome(message.outcome, True)
             message.done.set()
         return bool(self._refused)
 
@@ -184,7 +184,7 @@ class PublishBuffer:
             for message in too_large:
                 self._fail(message, f"it takes no bodies of {len(message.body)} bytes")
         for message in too_large:
-            message.outcome(False)
+            tell_outcome(message.outcome, False)
 
     def close(self, wait_s: float) -> bool:
         """Take no more; return whether everything was confirmed within the time."""
@@ -231,7 +231,7 @@ class PublishBuffer:
             return "no room for another message", end
         return None, end
 
-    def _trouble(self, message: OutgoingMessage) -> str | None:
+    def trouble(self, message: OutgoingMessage) -> str | None:
         """Return why the sender of a message should wait no longer, ``None`` if it should."""
         with self._room:
             down_s = 0.0 if self._down_since is None else self._clock.monotonic() - self._down_since

@@ -5,10 +5,15 @@ under the same message id: equal values, counted once (PROTOCOL 1). A message is
 that the broker knows by its token publishes to ``AGENTS``; the routing key, which the broker checked, names its token.
 An agent with an account of the broker's own sends its token in a header. A message whose sender is not proven becomes a
 dead letter that says so. The app's rate is charged, but no message is refused for it, since the broker has taken it
-already. Enter by ``open_acceptor``.
+already. The deliveries at hand are accepted together; an error of one never touches another. Enter by
+``open_acceptor``.
 """
 
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from io import BytesIO
+from typing import TypeVar
 
 from django.db import close_old_connections
 
@@ -19,15 +24,33 @@ from ingest.accept.announcer import StampAnnouncer
 from ingest.accept.identity import Sender, message_id_of, period_of, source_of
 from ingest.http.body import read_body
 from ingest.protocols import by_content
+from ingest.protocols.by_content import QueuedBody
 from ingest.routing import AGENTS, PERIOD_HEADER, SENDER_HEADER, SOURCE_HEADER, TOKEN_HEADER, split_agent_key
 from ingest.senders import principals
 from ingest.transport.delivery import Delivery
+from ingest.worker.retry import translate_database_error
 from spm.accounts import tokens
 from spm.accounts.tokens import Principal
 from spm.clock import Clock
-from spm.errors import BadMessage
+from spm.errors import BadMessage, StoreUnavailable
+from spm.limits import CONSUME_JOIN_BYTES
 from spm.store.backends.base import Backend
-from spm.wire import Envelope
+from spm.wire import Envelope, Parsed
+
+log = logging.getLogger(__name__)
+A = TypeVar("A")
+T = TypeVar("T")
+
+
+@dataclass(slots=True)
+class _Message:
+    """One delivery on its way: its sender, its decoded body, and the admitted part of it, or its error."""
+
+    delivery: Delivery
+    principal: Principal
+    source: str
+    body: QueuedBody
+    admitted: Parsed | Exception | None = None
 
 
 class AgentMessageAcceptor:
@@ -36,30 +59,20 @@ class AgentMessageAcceptor:
     def __init__(self, announcer: StampAnnouncer, clock: Clock, admission: Admission | None = None) -> None:
         self._announcer, self._clock, self._admission = announcer, clock, admission
 
-    def accept(self, delivery: Delivery) -> Envelope | None:
-        """Return the stamped envelope; ``None`` when every sample is rejected, which is recorded for people.
+    def accept_many(self, deliveries: Sequence[Delivery]) -> list[Envelope | Exception | None]:
+        """Return for each delivery its stamped envelope, or the error of a body that is rejected as a whole.
 
-        Raises ``BadMessage`` or ``LimitExceeded`` when the body as a whole is rejected.
+        ``None`` when every sample is rejected, which is recorded for people. Stamps are in the order of the deliveries:
+        with the first that the store or the database keeps from being accepted, and with all behind it, the result is
+        ``StoreUnavailable``, and nothing of them is stamped or recorded.
         """
         close_old_connections()  # no request ends here, after which Django would do it
-        principal, source_of_key = _sender(delivery)
-        source = source_of(str(delivery.headers.get(SOURCE_HEADER) or source_of_key), principal.token_id)
-        body = read_body(BytesIO(delivery.body), encoding=delivery.encoding, length=len(delivery.body))
-        now_ms = self._clock.now_ms()
-        parsed = by_content.parse(body, delivery.content_type, now_ms)
-        if self._admission is not None:
-            parsed = self._admission.admit(principal.app_id, parsed)
-        envelope = None
-        if len(parsed.ts):
-            token_id, given = principal.token_id, delivery.message_id
-            message_id = message_id_of(parsed, given=given, token_id=token_id, path="amqp", body=body)
-            envelope = self._announcer.stamp_message(
-                app=principal.app_id, source=source, parsed=parsed, message_id=message_id
-            )
-        way = arrivals.way_of(by_content.protocol(body), str(delivery.headers.get(SENDER_HEADER, "")))
-        period_ms = period_of(str(delivery.headers.get(PERIOD_HEADER)))
-        record_accepted(parsed, Sender(principal.app_id, source, way, period_ms), now_ms)
-        return envelope
+        results: list[Envelope | Exception | None] = []
+        while rest := deliveries[len(results) :]:
+            results += self._accept_some(rest)
+            if isinstance(results[-1], StoreUnavailable):
+                results += [results[-1]] * (len(deliveries) - len(results))
+        return results
 
     def app_of(self, delivery: Delivery) -> int | None:
         """Return the app that is proven to have sent a delivery, whatever it contains; ``None`` if none is."""
@@ -81,6 +94,70 @@ class AgentMessageAcceptor:
         """Announce the final counts."""
         self._announcer.close()
 
+    def _accept_some(self, deliveries: Sequence[Delivery]) -> list[Envelope | Exception | None]:
+        """Accept the first deliveries, as many as are joined, up to one that must wait for the store."""
+        opened = self._open_some(deliveries)
+        now_ms = self._clock.now_ms()
+        self._admit([one for one in opened if isinstance(one, _Message)], now_ms)
+        results: list[Envelope | Exception | None] = []
+        for one in opened:
+            result = one if isinstance(one, Exception) else _result(self._stamp, one)
+            results.append(result)
+            if isinstance(result, StoreUnavailable):
+                break
+            if isinstance(one, _Message) and not isinstance(result, Exception):
+                _record(one, now_ms)
+        return results
+
+    def _open_some(self, deliveries: Sequence[Delivery]) -> list[_Message | Exception]:
+        """Identify senders and decode bodies until they are many bytes, or one must wait for the database."""
+        opened: list[_Message | Exception] = []
+        size = 0
+        for delivery in deliveries:
+            one = _result(self._open, delivery)
+            opened.append(one)
+            size += len(one.body.raw) if isinstance(one, _Message) else 0
+            if isinstance(one, StoreUnavailable) or size >= CONSUME_JOIN_BYTES:
+                break
+        return opened
+
+    def _open(self, delivery: Delivery) -> _Message:
+        principal, source_of_key = _sender(delivery)
+        source = source_of(str(delivery.headers.get(SOURCE_HEADER) or source_of_key), principal.token_id)
+        raw = read_body(BytesIO(delivery.body), encoding=delivery.encoding, length=len(delivery.body))
+        over_quota = self._admission is not None and self._admission.is_over_quota(principal.app_id)
+        return _Message(delivery, principal, source, QueuedBody(raw, delivery.content_type, over_quota))
+
+    def _admit(self, messages: Sequence[_Message], now_ms: int) -> None:
+        """Parse and admit the bodies together."""
+        results = by_content.parse_many([message.body for message in messages], now_ms)
+        for message, parsed in zip(messages, results, strict=True):
+            message.admitted = parsed
+        admission = self._admission
+        if admission is None:
+            return
+        parsed_ones = [(each, each.admitted) for each in messages if isinstance(each.admitted, Parsed)]
+        bodies = [(each.principal.app_id, parsed, each.body.unit) for each, parsed in parsed_ones]
+        try:
+            results = admission.admit_many(bodies)
+        except Exception:  # a fault of ours: the bodies that did not cause it are accepted
+            log.exception("%d bodies cannot be admitted together", len(bodies))
+            results = [_result(lambda body: admission.admit(*body), body) for body in bodies]
+        for (message, _), admitted in zip(parsed_ones, results, strict=True):
+            message.admitted = admitted
+
+    def _stamp(self, message: _Message) -> Envelope | None:
+        """Stamp the admitted part of a message; ``None`` if that is empty."""
+        admitted, app, token_id = message.admitted, message.principal.app_id, message.principal.token_id
+        assert admitted is not None, "BUG: stamped before it is admitted"
+        if isinstance(admitted, Exception):
+            raise admitted
+        if not len(admitted.ts):
+            return None
+        given, body = message.delivery.message_id, message.body.raw
+        message_id = message_id_of(admitted, given=given, token_id=token_id, path="amqp", body=body)
+        return self._announcer.stamp_message(app=app, source=message.source, parsed=admitted, message_id=message_id)
+
 
 def open_acceptor(backend: Backend, clock: Clock) -> AgentMessageAcceptor:
     """Return an acceptor that announces to this store."""
@@ -96,7 +173,7 @@ def _by_key(delivery: Delivery) -> tuple[Principal, str]:
     token_id, source = split_agent_key(delivery.key)
     if delivery.user_id not in ("", token_id):
         raise BadMessage("the routing key is another sender's", got=delivery.user_id[:40], wanted=token_id[:40])
-    principal = principals.of_token_id(token_id, "ingest")
+    principal = principals.of_token_id(token_id, "ingest") if token_id.isprintable() else None  # a database may object
     if principal is None:
         raise BadMessage("no valid token", got=token_id[:40], wanted="a routing key that begins with a token's id")
     return principal, source
@@ -107,3 +184,23 @@ def _by_header(delivery: Delivery) -> tuple[Principal, str]:
     if principal is None:
         raise BadMessage("no valid token", wanted=f"the header {TOKEN_HEADER}, with the scope ingest")
     return principal, ""
+
+
+def _record(message: _Message, now_ms: int) -> None:
+    """Record what people see of an accepted message; it is accepted whatever becomes of that."""
+    assert isinstance(message.admitted, Parsed), "BUG: an accepted message without samples or rejections"
+    headers = message.delivery.headers
+    try:
+        way = arrivals.way_of(message.body.protocol.name, str(headers.get(SENDER_HEADER, "")))
+        period_ms = period_of(str(headers.get(PERIOD_HEADER)))
+        record_accepted(message.admitted, Sender(message.principal.app_id, message.source, way, period_ms), now_ms)
+    except Exception:  # a fault of ours
+        log.exception("an accepted message cannot be recorded")
+
+
+def _result(act: Callable[[A], T], argument: A) -> T | Exception:
+    """Return what ``act`` returns, or its error; that of the database as ``StoreUnavailable``."""
+    try:
+        return translate_database_error(act, argument)
+    except Exception as error:  # of one delivery: it never touches another
+        return error

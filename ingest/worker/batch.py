@@ -92,6 +92,10 @@ class Batcher:
         bounds = self._bounds
         return len(self._items) >= bounds.messages or self._samples >= bounds.samples or self._size >= bounds.size
 
+    def room(self) -> int:
+        """Return how many more messages it should take at once; 0 when it is full."""
+        return 0 if self.full() else self._bounds.messages - len(self._items)
+
     def oldest(self) -> Item | None:
         """Return the message that has waited longest."""
         return self._items[0] if self._items else None

@@ -8,6 +8,7 @@ restarts with its broker. Enter by ``ConsumerStep``, which the setting ``SPM_CON
 
 import sys
 import threading
+from collections.abc import Sequence
 from importlib import import_module
 from typing import Protocol, cast
 
@@ -54,8 +55,8 @@ class LazyAgentMessageAcceptor:
         self._backend = backend
         self._opened: _ClosableAcceptor | None = None
 
-    def accept(self, delivery: Delivery) -> Envelope | None:
-        return self._acceptor().accept(delivery)
+    def accept_many(self, deliveries: Sequence[Delivery]) -> list[Envelope | Exception | None]:
+        return self._acceptor().accept_many(deliveries)
 
     def app_of(self, delivery: Delivery) -> int | None:
         return self._acceptor().app_of(delivery)

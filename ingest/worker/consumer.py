@@ -3,8 +3,8 @@
 One thread turns deliveries into batches (``Batcher`` decides when), writes each batch and acknowledges its messages
 once the commit record is durable:
 
-1. ``DeliveryReader`` reads each delivery. Messages that an agent sent to the queue are accepted there. A body that
-   cannot be read becomes a dead letter with its cause; the others gather.
+1. ``DeliveryReader`` reads the deliveries at hand together. Messages that an agent sent to the queue are accepted
+   there. A body that cannot be read becomes a dead letter with its cause; the others gather.
 2. ``BatchWriter`` writes a due batch. While the store does not answer, it repeats that for ``CONSUME_RETRY_S`` at most;
    then the messages are given back.
 3. A connection that is lost, or a queue that moves to another worker, takes with it what was not written yet: it is
@@ -16,7 +16,7 @@ Enter by ``Consumer``. Its connections and threads are in ``connections``.
 
 import logging
 import threading
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 
 from ingest.transport import topology
 from ingest.transport.delivery import AckHandle, Delivery
@@ -114,8 +114,8 @@ class Consumer:
                 self._inbox.wait(1, None)
             else:
                 self._inbox.wait(WAKE_DELIVERIES, min(wait_ms / 1000, LOOK_S))
-        while not self._batcher.full() and (delivery := self._inbox.take()) is not None:
-            self._gather(delivery)
+        while deliveries := self._next_deliveries():
+            self._gather(deliveries)
         self._handle_dead_letters()
         fill = self._batcher.fill()
         self._store(self._batcher.take_due(self._now_ms()), fill)
@@ -129,23 +129,32 @@ class Consumer:
         self._source.renew("the consumer failed")
         self._wait(limits.CONSUME_RENEW_S)
 
-    def _gather(self, delivery: Delivery) -> None:
-        """Put a delivery into the batch, or among the dead letters."""
-        self.tally.redelivered += delivery.redelivered
-        if delivery.queue == topology.DEAD:
-            self._dead.append(delivery)
-            return
-        try:
-            item = self._reader.read(delivery)
-        except StoreUnavailable:
-            raise
-        except Exception as error:
-            self._publish_dead_letter(delivery, cause_of_error(error))
-        else:
-            if item is None:
+    def _next_deliveries(self) -> list[Delivery]:
+        """Take the next deliveries that are at hand, as many as are read together and the batch has room for."""
+        deliveries: list[Delivery] = []
+        room, size = min(self._batcher.room(), limits.CONSUME_JOIN_MESSAGES), 0
+        while len(deliveries) < room and size < limits.CONSUME_JOIN_BYTES:
+            delivery = self._inbox.take()
+            if delivery is None:
+                break
+            deliveries.append(delivery)
+            size += len(delivery.body)
+        return deliveries
+
+    def _gather(self, deliveries: Sequence[Delivery]) -> None:
+        """Put deliveries into the batch, or among the dead letters."""
+        self.tally.redelivered += sum(delivery.redelivered for delivery in deliveries)
+        self._dead += [delivery for delivery in deliveries if delivery.queue == topology.DEAD]
+        work = [delivery for delivery in deliveries if delivery.queue != topology.DEAD]
+        results = self._reader.read_many(work)
+        for result in results:  # all that is stamped is in the batch before anything else can fail
+            if isinstance(result, Item):
+                self._batcher.add(result)
+        for delivery, result in zip(work, results, strict=True):
+            if isinstance(result, Exception):
+                self._publish_dead_letter(delivery, cause_of_error(result))
+            elif result is None:
                 self._source.acknowledge(delivery.ack_handle, multiple=False)
-            else:
-                self._batcher.add(item)
 
     def _handle_dead_letters(self) -> None:
         ours, self._dead = [each for each in self._dead if self._source.holds(each.ack_handle)], []

@@ -3,6 +3,7 @@
 Each protocol has a real implementation here or in ``ingest.transport``, and a fake in the tests.
 """
 
+from collections.abc import Sequence
 from typing import Protocol
 
 from ingest.transport.delivery import AckHandle, Delivery
@@ -30,7 +31,7 @@ class QueuePublisher(Protocol):
 class MessageAcceptor(Protocol):
     """Accepts messages of agents that have no stamp yet: ``agent_messages.AgentMessageAcceptor``."""
 
-    def accept(self, delivery: Delivery) -> Envelope | None: ...
+    def accept_many(self, deliveries: Sequence[Delivery]) -> list[Envelope | Exception | None]: ...
     def app_of(self, delivery: Delivery) -> int | None: ...
     def confirm(self, envelope: Envelope) -> None: ...
     def retire(self) -> None: ...

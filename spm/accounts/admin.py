@@ -20,6 +20,7 @@ from unfold.forms import AdminPasswordChangeForm, UserChangeForm, UserCreationFo
 
 from spm.accounts import audit
 from spm.accounts.forms import TokenAdminForm
+from spm.accounts.logins.origins import address_of
 from spm.accounts.models import App, AuditEntry, Membership, Organisation, Source, Token
 from spm.accounts.services import delete_app, delete_organisation, issue_token, password_changed, revoke_token
 
@@ -214,11 +215,15 @@ class SourceAdmin(ReadOnly):
 class AuditEntryAdmin(ReadOnly):
     """The audit log."""
 
-    list_display: ClassVar = ["at", "actor_name", "action", "subject", "organisation"]
+    list_display: ClassVar = ["at", "actor_name", "action", "subject", "organisation", "address"]
     list_select_related: ClassVar = ["organisation"]
     list_filter: ClassVar = ["action", "organisation"]
     search_fields: ClassVar = ["actor_name", "action", "subject"]
     date_hierarchy = "at"
+
+    @admin.display(description="address")
+    def address(self, entry: AuditEntry) -> str:
+        return str(entry.detail.get("address", ""))
 
 
 @admin.register(User)
@@ -234,7 +239,7 @@ class UserAdmin(DjangoUserAdmin, ModelAdmin):  # type: ignore[misc,type-arg]
     def log_change(self, request: HttpRequest, obj: User, message: Any) -> Any:
         """Log a change as Django does and in the audit log; a changed password also removes the file with the first."""
         if "password" in str(message).lower():
-            password_changed(obj, Path(settings.SPM_DATA), actor=_who(request))
+            password_changed(obj, Path(settings.SPM_DATA), address=address_of(request), actor=_who(request))
         else:
             audit.record("user changed", obj.get_username(), actor=_who(request), organisation=None)
         return super().log_change(request, obj, message)

@@ -2,7 +2,7 @@
 
 An app is the unit of isolation; its id is the tenant key of the store: 32 bits, given once, never used again. Models
 hold fields, constraints and properties over their own fields; the acts on them are in ``services``, ``tokens``,
-``sources``, ``access``, ``audit`` and ``bootstrap``. Enter by ``App``.
+``sources``, ``access``, ``audit``, ``bootstrap`` and ``logins``. Enter by ``App``.
 """
 
 from typing import ClassVar
@@ -85,7 +85,7 @@ class App(models.Model):
         null=True,
         blank=True,
         validators=[MinValueValidator(1)],
-        help_text=f"on average; empty: the site's {limits.QUOTA_SAMPLES_PER_S:,}",
+        help_text="on average; empty: the site's (SPM_APP_RATE_MAX)",
     )
     going = models.DateTimeField(null=True, blank=True, editable=False, help_text="when somebody deleted it")
 
@@ -173,3 +173,36 @@ class AuditEntry(models.Model):
 
     def __str__(self) -> str:
         return f"{self.actor_name or 'system'}: {self.action} {self.subject}".rstrip()
+
+
+class LoginBudget(models.Model):
+    """The tries to log in that were counted for a device, a network, an account, or two of them.
+
+    Keys are keyed hashes: the table says neither who tried nor from where. ``account`` is empty for a network's row.
+    """
+
+    key = models.CharField(max_length=32, primary_key=True)
+    account = models.CharField(max_length=32, blank=True, db_index=True)
+    failures = models.PositiveIntegerField(default=0)
+    last_ms = models.BigIntegerField(default=0)
+    known_until_ms = models.BigIntegerField(default=0)
+    noticed_ms = models.BigIntegerField(default=0, help_text="of an account: when its owner was last written to")
+    expires_ms = models.BigIntegerField(default=0, db_index=True)
+
+    def __str__(self) -> str:
+        return self.key
+
+
+class LoginNotice(models.Model):
+    """A mail to a person whose account gets wrong logins; it waits here until alerts put it into their outbox.
+
+    ``device``: a device that the account knows already, whose id the mail contains as a link.
+    """
+
+    user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="+")
+    address = models.CharField(max_length=64)
+    device = models.CharField(max_length=32)
+    at_ms = models.BigIntegerField()
+
+    def __str__(self) -> str:
+        return f"{self.user} · {self.address}"

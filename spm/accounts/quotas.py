@@ -1,11 +1,15 @@
 """The quotas of an app: its own where staff have set some, else the site's.
 
+The site's sample rate is the setting ``SPM_APP_RATE_MAX``. Where it is not set, an installation on one machine has
+none, since the only load that it would stop is its owner's; one with a queue has ``QUOTA_SAMPLES_PER_S``.
+
 Enter by ``read_quota``: each process caches the database's answer for ``QUOTA_CACHE_S``, and longer while the database
 does not answer, since no samples are refused for want of a quota.
 """
 
 from dataclasses import dataclass
 
+from django.conf import settings
 from django.db import DatabaseError
 
 from spm import limits
@@ -18,10 +22,12 @@ _DAY_MS = 86_400_000
 
 @dataclass(frozen=True, slots=True)
 class Quota:
-    """The series an app may have, the samples it may send a second, and for how many days it keeps data (None: all)."""
+    """The series an app may have, the samples it may send a second (None: any number), and for how many days it keeps
+    data (None: all).
+    """
 
     series: int = limits.QUOTA_SERIES
-    samples_per_s: int = limits.QUOTA_SAMPLES_PER_S
+    samples_per_s: int | None = limits.QUOTA_SAMPLES_PER_S
     kept_days: int | None = None
 
     def oldest_ms(self, now_ms: int) -> int:
@@ -41,14 +47,20 @@ def read_quota(app_id: int, clock: Clock = _clock) -> Quota:
 def quota_of_row(app: App | None) -> Quota:
     """The quotas in an app's row."""
     if app is None:
-        return Quota()
+        return Quota(samples_per_s=site_rate())
     series = limits.QUOTA_SERIES if app.series_max is None else app.series_max
-    rate = limits.QUOTA_SAMPLES_PER_S if app.rate_max is None else app.rate_max
+    rate = site_rate() if app.rate_max is None else app.rate_max
     return Quota(series, rate, app.day_days)
+
+
+def site_rate() -> int | None:
+    """The samples a second of an app without a rate of its own; None: any number."""
+    rate: int | None = settings.SPM_APP_RATE_MAX
+    return rate
 
 
 def _load(app_id: int) -> Quota:
     try:
         return quota_of_row(App.objects.filter(pk=app_id).first())
     except DatabaseError:
-        return _cache.last(app_id) or Quota()
+        return _cache.last(app_id) or Quota(samples_per_s=site_rate())

@@ -94,7 +94,8 @@ def delete_organisation(actor: User | None, organisation: Organisation) -> None:
         audit.record("organisation deleted", str(organisation), actor=actor, organisation=organisation)
 
 
-def password_changed(user: User, data_dir: Path, *, actor: User | None = None) -> None:
+def password_changed(user: User, data_dir: Path, *, address: str, actor: User | None = None) -> None:
     """Record a changed password (by ``actor``, if another person did it), and remove the file with the first one."""
-    audit.record("password changed", user.get_username(), actor=actor or user, organisation=None)
+    detail = {"address": address}
+    audit.record("password changed", user.get_username(), actor=actor or user, organisation=None, detail=detail)
     bootstrap.forget_first_login(data_dir, user)

@@ -10,19 +10,20 @@ or read. A text that fails its check never reaches the database. Each process ca
 import base64
 import hmac
 import zlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 
 from django.conf import settings
-from django.db.models import Q
 from django.http import HttpRequest
 
+from spm.accounts.bulk import execute_many, time_parameter
 from spm.accounts.models import App, Token
+from spm.accounts.note_writer import NoteQueue, process_writer
 from spm.bounded import TtlMap
 from spm.clock import Clock, SystemClock, moment, random_bytes
 from spm.errors import Refused
-from spm.limits import TOKEN_CACHE_ITEMS_MAX, TOKEN_CACHE_S, TOKEN_USED_EVERY_MS
+from spm.limits import TOKEN_CACHE_ITEMS_MAX, TOKEN_CACHE_S, TOKEN_USED_EVERY_MS, TOKENS_NOTED_PER_APP_MAX
 
 SCOPES = ("ingest", "read", "write", "admin")
 _DIGITS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
@@ -68,6 +69,28 @@ def authenticate(secret: str, scope: str, clock: Clock | None = None) -> Princip
     return principal if principal is not None and principal.may(scope) else None
 
 
+def authenticate_from_cache(secret: str, scope: str, clock: Clock | None = None) -> Principal | None:
+    """As ``authenticate``, without a look into the database; ``KeyError`` where that is needed. For the event loop."""
+    digest = digest_of(secret)
+    return None if digest is None else principal_from_cache(digest, scope, clock)
+
+
+def digest_of(secret: str) -> bytes | None:
+    """The keyed hash of a token, by which caches may know it; None for a text that is no token."""
+    return _digest(secret) if well_formed(secret) else None
+
+
+def principal_from_cache(digest: bytes, scope: str, clock: Clock | None = None) -> Principal | None:
+    """As ``authenticate_from_cache``, of a token's hash."""
+    principal = _principals.valid(digest, (clock or _clock).monotonic())
+    return principal if principal is not None and principal.may(scope) else None
+
+
+def last_principal(secret: str) -> Principal | None:
+    """The principal that a token had when it was last looked up here, for choosing a queue: it proves nothing."""
+    return _principals.last(_digest(secret)) if well_formed(secret) else None
+
+
 def well_formed(secret: str) -> bool:
     """Whether the text has the form and the check digits of a token; the database is not read."""
     return (
@@ -85,20 +108,20 @@ def from_request(request: HttpRequest, *, query_parameter: bool = False) -> str 
     (ingest): URLs end up in logs and histories.
     """
     header = request.META.get("HTTP_AUTHORIZATION", "")
-    if not query_parameter or _kind(header):
+    if not query_parameter or scheme_of(header):
         return from_header(header)
     return request.GET.get("token") or request.GET.get("p") or None
 
 
 def from_header(header: str) -> str | None:
     """The token text of an ``Authorization`` header; None where it has none."""
-    kind, credentials = _kind(header), header.partition(" ")[2].strip()
+    kind, credentials = scheme_of(header), header.partition(" ")[2].strip()
     if kind == "basic":
         return _basic_password(credentials)
     return credentials if kind else None
 
 
-def _kind(header: str) -> str:
+def scheme_of(header: str) -> str:
     """The scheme of an ``Authorization`` header with a token; "" for any other header."""
     kind, _, rest = header.partition(" ")
     return kind.lower() if kind.lower() in ("bearer", "token", "basic") and rest.strip() else ""
@@ -115,6 +138,7 @@ def revoke(token: Token, clock: Clock | None = None) -> bool:
 # principals by digest, for a few seconds; unknown digests too, so that guessing costs the database little
 _principals: TtlMap[bytes, Principal | None] = TtlMap(TOKEN_CACHE_ITEMS_MAX, TOKEN_CACHE_S)
 _clock = SystemClock()
+_WRITE_USE = "UPDATE accounts_token SET last_used = %s WHERE id = %s AND (last_used IS NULL OR last_used < %s)"
 
 
 def _look_up(digest: bytes, prefix: str, now_ms: int) -> Principal | None:
@@ -126,11 +150,17 @@ def _look_up(digest: bytes, prefix: str, now_ms: int) -> Principal | None:
 
 
 def _note_use(token: Token, now_ms: int) -> None:
-    """Write the time of use at most once in ``TOKEN_USED_EVERY_MS``; of several processes only one writes it."""
-    before = moment(now_ms - TOKEN_USED_EVERY_MS)
-    if token.last_used is None or token.last_used < before:
-        due = Token.objects.filter(Q(last_used=None) | Q(last_used__lt=before), pk=token.pk)
-        due.update(last_used=moment(now_ms))
+    """Have the time of use written, at most once in ``TOKEN_USED_EVERY_MS``."""
+    is_due = token.last_used is None or token.last_used < moment(now_ms - TOKEN_USED_EVERY_MS)
+    if is_due and _uses.put(token.app_id, token.pk, now_ms):
+        process_writer.wake()
+
+
+def _write_uses(uses: Mapping[int, Mapping[int, int]]) -> None:
+    """Write when tokens were used, by app and token; of several processes only one writes it."""
+    due = sorted((token_id, ms) for of_app in uses.values() for token_id, ms in of_app.items())
+    rows = [(time_parameter(ms), token_id, time_parameter(ms - TOKEN_USED_EVERY_MS)) for token_id, ms in due]
+    execute_many(_WRITE_USE, rows)
 
 
 def _digest(secret: str) -> bytes:
@@ -166,3 +196,7 @@ def _check(body: str) -> str:
         number, digit = divmod(number, 62)
         text = _DIGITS[digit] + text
     return text
+
+
+_uses: NoteQueue[int, int] = NoteQueue("token uses", max, app_max=TOKENS_NOTED_PER_APP_MAX)
+process_writer.add_queue(_uses, _write_uses)

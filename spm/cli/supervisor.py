@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from spm.cli.options import THREADS, Options
+from spm.cli.options import Options
 from spm.cli.preflight import WEB_METRICS
 from spm.limits import HEALTHY_AFTER_S, LOG_BYTES_MAX, RESTART_DELAY_S_MAX
 
@@ -38,10 +38,9 @@ def programs(options: Options, agent_token: str | None) -> list[Program]:
     python = sys.executable
     common = environment_of(options)
     web: tuple[str, ...] = (
-        *(python, "-m", "gunicorn", "spm.web.wsgi:application", "--bind", f"{options.host}:{options.port}"),
-        *("--worker-class", "spm.web.gunicorn_worker.KeepAliveWorker", "--threads", str(THREADS)),
-        *("--workers", str(options.web_processes)),
-        *("--timeout", "90", "--graceful-timeout", "10", "--keep-alive", "75", "--limit-request-line", "8190"),
+        *(python, "-m", "gunicorn", "spm.web.asgi:open_dispatcher", "--bind", f"{options.host}:{options.port}"),
+        *("--worker-class", "spm.web.loop_worker.LoopWorker", "--workers", str(options.web_processes)),
+        *("--timeout", "90", "--graceful-timeout", "10"),
         "--no-control-socket",  # one for all instances of a user, outside the data folder
     )
     worker = (python, "-m", "spm.worker", "--beat-thread")

@@ -1,4 +1,4 @@
-"""Settings of passwords, cookies, headers, and access to the REST interface.
+"""Settings of passwords, cookies, forms, headers, and access to the REST interface.
 
 The content policy allows our own scripts and styles, and inline ones only with the nonce of the answer; the admin's
 exception is in ``spm.web.admin_csp``. When ``SPM_BASE_URL`` is https, cookies are sent over TLS only.
@@ -6,15 +6,13 @@ exception is in ``spm.web.admin_csp``. When ``SPM_BASE_URL`` is https, cookies a
 
 from csp.constants import NONCE, NONE, SELF
 
+from spm.limits import READ_FORM_BYTES_MAX
 from spm.settings.environment import env
 from spm.settings.site import SPM_BASE_URL
 
 _TLS = SPM_BASE_URL.startswith("https://")
 
-PASSWORD_HASHERS = [
-    "django.contrib.auth.hashers.Argon2PasswordHasher",
-    "django.contrib.auth.hashers.PBKDF2PasswordHasher",
-]
+PASSWORD_HASHERS = ["spm.accounts.logins.hashers.BoundedArgon2"]
 _VALIDATION = "django.contrib.auth.password_validation."
 AUTH_PASSWORD_VALIDATORS = [
     {"NAME": _VALIDATION + "UserAttributeSimilarityValidator"},
@@ -29,13 +27,17 @@ SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = _TLS
 SESSION_COOKIE_HTTPONLY = True
 SESSION_COOKIE_SAMESITE = CSRF_COOKIE_SAMESITE = "Lax"
 CSRF_TRUSTED_ORIGINS = [SPM_BASE_URL]
+# No form brings files. Bodies of samples pass by these limits, and have their own.
+FILE_UPLOAD_HANDLERS = ["frontend.refusals.NoUploads"]
+DATA_UPLOAD_MAX_NUMBER_FIELDS = 1_000
+DATA_UPLOAD_MAX_MEMORY_SIZE = READ_FORM_BYTES_MAX
 SECURE_CONTENT_TYPE_NOSNIFF = True
 SECURE_REFERRER_POLICY = "same-origin"
 SECURE_CROSS_ORIGIN_OPENER_POLICY = "same-origin"
 SECURE_HSTS_SECONDS = 31_536_000 if _TLS else 0
 X_FRAME_OPTIONS = "DENY"
-if env.bool("SPM_BEHIND_PROXY", False):
-    SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https")
+_LOOPBACK = ["127.0.0.0/8", "::1/128"] if env.bool("SPM_BEHIND_PROXY", False) else []
+SPM_TRUSTED_PROXIES: list[str] = env.list("SPM_TRUSTED_PROXIES", _LOOPBACK)  # whose forwarding headers are believed
 
 CONTENT_SECURITY_POLICY = {
     "DIRECTIVES": {

@@ -5,7 +5,7 @@ All data of the product is in one folder (``SPM_DATA``), so that a backup is one
 
 from django.core.exceptions import ImproperlyConfigured
 
-from spm.limits import OWN_METRICS_EVERY_S
+from spm.limits import OWN_METRICS_EVERY_S, QUOTA_SAMPLES_PER_S
 from spm.settings.environment import BASE_DIR, DATA, database, env, own_hosts, secret
 
 SPM_ROOT = BASE_DIR
@@ -26,6 +26,10 @@ SPM_STRATEGIES: str = env.str("SPM_STRATEGIES", "")  # spm.store.placement takes
 SPM_MAIL_DIR: str = env.str("SPM_MAIL_DIR", str(DATA / "mail"))
 SPM_PEPPER: str = secret("SPM_PEPPER", "pepper")
 SECRET_KEY: str = secret("SPM_SECRET_KEY", "secret-key")
+_RATE = env.str("SPM_APP_RATE_MAX", "" if SPM_TRANSPORT == "direct" else str(QUOTA_SAMPLES_PER_S))
+SPM_APP_RATE_MAX: int | None = int(_RATE) if _RATE.isdecimal() and int(_RATE) else None
+if _RATE and not _RATE.isdecimal():
+    raise ImproperlyConfigured(f"SPM_APP_RATE_MAX is {_RATE!r}; it is a number of samples a second, 0 for no limit.")
 
 if SPM_TRANSPORT not in ("direct", "amqp"):
     raise ImproperlyConfigured(f"SPM_TRANSPORT is {SPM_TRANSPORT!r}; it can be 'direct' or 'amqp'.")
@@ -54,7 +58,6 @@ INSTALLED_APPS = [
 
 MIDDLEWARE = [
     "spm.web.request_metrics.RequestMetrics",
-    "ingest.http.fast_path.FastPath",
     "django.middleware.security.SecurityMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
     "csp.middleware.CSPMiddleware",
@@ -84,7 +87,6 @@ TEMPLATES = [
 ]
 
 ROOT_URLCONF = "spm.web.urls"
-WSGI_APPLICATION = "spm.web.wsgi.application"
 APPEND_SLASH = False  # a redirected POST loses its body: addresses are exact
 
 DATABASES = {"default": database(env.str("DATABASE_URL", "sqlite://"))}
@@ -143,6 +145,7 @@ UNFOLD = {
     },
 }
 
+_TOO_LARGE = ("RequestDataTooBig", "TooManyFieldsSent", "TooManyFilesSent")
 LOGGING = {
     "version": 1,
     "disable_existing_loggers": False,
@@ -151,7 +154,12 @@ LOGGING = {
     "root": {"handlers": ["stderr"], "level": env.str("SPM_LOG_LEVEL", "INFO")},
     "loggers": {
         "django.request": {"level": "ERROR"},
+        # Anybody can send a form that is too large, and each would be a traceback; answers are counted by their status.
+        **{f"django.security.{name}": {"level": "CRITICAL"} for name in _TOO_LARGE},
         # A line per tick is of no use; failures are logged at a higher level.
-        **{name: {"level": "WARNING"} for name in ("celery.beat", "celery.worker.strategy", "celery.app.trace")},
+        **{
+            name: {"level": "WARNING"}
+            for name in ("uvicorn.error", "celery.beat", "celery.worker.strategy", "celery.app.trace")
+        },
     },
 }

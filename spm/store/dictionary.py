@@ -1,77 +1,103 @@
-"""The dictionary of series: registers new series, durably and once, before any block uses them (PROTOCOL 3).
+"""The dictionary of series: new series are registered once, with the first batch that has them (PROTOCOL 3).
 
-``SeriesRegistry`` is for writers: it remembers which ids this process has registered, reads the others from the store
-in bulk, and puts the missing ones by check-and-put. An id that already belongs to another canonical form is a
-collision: it is reported and never merged. Readers use ``spm.query.series.index``; ``matching`` is for callers without
-an index, such as retractions.
+``SeriesRegistry`` is for writers: it remembers which ids are in the store, reads the others in bulk, and says which
+rows a batch must put, each by check-and-put, before its blocks. An id that already belongs to another canonical form is
+a collision: it is reported and never merged. Readers use ``spm.query.series.index``; ``matching`` is for callers
+without an index, such as retractions.
 """
 
-import threading
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
 from spm import limits
-from spm.arrays import I64, U64
+from spm.arrays import I64, U32, U64
+from spm.clock import random_u64
 from spm.store import keys
-from spm.store.backends.base import Backend, Reader
+from spm.store.backends.base import Backend, Reader, taken
 from spm.store.backends.ranges import scan_ranges
-from spm.store.encoding import kernels
+from spm.store.encoding.byte_kernels import text_tags
+from spm.store.id_set import IdSet
 from spm.store.matchers import METRIC_NAME, Matcher, mask
 from spm.wire import SeriesTable, metric_id, metric_of, parse_canonical, series_id
 
 COLUMN = b"c"
-_NONE = np.empty(0, np.uint64)
+
+
+@dataclass(frozen=True, slots=True)
+class NewSeries:
+    """Series that the store lacks: the rows (key, canonical form) to be put with a batch, and their ids and tags."""
+
+    rows: tuple[tuple[bytes, bytes], ...]
+    ids: U64
+    tags: U32
+
+    def __len__(self) -> int:
+        return len(self.rows)
 
 
 class SeriesRegistry:
-    """Registers series, and remembers which are in the store. Thread-safe; bounded by ``SERIES_KNOWN_MAX``."""
+    """Says which series are new, and remembers which are in the store. Thread-safe; bounded by ``SERIES_KNOWN_MAX``.
+
+    A caller that puts the rows of new series calls ``remember`` once they are durable.
+    """
 
     def __init__(self, backend: Backend, known_max: int = limits.SERIES_KNOWN_MAX) -> None:
         self._backend = backend
-        self._known: dict[int, tuple[U64, U64]] = {}  # app -> ids, sorted, and a second hash of each one's form
+        self._seed, self._multiplier = np.uint64(random_u64()), np.uint64(random_u64() | 1)
+        self._known = IdSet()  # ids, each with a tag made of its app and a second hash of its form
         self._known_max = known_max
-        self._lock = threading.Lock()
+
+    def look_up(self, apps: U32, table: SeriesTable) -> tuple[I64, NewSeries]:
+        """Return (the indices of series that collide with another one, the series that the store lacks).
+
+        ``apps`` is the app of each series. Of two new series with one id the first one counts.
+        """
+        tags = apps.copy()
+        text_tags(self._seed, self._multiplier, table.text, table.starts, table.ends, tags)
+        unknown = np.flatnonzero(~self._known.contains(table.ids, tags)).tolist()
+        if not unknown:
+            return np.empty(0, np.int64), _NOTHING_NEW
+        some = zip(apps[unknown].tolist(), table.metrics[unknown].tolist(), table.ids[unknown].tolist(), strict=True)
+        names = [keys.series(*one) for one in some]
+        stored = self._backend.get("series", names, [COLUMN])
+        present, new, collided = list[int](), list[int](), list[int]()
+        rows: dict[bytes, bytes] = {}
+        for place, name, row in zip(unknown, names, stored, strict=True):
+            form = table.canonical(place)
+            first = rows.get(name) if row is None else row[COLUMN]
+            if first is None:
+                rows[name] = form
+                new.append(place)
+            elif first != form:
+                collided.append(place)
+            elif row is not None:
+                present.append(place)
+        if present:
+            self._remember(table.ids[present], tags[present])
+        return np.array(collided, np.int64), NewSeries(tuple(rows.items()), table.ids[new], tags[new])
+
+    def remember(self, new: NewSeries) -> None:
+        """Remember series whose rows are in the store now."""
+        self._remember(new.ids, new.tags)
 
     def register(self, app: int, table: SeriesTable) -> I64:
         """Make every series of the table durable; return the indices of those that collide with another series."""
-        checks = kernels.text_checks(table.text, table.starts, table.ends)
-        unknown = self._unknown(app, table.ids, checks)
-        if not len(unknown):
-            return unknown
-        forms = [table.canonical(int(i)) for i in unknown]
-        names = [keys.series(app, int(table.metrics[i]), int(table.ids[i])) for i in unknown]
-        before = self._put_missing(names, forms)
-        same = np.array([was is None or was == form for was, form in zip(before, forms, strict=True)], np.bool_)
-        self._remember(app, table.ids[unknown[same]], checks[unknown[same]])
-        return unknown[~same]
+        while True:
+            collided, new = self.look_up(np.full(len(table), app, np.uint32), table)
+            if not new or not taken(new.rows, self._backend.check_and_put_many("series", COLUMN, new.rows)):
+                self.remember(new)
+                return collided
 
-    def _unknown(self, app: int, ids: U64, checks: U64) -> I64:
-        """The series to look up in the store: new ids, and known ids that come with another form."""
-        known, forms = self._known.get(app, (_NONE, _NONE))
-        if not len(known):
-            return np.arange(len(ids))
-        at = np.minimum(np.searchsorted(known, ids), len(known) - 1)
-        return np.flatnonzero((known[at] != ids) | (forms[at] != checks))
+    def _remember(self, ids: U64, tags: U32) -> None:
+        if len(self._known) + len(ids) > self._known_max:
+            self._known.clear()  # the store is asked again: slower, never wrong
+        self._known.add(ids, tags)
 
-    def _put_missing(self, names: Sequence[bytes], forms: Sequence[bytes]) -> list[bytes | None]:
-        rows = self._backend.get("series", names, [COLUMN])
-        before = [None if row is None else row[COLUMN] for row in rows]
-        missing = [i for i, was in enumerate(before) if was is None]
-        if missing:
-            raced = self._backend.check_and_put_many("series", COLUMN, [(names[i], forms[i]) for i in missing])
-            for i, was in zip(missing, raced, strict=True):
-                before[i] = was
-        return before
 
-    def _remember(self, app: int, ids: U64, checks: U64) -> None:
-        with self._lock:
-            if sum(len(known) for known, _ in self._known.values()) + len(ids) > self._known_max:
-                self._known.clear()  # the store is asked again: slower, never wrong
-            known, forms = self._known.get(app, (_NONE, _NONE))
-            joined, first = np.unique(np.concatenate([known, ids]), return_index=True)
-            self._known[app] = joined, np.concatenate([forms, checks])[first]
+_NOTHING_NEW = NewSeries((), np.empty(0, np.uint64), np.empty(0, np.uint32))
 
 
 _SERIES_AT_ONCE = 10_000  # some megabytes of labels

@@ -8,6 +8,7 @@ import hashlib
 import struct
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import msgspec
 import numpy as np
@@ -287,6 +288,7 @@ def ledger_range(app: int, first_minute: int = 0, last_minute: int = U32) -> tup
 
 
 SALTS = 16
+SALTS_CACHED = 65_536  # salts that a process remembers, some 100 bytes each: most series are of few metrics
 UNSPREAD = frozenset({"ledger", "marks", "retractions", "dead", "config"})  # keys begin with neither shard nor salt
 
 
@@ -295,6 +297,7 @@ def split_keys(table: str) -> list[bytes]:
     return [] if table in UNSPREAD else [bytes([first]) for first in range(1, SALTS)]
 
 
+@lru_cache(SALTS_CACHED)
 def _salt(app: int, other: int) -> int:
     """The salt that spreads an app's rows over the regions; it can never change, since it is not stored."""
     return hashlib.blake2b(struct.pack(">IQ", app, other), digest_size=1).digest()[0] % SALTS

@@ -15,6 +15,7 @@ _OLD_ADMIN_PAGES = {  # kept for one version → their names now
     "admin/ingest/accountbook/<int:app_id>/account/": "admin:ingest_balance",
 }
 
+handler400 = "frontend.refusals.bad_request"
 urlpatterns = [
     *(path(old, RedirectView.as_view(pattern_name=name, query_string=True)) for old, name in _OLD_ADMIN_PAGES.items()),
     path("admin/", admin.site.urls),

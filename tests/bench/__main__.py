@@ -1,6 +1,10 @@
 """`python -m tests.bench WHAT [--steps N] [--agent-steps N] [--no-peer]`, where WHAT is one of
 
 ingest   the fleet in bodies of 10,000 lines, then of one agent each: values/s, CPU µs per value by process, p50/p95
+agents   bodies of 100 values of 1,000 agents over 32 and 256 connections, and 100 a second: CPU ms a request of all
+         processes, requests/s, p50/p99 (--agents, --rounds, --protocol NAME,NAME)
+small_bodies  in one process: CPU µs a body of 100 values by step, alone and together, and with ten new series beside
+         --series known ones (--protocol NAME, --agents)
 protocols  the same in every protocol, of 100 and of 4,000 hosts (--protocol NAME, --large-values, --agent-values)
 compact  runs on Spark in local[2] over --steps reports and ten times as many: samples/s after start-up, CPU by process,
          one dirty hour in either store, beside a plain Spark SQL job over the same samples in Parquet
@@ -14,6 +18,9 @@ tail     an hour of 100 agents, one request per agent and 10 s, without a run: o
          accepted sample takes to be seen
 month    30 days of 100 hosts and 10 metrics, rolled up: charts of them by a process that has just started, and again
 names    one app of --series: its names and a selector of ten series, warm; a cold start, and memory of the process
+listeners  --listeners streams of events: memory of the server, CPU while nothing happens, and how soon all hear of data
+slow     --slow slow heads, bodies, readers and idle connections each, held for --hold seconds: pings, pushes, queries
+         and memory without and beside them (--url and --token of a running server, or --proxy nginx or caddy)
 footprint  bytes per value by table and column, of whole hours written and rolled up in memory
 full     the full stack, servers and all: HTTP and AMQP through RabbitMQ and a worker into HBase, values/s, messages/s
          and CPU µs per value by process, beside OpenTSDB on the same HBase (--values, --small, --peer-values)
@@ -25,6 +32,7 @@ import argparse
 import os
 import resource
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -34,9 +42,12 @@ from pathlib import Path
 from spm.limits import HOUR_MS
 from spm.store.backends import open_backend
 from tests.bench import full, month, names, report, tsbs
+from tests.bench.agents import agents
 from tests.bench.footprint import footprint
+from tests.bench.listeners import listeners
 from tests.bench.protocols import protocols
 from tests.bench.rolled import compact
+from tests.bench.slow import slow
 from tests.servers.product import ROOT, Served, disk_bytes, start_peer, start_product
 from tests.support.fleet import STEP_MS, Fleet
 
@@ -59,10 +70,18 @@ def main() -> None:
     parser.add_argument("--protocol", default="", help="of protocols: this one alone")
     parser.add_argument("--large-values", type=int, default=2_000_000, help="of protocols: in bodies of 10,000 lines")
     parser.add_argument("--agent-values", type=int, default=30_000, help="of protocols: in bodies of one agent")
+    parser.add_argument("--agents", type=int, default=1_000, help="of agents")
+    parser.add_argument("--rounds", type=int, default=20, help="of agents: bodies of each agent and load")
+    parser.add_argument("--listeners", type=int, default=10_000, help="of listeners")
     parser.add_argument("--times", type=int, default=20, help="of tsbs: queries of each type")
     parser.add_argument("--only", default="", help="of tsbs: types with this in their name")
     parser.add_argument("--series", type=int, default=1_000_000, help="of names")
     parser.add_argument("--scale", type=int, default=1, help="of tsbs: so many times fewer hosts")
+    parser.add_argument("--slow", type=int, default=1_000, help="of slow: connections of each kind")
+    parser.add_argument("--hold", type=float, default=60, help="of slow: seconds")
+    parser.add_argument("--url", default="", help="of slow: a running server")
+    parser.add_argument("--token", default="", help="of slow: for pushes and queries")
+    parser.add_argument("--proxy", default="", help="of slow: nginx or caddy, before the server")
     options = parser.parse_args()
     ROOMS[options.what](options)
 
@@ -113,10 +132,10 @@ def ingest(options: argparse.Namespace) -> None:
     """Line protocol to durable."""
     warm = Fleet.make(hosts=options.hosts, steps=300, start_ms=START_MS - 6 * HOUR_MS, seed=9)
     large = Fleet.make(hosts=options.hosts, steps=options.steps, start_ms=START_MS)
-    agents = Fleet.make(hosts=options.hosts, steps=options.agent_steps, start_ms=START_MS + 24 * HOUR_MS, seed=2)
+    few = Fleet.make(hosts=options.hosts, steps=options.agent_steps, start_ms=START_MS + 24 * HOUR_MS, seed=2)
     forms = (
         ("bodies of 10,000 lines", list(large.large_bodies()), len(large)),
-        ("one-agent bodies", list(agents.agent_bodies()), len(agents)),
+        ("one-agent bodies", list(few.agent_bodies()), len(few)),
     )
     with _servers(options) as servers:
         for _, served in servers:
@@ -125,6 +144,24 @@ def ingest(options: argparse.Namespace) -> None:
             cpu = [_measured(name, who, served, bodies, values) for who, served in servers]
             if len(cpu) > 1:
                 report.line(f"{name} ratio", cpu=cpu[0] / cpu[1])
+
+
+def every_agent(options: argparse.Namespace) -> None:
+    """Small bodies of many connections."""
+    with _servers(options) as servers:
+        agents(servers, options, START_MS)
+
+
+def every_listener(options: argparse.Namespace) -> None:
+    """Streams of events."""
+    with _servers(argparse.Namespace(no_peer=True)) as [(_, served)]:
+        listeners(served, options)
+
+
+def slow_clients(options: argparse.Namespace) -> None:
+    """Slow and hostile clients."""
+    with tempfile.TemporaryDirectory(prefix="spm-bench-") as folder:
+        slow(options, Path(folder))
 
 
 def every_protocol(options: argparse.Namespace) -> None:
@@ -281,8 +318,22 @@ def seconds_to_visible(served: Served, name: str) -> float:
     return time.perf_counter() - accepted
 
 
+SMALL_BODIES = "import django; django.setup(); from tests.bench.in_process import small_bodies; small_bodies.main()"
+
+
+def steps_of_small_bodies(options: argparse.Namespace) -> None:
+    """The steps in a process of their own that has set up Django, as those that accept have."""
+    arguments = [options.protocol, str(options.agents), str(options.series)]
+    environment = {**os.environ, "DJANGO_SETTINGS_MODULE": "tests.settings"}
+    subprocess.run([sys.executable, "-c", SMALL_BODIES, *arguments], check=True, env=environment)
+
+
 ROOMS: dict[str, Callable[[argparse.Namespace], object]] = {
     "ingest": ingest,
+    "agents": every_agent,
+    "listeners": every_listener,
+    "slow": slow_clients,
+    "small_bodies": steps_of_small_bodies,
     "protocols": every_protocol,
     "compact": compact,
     "disk": disk,

@@ -95,6 +95,32 @@ def test_check_and_put_many_returns_the_present_values_and_does_not_change_them(
     assert backend.get("pending", [K[1], K[2]]) == [{b"c": b"old"}, {b"c": b"x"}]
 
 
+def test_put_new_sets_absent_cells_and_puts_its_steps(backend: Backend) -> None:
+    backend.check_and_put("series", K[1], b"c", None, b"own")
+    steps = [("log", [(K[3] + b"abcd", {b"v": b"1"})]), ("pending", [(K[4], {b"a": b"2"})])]
+    for before in ([b"own", None, b"x"], [b"own", b"x", b"x"]):
+        assert backend.put_new("series", b"c", [(K[1], b"own"), (K[2], b"x"), (K[2], b"x")], steps) == before
+        assert backend.get("series", [K[1], K[2]]) == [{b"c": b"own"}, {b"c": b"x"}]
+        assert backend.get("log", [K[3] + b"abcd"]) == [{b"v": b"1"}]
+        assert rows(backend) == [(K[4], {b"a": b"2"})]
+
+
+def test_put_new_puts_no_step_when_a_cell_has_another_value(backend: Backend) -> None:
+    backend.check_and_put("series", K[1], b"c", None, b"another")
+    before = backend.put_new("series", b"c", [(K[2], b"x"), (K[1], b"own")], [("pending", [(K[4], {b"a": b"2"})])])
+    assert before == [None, b"another"]
+    assert backend.get("series", [K[1]]) == [{b"c": b"another"}]
+    assert rows(backend) == []
+
+
+def test_put_new_of_many_large_rows_puts_them_all(backend: Backend) -> None:
+    many = [(i.to_bytes(21, "big"), bytes([i % 251]) * 60_000) for i in range(1, 90)]
+    steps = [("pending", [(key, {b"v": value}) for key, value in many])]
+    assert backend.put_new("series", b"c", many, steps) == [None] * len(many)
+    assert rows(backend) == [(key, {b"v": value}) for key, value in many]
+    assert [row[b"c"] for row in backend.get("series", [key for key, _ in many]) if row] == [v for _, v in many]
+
+
 def test_delete_takes_named_cells_or_whole_rows_and_absent_ones_are_no_error(backend: Backend) -> None:
     backend.put([("pending", [(K[1], {b"a": b"1", b"b": b"2"}), (K[2], {b"a": b"1"}), (K[3], {b"a": b"1"})])])
     backend.delete("pending", [(K[1], [b"a", b"z"]), (K[2], None), (K[3], [b"a"]), (K[4], None)])

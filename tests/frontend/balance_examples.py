@@ -9,7 +9,6 @@ from ingest.accounting.watermark_keeper import advance_watermarks
 from ingest.models import RejectedLine
 from ingest.writer import Writer, dead_letter_steps
 from spm import message_ids
-from spm.accounts import sources
 from spm.clock import FakeClock
 from spm.limits import HOUR_MS
 from spm.store.backends import open_backend
@@ -18,6 +17,7 @@ from spm.store.keys import PlacementTable
 from spm.store.ledger import watermarks
 from spm.store.ledger.watermarks import Announcement
 from spm.wire import Envelope, Parsed, SeriesTable, canonical
+from tests.support import notes
 
 SPOOL = b"spool1"
 
@@ -50,7 +50,7 @@ class Book:
             rejected=rejected,
         )
         name = message_ids.make(SPOOL, number) if number else now.to_bytes(16, "big")
-        sources.note_seen(self.app, source, now)
+        notes.see_source(self.app, source, now)
         return self.acceptor.stamp_message(app=self.app, source=source, parsed=parsed, message_id=name)
 
     def store_all(self, *envelopes: Envelope) -> None:

@@ -39,10 +39,8 @@ def own_store(settings: object, tmp_path: Path) -> Iterator[None]:
     settings.SPM_DATA = tmp_path  # type: ignore[attr-defined]
     query.configure(settings.SPM_STORE_URL)  # type: ignore[attr-defined]
     process_state.forget_tokens()
-    process_state.forget_sources()
     yield
     process_state.forget_tokens()
-    process_state.forget_sources()
     query.configure("memory://")
     close_process_acceptor()  # its last announcement goes to this test's store
     open_backend(settings.SPM_STORE_URL).close()  # type: ignore[attr-defined]  # each maps a terabyte of addresses

@@ -2,6 +2,7 @@
 
 import zlib
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,7 +15,8 @@ from spm.envelope_batch import Envelopes
 from spm.errors import StoreUnavailable
 from spm.limits import HOUR_MS
 from spm.store import keys
-from spm.store.backends.base import Backend
+from spm.store.backends import open_backend
+from spm.store.backends.base import Backend, version_of
 from spm.store.backends.memory import MemoryBackend
 from spm.store.encoding import blocks
 from spm.store.keys import PlacementTable
@@ -50,8 +52,8 @@ def test_the_steps_are_series_then_log_then_account_then_pending() -> None:
     Writer(backend, PlacementTable()).write([envelope([(1, START + 1, 1.0)], rejected=1)])
     assert backend.calls == [
         "get series",
-        "check series",
         "get config",
+        "check series",
         "put log",
         "put ledger",
         "put pending",
@@ -178,6 +180,33 @@ def test_a_series_with_a_forged_id_dies_alone_with_a_letter_and_an_account(weak:
     [letter] = letters(backend)
     body = Envelope.from_bytes(letter.body)
     assert (letter.cause, body.values.tolist(), body.series.canonical(0)) == (COLLIDED, [9.0, 9.5], form(b))
+
+
+def test_a_series_whose_id_is_taken_while_its_batch_waits_dies_alone(weak: None) -> None:
+    a, b = twins()
+    bad, good = envelope([(b, START + 1, 9.0)], sequence=1), envelope([(202, START + 1, 1.0)], sequence=2)
+    backend = MemoryBackend()
+    writer = Writer(backend, PlacementTable())
+    batch = writer.prepare([bad, good])
+    first = envelope([(a, START + 1, 2.0)], sequence=3)
+    Writer(backend, PlacementTable()).write([first])
+    writer.commit(batch)
+    assert look(reader(backend)) == plain([first, good])
+    assert [letter.cause for letter in letters(backend)] == [COLLIDED]
+    writer.commit(batch)  # its sender repeats it
+    assert look(reader(backend)) == plain([first, good])
+
+
+def test_new_series_and_their_blocks_are_one_transaction(tmp_path: Path) -> None:
+    backend = open_backend(f"lmdb://{tmp_path}/store")
+    writer = Writer(backend, PlacementTable())
+    for sequence in (1, 2):
+        with backend.snapshot() as before:
+            version = version_of(before)
+        writer.write([envelope([(sequence, START + 1, 1.0), (sequence + 5, START + 1, 1.0)], sequence=sequence)])
+        with backend.snapshot() as after:
+            assert version_of(after) == (version or 0) + 1
+    backend.close()
 
 
 def test_a_forged_series_is_refused_again_by_a_writer_that_knows_no_other(weak: None) -> None:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 
 from spm.errors import StoreUnavailable
-from spm.store.backends.base import Backend, Reader, Row, Step
+from spm.store.backends.base import Backend, Reader, Row, Step, put_new_apart
 
 
 class Faulty:
@@ -46,6 +46,11 @@ class Faulty:
 
     def check_and_put_many(self, table: str, column: bytes, rows: Sequence[tuple[bytes, bytes]]) -> list[bytes | None]:
         return self._act(f"check {table}", lambda: self.inner.check_and_put_many(table, column, rows))  # type: ignore[return-value]
+
+    def put_new(
+        self, table: str, column: bytes, rows: Sequence[tuple[bytes, bytes]], steps: Sequence[Step]
+    ) -> list[bytes | None]:
+        return put_new_apart(self, table, column, rows, steps)
 
     def delete(self, table: str, cells: Sequence[tuple[bytes, Sequence[bytes] | None]]) -> None:
         self._act(f"delete {table}", lambda: self.inner.delete(table, cells))

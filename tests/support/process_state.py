@@ -1,37 +1,25 @@
 """Empties caches that product code keeps for the lifetime of a process, so that one test does not affect the next.
 
-The product itself never needs this: its caches are bounded, and expire by time where their content may change.
+The product itself never needs this: its caches are bounded, and expire by time where their content may change. What a
+process noted about messages (sources, arrivals, rejections, descriptions) is forgotten before each test.
 """
 
-from ingest.accept import arrivals, descriptions, rejections
 from ingest.senders import principals
 from ingest.system_series import source_series
-from spm.accounts import quotas, sources, tokens
+from spm.accounts import quotas, tokens
+from tests.support import notes
 
 
 def forget_tokens() -> None:
     tokens._principals.clear()
 
 
-def forget_sources() -> None:
-    sources._written.clear()
+def forget_notes() -> None:
+    notes.forget_notes()
 
 
 def forget_quotas() -> None:
     quotas._cache.clear()
-
-
-def forget_arrivals() -> None:
-    arrivals._written.clear()
-
-
-def forget_descriptions() -> None:
-    descriptions._written.clear()
-    descriptions._throttle.reset()
-
-
-def forget_rejections() -> None:
-    rejections._throttle.reset()
 
 
 def forget_principals() -> None:

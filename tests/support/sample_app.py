@@ -12,12 +12,12 @@ import numpy.typing as npt
 
 from ingest.accept.stamper import Stamper, take_process
 from ingest.writer import Writer
-from spm.accounts import sources
 from spm.arrays import F64
 from spm.clock import SystemClock, random_bytes
 from spm.store.backends import open_backend
 from spm.store.keys import PlacementTable
 from spm.wire import Parsed, SeriesTable, canonical
+from tests.support import notes
 
 STEP_MS = 10_000
 GIB = 1 << 30
@@ -45,7 +45,7 @@ def fill(store_url: str, app_id: int, *, now_ms: int, span_ms: int = 7_200_000) 
         parsed = _parsed(list(_lines(host, number, times, now_ms)), times)
         writer.write([acceptor.stamp_message(app=app_id, source=host, parsed=parsed, message_id=random_bytes(16))])
         for moment in (now_ms - span_ms, now_ms):
-            sources.note_seen(app_id, host, moment)
+            notes.see_source(app_id, host, moment)
         written += len(parsed.ts)
     return written
 

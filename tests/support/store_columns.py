@@ -45,7 +45,4 @@ def compile_kernels() -> None:
     kernels.find_timelines(counts, ts, rank)
     kernels.take_segments(ts[:1], counts, 2)
     kernels.spread(counts, 2)
-    text, ends = np.zeros(1, np.uint8), np.ones(1, np.int64)
-    kernels.text_checks(text, ends - 1, ends)
-    text.flags.writeable = False  # texts are often views of a request body
-    kernels.text_checks(text, ends - 1, ends)
+    kernels.distinct(ts.view(np.uint64))

@@ -11,10 +11,10 @@ import math
 import numpy as np
 from numba import njit
 
-from ingest.protocols.common.byte_kernels import load64
 from ingest.protocols.common.protobuf_kernels import BAD_VARINT, BEYOND, BYTES, FIXED64, VARINT, read_field, read_varint
 from spm.arrays import U8, U64
 from spm.limits import EXPONENTIAL_SCALE_MAX
+from spm.store.encoding.byte_kernels import load64
 
 VALUE_ROLE, SUM_ROLE, COUNT_ROLE, MIN_ROLE, MAX_ROLE, BUCKET_ROLE, QUANTILE_ROLE, TARGET_ROLE = b"vscnxbqt"
 NO_TIME, NO_VALUE, BAD_BUCKETS, BAD_BOUNDS, BAD_SCALE, NO_TEMPORALITY, TOO_MANY_BUCKETS = range(1, 8)  # of a point

@@ -14,6 +14,7 @@ from spm.arrays import U8
 
 END, STOPPED, FULL = 0, 1, 2  # status: the body is read, the exact reader must read a line, the columns are full
 POSITION, LINE, COUNT, TIMELESS = 0, 1, 2, 3  # state: next byte, its line, samples, samples without a time
+STATUS, SERIES, STATES = 4, 5, 6  # of one of many bodies: its status, its series
 NOW, TIMES, PER, RAW_MAX, LINES_MAX, LENGTH_MAX = range(6)  # rules: ms for samples without a time; raw × TIMES // PER
 
 _NEWLINE, _RETURN = 10, 13

@@ -33,6 +33,11 @@ class TimeRules:
     per: int
     latest_ms: int
 
+    def for_kernel(self) -> tuple[int, ...]:
+        """The rules as kernels take them (``line_kernels``)."""
+        raw_max = ((self.latest_ms + 1) * self.per - 1) // self.times
+        return self.now_ms, self.times, self.per, raw_max, MESSAGE_LINES_MAX, LINE_BYTES_MAX
+
     @property
     def unit(self) -> str:
         """The name of the unit; empty for minutes and hours, which nobody mistakes for another unit."""
@@ -45,9 +50,7 @@ class LineReader:
     def __init__(self, body: bytes, rules: TimeRules, generation: CacheGeneration, capacity: int = 0) -> None:
         self._body, self._rules, self._generation = body, rules, generation
         self._bytes = np.frombuffer(body, np.uint8)
-        raw_max = ((rules.latest_ms + 1) * rules.per - 1) // rules.times
-        limits = (raw_max, MESSAGE_LINES_MAX, LINE_BYTES_MAX)
-        self._kernel_rules: I64 = np.array([rules.now_ms, rules.times, rules.per, *limits], np.int64)
+        self._kernel_rules: I64 = np.array(rules.for_kernel(), np.int64)
         self._state: I64 = self._initial_state()
         self._allocate(capacity or len(body) // 16 + 64)
         self._rejections: list[Rejection] = []
@@ -66,6 +69,14 @@ class LineReader:
                 self._read_exactly()
                 known = self._generation.view()
         self._check_count()
+
+    def resume(self, state: I64, series: I32, ts: I64, values: F64) -> None:
+        """Begin where a kernel has stopped, with the samples that it has read."""
+        count = len(series)
+        if count > self._series.size:
+            self._allocate(2 * count)
+        self._series[:count], self._ts[:count], self._values[:count] = series, ts, values
+        self._state[:] = state
 
     def result(self) -> Parsed:
         """Returns the samples and rejections of the body."""
@@ -134,7 +145,7 @@ class LineReader:
         measurement: bytes,
         labels: LabelPairs,
         names: list[bytes],
-        values: list[float],
+        values: list[float] | F64,
         time_ms: int | None,
     ) -> None:
         """Add the samples of one line. Their series may be new to the cache."""

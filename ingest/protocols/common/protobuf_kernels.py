@@ -9,8 +9,8 @@ numba counts the references of each array argument, which costs more than readin
 import numpy as np
 from numba import njit
 
-from ingest.protocols.common.byte_kernels import copy_bytes
 from spm.arrays import U8
+from spm.store.encoding.byte_kernels import copy_bytes
 
 VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5  # wire types
 BAD_VARINT, BEYOND, BAD_WIRE_TYPE, BAD_NUMBER = -1, -2, -3, -4

@@ -11,15 +11,29 @@ old one lives until its last reader ends. So the bound is the limits plus what o
 """
 
 import threading
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ingest.protocols.common.byte_kernels import text_hash
-from ingest.protocols.common.series_kernels import KnownSeries, find_head, find_item, number_series
+from ingest.protocols.common.series_kernels import (
+    FORM_START,
+    HEAD_COLUMNS,
+    ITEM_COLUMNS,
+    SERIES,
+    SERIES_COLUMNS,
+    KnownSeries,
+    add_head,
+    add_items,
+    find_head,
+    find_items,
+    number_series,
+    place_entries,
+    table_of,
+)
 from spm import wire
-from spm.arrays import I32, U64
+from spm.arrays import I32, I64, U8
 from spm.clock import random_u64
 from spm.errors import LimitExceeded
 from spm.limits import MESSAGE_SERIES_BYTES_MAX, SERIES_CACHE_BYTES_MAX, SERIES_CACHE_ITEMS_MAX
@@ -29,74 +43,43 @@ _SMALLER = "Send smaller bodies, of 10,000 lines or so."
 
 
 class Column:
-    """An array that grows by replacement: views of the earlier array stay valid."""
+    """Bytes that grow by replacement: views of the earlier array stay valid."""
 
-    def __init__(self, dtype: type[np.generic], capacity: int) -> None:
-        self.array: NDArray[Any] = np.zeros(capacity, dtype)
+    def __init__(self, capacity: int) -> None:
+        self.array: U8 = np.zeros(capacity, np.uint8)
         self.count = 0
-
-    def append(self, value: int) -> None:
-        self.reserve(1)
-        self.array[self.count] = value
-        self.count += 1
 
     def extend(self, raw: bytes) -> tuple[int, int]:
         """Append bytes; returns where they start and end."""
-        self.reserve(len(raw))
         start = self.count
-        self.count += len(raw)
-        self.array[start : self.count] = np.frombuffer(raw, np.uint8)
-        return start, self.count
+        end = start + len(raw)
+        if end > self.array.size:
+            larger = np.zeros(self.array.size + end, np.uint8)
+            larger[:start] = self.array[:start]
+            self.array = larger
+        self.array[start:end] = np.frombuffer(raw, np.uint8)
+        self.count = end
+        return start, end
+
+
+class Rows:
+    """Rows of numbers that grow by replacement, and where they have hashes a table of these with free slots."""
+
+    def __init__(self, columns: int, dtype: type[np.generic], capacity: int, *, hashed: bool = True) -> None:
+        self.array: NDArray[Any] = np.zeros((capacity, columns), dtype)
+        self.table: I32 = np.full(2 * capacity if hashed else 0, -1, np.int32)
+        self.count = 0
 
     def reserve(self, more: int) -> None:
-        if self.count + more > self.array.size:
-            larger = np.zeros(2 * self.array.size + more, self.array.dtype)
+        """Make room for more rows; the table is never more than half full."""
+        if self.count + more > len(self.array):
+            larger = np.zeros((2 * len(self.array) + more, self.array.shape[1]), self.array.dtype)
             larger[: self.count] = self.array[: self.count]
             self.array = larger
-
-
-class HashTable:
-    """A hash table with open addressing: hash → entry number. It is never more than half full."""
-
-    def __init__(self, capacity: int) -> None:
-        self.array: I32 = np.full(capacity, -1, np.int32)
-
-    def add(self, entry: int, hashes: Column) -> None:
-        """Add ``entry``, whose hash is the last of ``hashes``."""
-        if 2 * hashes.count > self.array.size:
-            self.array = np.full(4 * self.array.size, -1, np.int32)
-            for old in range(entry):
-                self._place(old, int(hashes.array[old]))
-        self._place(entry, int(hashes.array[entry]))
-
-    def _place(self, entry: int, hashed: int) -> None:
-        mask = self.array.size - 1
-        slot = hashed & mask
-        while self.array[slot] >= 0:
-            slot = (slot + 1) & mask
-        self.array[slot] = entry
-
-
-class TextTable:
-    """Numbered texts with a hash table over them. For each text: its hash, and its start and end in the arena."""
-
-    def __init__(self, arena: Column, capacity: int) -> None:
-        self.arena = arena
-        self.table = HashTable(2 * capacity)
-        self.hash = Column(np.uint64, capacity)
-        self.start, self.end = Column(np.int64, capacity), Column(np.int64, capacity)
-
-    def __len__(self) -> int:
-        return self.hash.count
-
-    def add(self, hashed: int, span: tuple[int, int]) -> int:
-        """Add the text at ``span`` of the arena; returns its number."""
-        self.start.append(span[0])
-        self.end.append(span[1])
-        self.hash.append(hashed)
-        entry = self.hash.count - 1
-        self.table.add(entry, self.hash)
-        return entry
+        if len(self.table) and 2 * (self.count + more) > len(self.table):
+            table: I32 = np.full(2 << (self.count + more).bit_length(), -1, np.int32)
+            place_entries(table, self.array, self.count)
+            self.table = table
 
 
 class CacheGeneration:
@@ -104,15 +87,13 @@ class CacheGeneration:
 
     def __init__(self, capacity: int = 1024) -> None:
         self._lock = threading.Lock()
-        self._key: U64 = np.array([random_u64() >> 1, random_u64() | 1], np.uint64)
-        self._arena = Column(np.uint8, 64 * capacity)
-        self._heads = TextTable(self._arena, capacity)
-        self._items = TextTable(self._arena, capacity)
-        self._item_head, self._item_series = Column(np.int32, capacity), Column(np.int32, capacity)
+        self._seed, self._multiplier = np.uint64(random_u64() >> 1), np.uint64(random_u64() | 1)
+        self._arena = Column(64 * capacity)
+        self._heads = Rows(HEAD_COLUMNS, np.int64, capacity)
+        self._items = Rows(ITEM_COLUMNS, np.int64, capacity)
         self._names: dict[bytes, tuple[int, int]] = {}  # a field name is stored once in the arena, for all heads
-        self._forms = Column(np.uint8, 128 * capacity)
-        self._ids, self._metrics = Column(np.uint64, capacity), Column(np.uint64, capacity)
-        self._starts, self._ends = Column(np.int64, capacity), Column(np.int64, capacity)
+        self._forms = Column(128 * capacity)
+        self._series = Rows(SERIES_COLUMNS, np.uint64, capacity, hashed=False)
         self._metric_ids: dict[bytes, int] = {}
         self._numbers: dict[int, int] = {}
         self._scratch: list[I32] = []
@@ -121,7 +102,7 @@ class CacheGeneration:
     def full(self) -> bool:
         """Whether the next message begins a new generation."""
         return (
-            len(self._items) >= SERIES_CACHE_ITEMS_MAX
+            self._items.count >= SERIES_CACHE_ITEMS_MAX
             or self._arena.count + self._forms.count >= SERIES_CACHE_BYTES_MAX
         )
 
@@ -138,20 +119,15 @@ class CacheGeneration:
     def _view(self) -> KnownSeries:
         heads, items = self._heads, self._items
         return KnownSeries(
-            self._key,
+            self._seed,
+            self._multiplier,
             self._arena.array,
-            len(heads),
-            heads.table.array,
-            heads.hash.array,
-            heads.start.array,
-            heads.end.array,
-            len(items),
-            items.table.array,
-            items.hash.array,
-            self._item_head.array,
-            items.start.array,
-            items.end.array,
-            self._item_series.array,
+            heads.count,
+            heads.table,
+            heads.array,
+            items.count,
+            items.table,
+            items.array,
         )
 
     def resolve_fields(
@@ -162,83 +138,113 @@ class CacheGeneration:
         The budget is the bytes of canonical text that the message may still add; beyond it ``LimitExceeded``.
         """
         with self._lock:
-            number = self._resolve_head(head)
-            tail = _canonical_labels(labels)
-            series = []
-            for name in names:
-                item = self._find_item(number, name)
-                if item < 0:
-                    before = self._forms.count
-                    item = self._add_item(number, name, self._resolve_series(join_metric(measurement, name), tail))
-                    budget = check_budget(budget - (self._forms.count - before))
-                series.append(int(self._item_series.array[item]))
-            return series, budget
+            (number, is_new), before = self._resolve_head(head), self._forms.count
+            items = [-1] * len(names) if is_new else self._find_items(number, names)
+            new = list(dict.fromkeys(name for name, item in zip(names, items, strict=True) if item < 0))
+            series = self._resolve_series(
+                [join_metric(measurement, name) for name in new], _canonical_labels(labels), budget
+            )
+            added = dict(zip(new, series, strict=False))  # fewer where the budget ended
+            self._add_items(number, added)
+            budget = check_budget(budget - (self._forms.count - before))
+            rows = self._items.array
+            return [
+                int(rows[item, SERIES]) if item >= 0 else added[name] for name, item in zip(names, items, strict=True)
+            ], budget
 
     def resolve_field(
         self, head: bytes, name: bytes, *, metric: bytes, labels: LabelPairs, budget: int
     ) -> tuple[int, int]:
         """Returns the series number of one field with a metric of its own, and the rest of ``budget``."""
         with self._lock:
-            number = self._resolve_head(head)
-            item = self._find_item(number, name)
+            (number, is_new), before = self._resolve_head(head), self._forms.count
+            [item] = [-1] if is_new else self._find_items(number, [name])
             if item < 0:
-                before = self._forms.count
-                item = self._add_item(number, name, self._resolve_series(metric, _canonical_labels(labels)))
-                budget = check_budget(budget - (self._forms.count - before))
-            return int(self._item_series.array[item]), budget
+                [series] = self._resolve_series([metric], _canonical_labels(labels), budget)
+                self._add_items(number, {name: series})
+                return series, check_budget(budget - (self._forms.count - before))
+            return int(self._items.array[item, SERIES]), budget
 
     def resolve_head(self, raw: bytes) -> int:
         """Returns the number of a head; adds the head if it is new."""
         with self._lock:
-            return self._resolve_head(raw)
+            return self._resolve_head(raw)[0]
 
     def remember_no_series(self, head: bytes, name: bytes, code: int) -> int:
         """Remember that a field of a head is no series. Stores and returns ``code``, which is below 0."""
         with self._lock:
-            number = self._resolve_head(head)
-            if self._find_item(number, name) < 0:
-                self._add_item(number, name, code)
+            number, _ = self._resolve_head(head)
+            [item] = self._find_items(number, [name])
+            if item < 0:
+                self._add_items(number, {name: code})
             return code
 
-    def _find_item(self, head: int, name: bytes) -> int:
-        return int(find_item(self._view(), head, np.frombuffer(name, np.uint8), 0, len(name)))
+    def _find_items(self, head: int, names: list[bytes]) -> list[int]:
+        """Returns the numbers of a head's items with these names; -1 where there is none."""
+        ends: I64 = np.cumsum(np.fromiter(map(len, names), np.int64, len(names)))
+        numbers: I64 = np.empty(len(names), np.int64)
+        find_items(self._view(), head, np.frombuffer(b"".join(names), np.uint8), ends, numbers)
+        return list(numbers.tolist())
 
-    def _resolve_head(self, raw: bytes) -> int:
-        text = np.frombuffer(raw, np.uint8)
-        entry = int(find_head(self._view(), text, 0, len(raw)))
+    def _resolve_head(self, raw: bytes) -> tuple[int, bool]:
+        """Returns the number of a head, and whether it is new."""
+        entry = int(find_head(self._view(), np.frombuffer(raw, np.uint8), 0, len(raw)))
         if entry >= 0:
-            return entry
-        hashed = text_hash(self._key[0], self._key[1], text, 0, len(raw))
-        return self._heads.add(int(hashed), self._arena.extend(raw))
+            return entry, False
+        start, end = self._arena.extend(raw)
+        self._heads.reserve(1)
+        add_head(self._view(), start, end)
+        self._heads.count += 1
+        return self._heads.count - 1, True
 
-    def _add_item(self, head: int, name: bytes, series: int) -> int:
-        if name not in self._names:
-            self._names[name] = self._arena.extend(name)
-        text = np.frombuffer(name, np.uint8)
-        hashed = text_hash(self._key[0] + np.uint64(head), self._key[1], text, 0, len(name))
-        self._item_head.append(head)
-        self._item_series.append(series)
-        return self._items.add(int(hashed), self._names[name])
+    def _add_items(self, head: int, series: Mapping[bytes, int]) -> None:
+        """Add items by name, each with its series."""
+        if not series:
+            return
+        for name in series:
+            if name not in self._names:
+                self._names[name] = self._arena.extend(name)
+        self._items.reserve(len(series))
+        spans = np.array([self._names[name] for name in series], np.int64)
+        add_items(self._view(), head, spans, np.array(list(series.values()), np.int64))
+        self._items.count += len(series)
 
-    def _resolve_series(self, metric: bytes, tail: bytes) -> int:
-        """Returns the number of a canonical form. Two forms with the same id (a hash collision) stay two series."""
-        form = wire.canonical(metric.decode(), {}) + tail
-        hashed = wire.series_id(form)
-        known = self._numbers.get(hashed)
-        if known is not None and self.canonical(known) == form:
-            return known
-        start, end = self._forms.extend(form)
-        self._starts.append(start)
-        self._ends.append(end)
-        self._ids.append(hashed)
-        if metric not in self._metric_ids:
-            self._metric_ids[metric] = wire.metric_id(metric)
-        self._metrics.append(self._metric_ids[metric])
-        return self._numbers.setdefault(hashed, self._ids.count - 1) if known is None else self._ids.count - 1
+    def _resolve_series(self, metrics: Sequence[bytes], tail: bytes, budget: int) -> list[int]:
+        """Returns the numbers of the series of these metrics with the labels ``tail``; ends when the budget is used up.
+
+        Two forms with the same id (a hash collision) stay two series.
+        """
+        numbers: list[int] = []
+        rows: list[tuple[int, int, int, int]] = []
+        forms: list[bytes] = []
+        first, end = self._series.count, self._forms.count
+        limit = end + budget
+        for metric in metrics:
+            form = wire.prefixed(metric) + tail
+            hashed = wire.series_id(form)
+            known = self._numbers.get(hashed)
+            if known is not None and form == (forms[known - first] if known >= first else self.canonical(known)):
+                numbers.append(known)
+                continue
+            if metric not in self._metric_ids:
+                self._metric_ids[metric] = wire.metric_id(metric)
+            numbers.append(first + len(rows))
+            self._numbers.setdefault(hashed, first + len(rows))
+            rows.append((hashed, self._metric_ids[metric], end, end + len(form)))
+            forms.append(form)
+            end += len(form)
+            if end > limit:
+                break
+        if rows:
+            self._forms.extend(b"".join(forms))
+            self._series.reserve(len(rows))
+            self._series.array[first : first + len(rows)] = np.array(rows, np.uint64)
+            self._series.count += len(rows)
+        return numbers
 
     def canonical(self, number: int) -> bytes:
         """Returns the canonical form of a series."""
-        start, end = int(self._starts.array[number]), int(self._ends.array[number])
+        start, end = self._series.array[number, FORM_START:].tolist()
         return self._forms.array[start:end].tobytes()
 
     def message_table(self, series: I32) -> wire.SeriesTable:
@@ -246,36 +252,33 @@ class CacheGeneration:
 
         ``LimitExceeded``: the series have more text than one message may hold.
         """
-        scratch = self._borrow_scratch()
+        scratch = self.borrow_scratch()
         distinct: I32 = np.empty(min(len(series), scratch.size), np.int32)
         count = int(number_series(series, scratch, distinct))
-        self._return_scratch(scratch)
-        table = self._table(distinct[:count])
-        check_budget(MESSAGE_SERIES_BYTES_MAX - int((table.ends - table.starts).sum()))
+        self.return_scratch(scratch)
+        table, size = self.table(distinct[:count])
+        check_budget(MESSAGE_SERIES_BYTES_MAX - size)
         return table
 
-    def _table(self, numbers: I32) -> wire.SeriesTable:
-        """Returns a table of these series. It shares the text of the cache."""
-        with self._lock:
-            return wire.SeriesTable(
-                ids=self._ids.array[numbers],
-                metrics=self._metrics.array[numbers],
-                text=self._forms.array,
-                starts=self._starts.array[numbers],
-                ends=self._ends.array[numbers],
-            )
+    def table(self, numbers: I32) -> tuple[wire.SeriesTable, int]:
+        """Returns a table of these series, which shares the text of the cache, and the size of its forms."""
+        rows = self._series.array
+        ids, metrics = np.empty((2, len(numbers)), np.uint64)
+        starts, ends = np.empty((2, len(numbers)), np.int64)
+        size = int(table_of(numbers, rows, ids, metrics, starts, ends))
+        return wire.SeriesTable(ids, metrics, self._forms.array, starts, ends), size
 
-    def _borrow_scratch(self) -> I32:
+    def borrow_scratch(self) -> I32:
         """Returns an array of zeros with an element for each series; it must be returned as zeros."""
         with self._lock:
-            if self._scratch and self._scratch[-1].size >= self._ids.count:
+            if self._scratch and self._scratch[-1].size >= self._series.count:
                 return self._scratch.pop()
-            return np.zeros(self._ids.array.size, np.int32)
+            return np.zeros(len(self._series.array), np.int32)
 
-    def _return_scratch(self, scratch: I32) -> None:
+    def return_scratch(self, scratch: I32) -> None:
         """Keep the array for a later message. Eight are enough for the threads of one process."""
         with self._lock:
-            if scratch.size == self._ids.array.size and len(self._scratch) < 8:
+            if scratch.size == len(self._series.array) and len(self._scratch) < 8:
                 self._scratch.append(scratch)
 
 
@@ -298,7 +301,7 @@ def check_budget(budget: int) -> int:
 
 def _canonical_labels(labels: LabelPairs) -> bytes:
     """Returns the part of a canonical form that follows the metric."""
-    return wire.canonical("", {name.decode(): value.decode() for name, value in labels})[2:]
+    return b"".join([wire.prefixed(part) for label in sorted(labels) for part in label])
 
 
 class SeriesCache:

@@ -1,8 +1,9 @@
-"""Compiled look-ups in the series cache, and the numbering of a message's series.
+"""Compiled look-ups in the series cache, the entry of new texts, and the table of a message's series.
 
 ``KnownSeries`` is one consistent view of the cache: entries below its counts never change, entries beyond them count as
-absent. So readers need no lock while another thread adds series. Enter by ``find_head`` and ``find_item``. They are
-inlined: numba counts the references of the fourteen arrays of a ``KnownSeries`` at every call, a third of the time.
+absent. So readers need no lock while another thread adds series. A kernel first calls ``uncounted_series``: numba
+counts the references of each array at every call, even of an inlined function, and that costs three times what a
+look-up costs. Enter by ``find_head`` and ``find_item``; the functions that add are called under the cache's lock.
 """
 
 from typing import NamedTuple
@@ -10,66 +11,134 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
-from ingest.protocols.common.byte_kernels import is_equal, text_hash
 from spm.arrays import I32, I64, U8, U64
+from spm.store.encoding.byte_kernels import is_equal, text_hash, uncounted
+
+HASH, START, END, HEAD, SERIES = range(5)  # columns of entries: items have all of them, heads the first three
+ID, METRIC, FORM_START, FORM_END = range(4)  # columns of series
+HEAD_COLUMNS, ITEM_COLUMNS, SERIES_COLUMNS = 3, 5, 4
 
 
 class KnownSeries(NamedTuple):
     """A view of the cache. ``text`` holds all texts; hash tables hold entry numbers, and -1 in free slots."""
 
-    key: U64  # seed and odd multiplier, drawn per process, so that nobody can choose colliding names
+    seed: np.uint64  # drawn per process, as is the multiplier, so that nobody can choose colliding names
+    multiplier: np.uint64  # odd
     text: U8
     head_count: int  # a head: measurement and labels as sent
     head_table: I32
-    head_hash: U64
-    head_start: I64
-    head_end: I64
+    heads: I64
     item_count: int  # an item: a head and a field's name
     item_table: I32
-    item_hash: U64
-    item_head: I32
-    item_start: I64
-    item_end: I64
-    item_series: I32
+    items: I64
+
+
+@njit(nogil=True, cache=True, inline="always")
+def uncounted_series(known: KnownSeries) -> KnownSeries:
+    """Returns the view with arrays whose references are not counted."""
+    return KnownSeries(
+        known.seed,
+        known.multiplier,
+        uncounted(known.text),
+        known.head_count,
+        uncounted(known.head_table),
+        uncounted(known.heads),
+        known.item_count,
+        uncounted(known.item_table),
+        uncounted(known.items),
+    )
 
 
 @njit(nogil=True, cache=True, inline="always")
 def find_head(known: KnownSeries, text: U8, start: int, end: int) -> int:
     """Returns the number of the head text[start:end], or -1."""
-    h = text_hash(known.key[0], known.key[1], text, start, end)
+    h = np.int64(text_hash(known.seed, known.multiplier, text, start, end))
     mask = known.head_table.size - 1
-    place = np.int64(h & np.uint64(mask))
+    slot = h & mask
     while True:
-        entry = int(known.head_table[place])
+        entry = int(known.head_table[slot])
         if entry < 0 or entry >= known.head_count:
             return -1
         if (
-            known.head_hash[entry] == h
-            and known.head_end[entry] - known.head_start[entry] == end - start
-            and is_equal(known.text, known.head_start[entry], text, start, end)
+            known.heads[entry, HASH] == h
+            and known.heads[entry, END] - known.heads[entry, START] == end - start
+            and is_equal(known.text, known.heads[entry, START], text, start, end)
         ):
             return entry
-        place = (place + 1) & mask
+        slot = (slot + 1) & mask
 
 
 @njit(nogil=True, cache=True, inline="always")
 def find_item(known: KnownSeries, head: int, text: U8, start: int, end: int) -> int:
     """Returns the number of the item (head, field name text[start:end]), or -1."""
-    h = text_hash(known.key[0] + np.uint64(head), known.key[1], text, start, end)
+    h = np.int64(text_hash(known.seed + np.uint64(head), known.multiplier, text, start, end))
     mask = known.item_table.size - 1
-    place = np.int64(h & np.uint64(mask))
+    slot = h & mask
     while True:
-        entry = int(known.item_table[place])
+        entry = int(known.item_table[slot])
         if entry < 0 or entry >= known.item_count:
             return -1
         if (
-            known.item_hash[entry] == h
-            and known.item_head[entry] == head
-            and known.item_end[entry] - known.item_start[entry] == end - start
-            and is_equal(known.text, known.item_start[entry], text, start, end)
+            known.items[entry, HASH] == h
+            and known.items[entry, HEAD] == head
+            and known.items[entry, END] - known.items[entry, START] == end - start
+            and is_equal(known.text, known.items[entry, START], text, start, end)
         ):
             return entry
-        place = (place + 1) & mask
+        slot = (slot + 1) & mask
+
+
+@njit(nogil=True, cache=True, inline="always")
+def series_of(known: KnownSeries, item: int) -> int:
+    """Returns the number of an item's series; a code below 0 if it has none."""
+    return int(known.items[item, SERIES])
+
+
+@njit(nogil=True, cache=True)
+def find_items(known: KnownSeries, head: int, names: U8, ends: I64, numbers: I64) -> None:
+    """Write the numbers of the items with these names, which follow each other in ``names``; -1: there is none."""
+    known = uncounted_series(known)
+    start = 0
+    for k in range(ends.size):
+        numbers[k] = find_item(known, head, names, start, ends[k])
+        start = ends[k]
+
+
+@njit(nogil=True, cache=True, inline="always")
+def _place(table: I32, hashed: np.int64, entry: int) -> None:
+    """Enter an entry into the hash table, which has a free slot."""
+    slot = hashed & (table.size - 1)
+    while table[slot] >= 0:
+        slot = (slot + 1) & (table.size - 1)
+    table[slot] = entry
+
+
+@njit(nogil=True, cache=True)
+def place_entries(table: I32, rows: I64, count: int) -> None:
+    """Enter the first ``count`` entries into an empty hash table."""
+    for entry in range(count):
+        _place(table, rows[entry, HASH], entry)
+
+
+@njit(nogil=True, cache=True)
+def add_head(known: KnownSeries, start: int, end: int) -> None:
+    """Enter the text[start:end] of the cache as the next head; there is room for it."""
+    hashed = np.int64(text_hash(known.seed, known.multiplier, known.text, start, end))
+    row = known.heads[known.head_count]
+    row[HASH], row[START], row[END] = hashed, start, end
+    _place(known.head_table, hashed, known.head_count)
+
+
+@njit(nogil=True, cache=True)
+def add_items(known: KnownSeries, head: int, spans: I64, series: I64) -> None:
+    """Enter the next items of a head: where their names stand in the cache's text, and their series."""
+    for k in range(len(spans)):
+        start, end = spans[k, 0], spans[k, 1]
+        hashed = np.int64(text_hash(known.seed + np.uint64(head), known.multiplier, known.text, start, end))
+        entry = known.item_count + k
+        row = known.items[entry]
+        row[HASH], row[START], row[END], row[HEAD], row[SERIES] = hashed, start, end, head, series[k]
+        _place(known.item_table, hashed, entry)
 
 
 @njit(nogil=True, cache=True)
@@ -89,3 +158,15 @@ def number_series(series: I32, scratch: I32, distinct: I32) -> int:
     for k in range(count):
         scratch[distinct[k]] = 0
     return count
+
+
+@njit(nogil=True, cache=True)
+def table_of(numbers: I32, rows: U64, ids: U64, metrics: U64, starts: I64, ends: I64) -> int:
+    """Write the columns of a table of these series; returns the size of their canonical forms."""
+    size = 0
+    for k in range(numbers.size):
+        number = numbers[k]
+        ids[k], metrics[k] = rows[number, ID], rows[number, METRIC]
+        starts[k], ends[k] = np.int64(rows[number, FORM_START]), np.int64(rows[number, FORM_END])
+        size += ends[k] - starts[k]
+    return size

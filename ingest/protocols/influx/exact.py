@@ -1,6 +1,7 @@
 """The exact reader of line protocol: escapes, quoted strings, all spellings of numbers, all reasons for a rejection.
 
-Enter by ``read_line``. It implements the complete grammar; the compiled kernel implements only the plain part. Rules:
+Enter by ``read_line``; ``plain_parts`` is for lines that a kernel has split. ``read_line`` implements the complete
+grammar; the compiled kernel implements only the plain part. Rules:
 
 - A delimiter is escaped by a backslash directly before it. ``\\,`` ``\\=`` ``\\ `` lose their backslash in tags and
   field names, ``\\,`` and ``\\ `` in measurements; any other backslash stays.
@@ -13,6 +14,7 @@ Enter by ``read_line``. It implements the complete grammar; the compiled kernel 
 
 import math
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from ingest.protocols.common import naming, times
@@ -111,6 +113,21 @@ def read_line(body: bytes, start: int, rules: TimeRules) -> Line:
     line = Line(after, newlines, body[first:head_end], measurement, tags, time_ms=time_ms)
     _add_samples(line, fields)
     return line
+
+
+def plain_parts(head: bytes, names: Sequence[bytes]) -> tuple[bytes, LabelPairs] | None:
+    """Returns measurement and tags of a line that is valid with these field names; ``None`` if ``read_line`` must tell.
+
+    The names are written without a backslash.
+    """
+    try:
+        measurement, tags = _read_head(head)
+    except _Fault:
+        return None
+    for name in names:
+        if not naming.is_utf8(name) or len(join_metric(measurement, name)) > METRIC_BYTES_MAX:
+            return None
+    return measurement, tags
 
 
 def excerpt(raw: bytes) -> str:

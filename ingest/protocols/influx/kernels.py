@@ -1,7 +1,8 @@
 """The compiled loop of line protocol. It reads plain lines of known series.
 
-Enter by ``read_lines``. It stops before the first line that is not plain or that names a series unknown to the cache
-(contract: ``line_kernels``); ``exact`` reads that line.
+Enter by ``read_lines``, or by ``read_bodies`` for many bodies at once. It stops before the first line that is not plain
+or that names a series unknown to the cache (contract: ``line_kernels``). ``split_line`` reads a plain line of unknown
+series; ``exact`` reads any other.
 """
 
 import numpy as np
@@ -18,14 +19,24 @@ from ingest.protocols.common.line_kernels import (
     PER,
     POSITION,
     RAW_MAX,
+    SERIES,
+    STATUS,
     STOPPED,
     TIMELESS,
     TIMES,
     line_end,
 )
 from ingest.protocols.common.number_kernels import DIGITS_MAX, read_digits, read_number
-from ingest.protocols.common.series_kernels import KnownSeries, find_head, find_item
+from ingest.protocols.common.series_kernels import (
+    KnownSeries,
+    find_head,
+    find_item,
+    number_series,
+    series_of,
+    uncounted_series,
+)
 from spm.arrays import F64, I32, I64, U8
+from spm.store.encoding.byte_kernels import uncounted
 
 _SPACE, _COMMA, _EQUALS, _NEWLINE, _ESCAPE, _COMMENT = 32, 44, 61, 10, 92, 35
 
@@ -56,7 +67,7 @@ def _name_end(body: U8, start: int) -> int:
         i += 1
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True, inline="always")
 def _read_fields(
     body: U8, start: int, head: int, known: KnownSeries, count: int, series: I32, values: F64
 ) -> tuple[int, int]:
@@ -74,7 +85,7 @@ def _read_fields(
         i, value = read_number(body, name_end + 1)
         if i < 0:
             return -STOPPED, count
-        series[count] = known.item_series[item]
+        series[count] = series_of(known, item)
         values[count] = value
         count += 1
         if body[i] != _COMMA:
@@ -95,11 +106,41 @@ def _read_time(body: U8, start: int, rules: I64) -> tuple[int, int]:
 
 
 @njit(nogil=True, cache=True)
+def split_line(body: U8, start: int, rules: I64, spans: I64, values: F64) -> tuple[int, int, int, int]:
+    """Split a plain line, whatever its series; returns (end of its head, count of fields, newline, ms).
+
+    ``spans`` gets the names of the fields and ``values`` their values. The head's end is -1 if only the exact reader
+    can tell; ms is -1 for a line without a time.
+    """
+    body, spans, values = uncounted(body), uncounted(spans), uncounted(values)
+    space = _head_end(body, start + 1) if body[start] > _COMMENT else -1
+    i, count = space + 1, 0
+    while space > 0:
+        name_end = _name_end(body, i) if count < len(spans) else -1
+        if name_end < 0:
+            return -1, 0, 0, 0
+        spans[count, 0], spans[count, 1] = i, name_end
+        i, values[count] = read_number(body, name_end + 1)
+        if i < 0:
+            return -1, 0, 0, 0
+        count += 1
+        if body[i] != _COMMA:
+            break
+        i += 1
+    newline, ms = _read_time(body, i, rules) if space > 0 else (-1, 0)
+    if newline < 0 or newline - start > rules[LENGTH_MAX]:
+        return -1, 0, 0, 0
+    return space, count, newline, int(ms) if body[i] == _SPACE else -1
+
+
+@njit(nogil=True, cache=True)
 def read_lines(body: U8, rules: I64, known: KnownSeries, state: I64, series: I32, ts: I64, values: F64) -> int:
     """Read plain lines from ``state`` on until END, a line for the exact reader (STOPPED), or full columns (FULL).
 
     ``body`` ends with a newline. ``series`` gets numbers of the cache, ``ts`` milliseconds.
     """
+    known, body, rules, state = uncounted_series(known), uncounted(body), uncounted(rules), uncounted(state)
+    series, ts, values = uncounted(series), uncounted(ts), uncounted(values)
     position, line, count = state[POSITION], state[LINE], state[COUNT]
     status = END
     while position < body.size and line <= rules[LINES_MAX]:
@@ -126,3 +167,40 @@ def read_lines(body: U8, rules: I64, known: KnownSeries, state: I64, series: I32
         position, line, count = newline + 1, line + 1, after
     state[POSITION], state[LINE], state[COUNT] = position, line, count
     return status
+
+
+@njit(nogil=True, cache=True)
+def read_bodies(
+    joined: U8,
+    cuts: I64,
+    rules: I64,
+    rule: I64,
+    known: KnownSeries,
+    states: I64,
+    scratch: I32,
+    series: I32,
+    ts: I64,
+    values: F64,
+    distinct: I32,
+) -> None:
+    """Read many bodies as ``read_lines`` reads one: body k is joined[cuts[k] : cuts[k + 1]], by rules[rule[k]].
+
+    The columns get the samples of all bodies, those of one that stops as far as they were read. ``states`` gets the
+    state of each body, its status, and how many series it has: their numbers follow each other in ``distinct``, and
+    ``series`` has their places among these. A body that stops has none, and its ``series`` are numbers of the cache.
+    """
+    known, joined, states = uncounted_series(known), uncounted(joined), uncounted(states)
+    series, ts, values = uncounted(series), uncounted(ts), uncounted(values)
+    count = table = 0
+    for k in range(rule.size):
+        state = states[k]
+        state[LINE] = 1
+        body = joined[cuts[k] : cuts[k + 1]]
+        status = read_lines(body, rules[rule[k]], known, state, series[count:], ts[count:], values[count:])
+        end = count + state[COUNT]
+        if status == END and state[POSITION] == body.size:
+            state[SERIES] = number_series(series[count:end], scratch, distinct[table:])
+            table += state[SERIES]
+        else:
+            state[STATUS] = max(status, STOPPED)
+        count = end

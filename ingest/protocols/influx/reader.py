@@ -1,21 +1,25 @@
 """Reads Influx line protocol: the bytes of a body become a ``Parsed``.
 
-Enter by ``parse``. The metric of a field is measurement_field, or the measurement alone for a field named ``value``; so
-two spellings that join to one text are one metric. Tags become labels; their order does not matter. Times are integers
-in the given precision, stored as ms, rounded down; a line without a time gets the server's. A bad line rejects only
-itself. A text field beside numbers rejects nothing, because agents send such fields in every message; the first one of
-a body is reported. The compiled kernel reads plain lines of known series; ``exact`` reads all others.
+Enter by ``parse``, or by ``joined.parse_many`` for the bodies of many senders. The metric of a field is
+measurement_field, or the measurement alone for a field named ``value``; so two spellings that join to one text are one
+metric. Tags become labels; their order does not matter. Times are integers in the given precision, stored as ms,
+rounded down; a line without a time gets the server's. A bad line rejects only itself. A text field beside numbers
+rejects nothing, because agents send such fields in every message; the first one of a body is reported. The compiled
+kernel reads plain lines of known series, and splits those of new series; ``exact`` reads all others.
 """
 
 from dataclasses import replace
+
+import numpy as np
 
 from ingest.protocols.common.line_kernels import LINE, POSITION
 from ingest.protocols.common.line_reader import LineReader, TimeRules
 from ingest.protocols.common.over_quota_cache import OverQuotaCache
 from ingest.protocols.common.series_cache import SeriesCache
 from ingest.protocols.common.series_kernels import KnownSeries
-from ingest.protocols.influx.exact import STRING_FIELD, read_line
-from ingest.protocols.influx.kernels import read_lines
+from ingest.protocols.influx.exact import STRING_FIELD, plain_parts, read_line
+from ingest.protocols.influx.kernels import read_lines, split_line
+from spm.arrays import F64, I64
 from spm.errors import BadMessage
 from spm.limits import FUTURE_MS
 from spm.wire import Parsed, Rejection
@@ -28,13 +32,30 @@ _PRECISIONS = {  # name → (times, per): ms = raw × times // per
     "m": (60_000, 1),
     "h": (3_600_000, 1),
 }
-_CACHE, _OVER_QUOTA_CACHE = SeriesCache(), OverQuotaCache()
+_FIELDS_MAX = 1_000  # of a line that is split by the kernel
+COMMON_CACHE, _OVER_QUOTA_CACHE = SeriesCache(), OverQuotaCache()
 
 
 def time_unit(precision: str) -> str:
     """Returns the unit of a precision, as ``times`` names it; "s" for minutes and hours, which nobody mistakes."""
     times, per = _PRECISIONS.get(precision, (1, 1))
     return TimeRules(0, times, per, 0).unit or "s"
+
+
+def is_precision(name: str) -> bool:
+    """Whether a precision is known."""
+    return name in _PRECISIONS
+
+
+def rules_of(precision: str, now_ms: int) -> TimeRules:
+    """Returns how times of a known precision are read at ``now_ms``."""
+    times, per = _PRECISIONS[precision]
+    return TimeRules(now_ms=now_ms, times=times, per=per, latest_ms=now_ms + FUTURE_MS)
+
+
+def with_newline(body: bytes) -> bytes:
+    """Returns the body with a newline at its end, as readers need it."""
+    return body if body.endswith(b"\n") else body + b"\n"
 
 
 def parse(
@@ -45,22 +66,22 @@ def parse(
     ``BadMessage``: the precision is unknown; ``LimitExceeded``: the body holds more than one message may.
     ``over_quota``: the app has more series than its quota allows, so its names must not fill the common cache.
     """
-    cache = cache or (_OVER_QUOTA_CACHE if over_quota else _CACHE)
-    if precision not in _PRECISIONS:
+    cache = cache or (_OVER_QUOTA_CACHE if over_quota else COMMON_CACHE)
+    if not is_precision(precision):
         raise BadMessage(
             "unknown precision", got=precision[:20], wanted="one of ns, us, ms, s, m, h", remedy="Leave it out for ns."
         )
-    times, per = _PRECISIONS[precision]
-    rules = TimeRules(now_ms=now_ms, times=times, per=per, latest_ms=now_ms + FUTURE_MS)
-    reader = _InfluxReader(body if body.endswith(b"\n") else body + b"\n", rules, cache.generation())
+    reader = InfluxReader(with_newline(body), rules_of(precision, now_ms), cache.generation())
     reader.run()
     return reader.result()
 
 
-class _InfluxReader(LineReader):
+class InfluxReader(LineReader):
     """One body of line protocol."""
 
     _text: Rejection | None = None  # the first text field that was left out beside numbers
+    _spans: I64 | None = None  # of the names in one line, with their values; allocated when a line needs them
+    _split_values: F64
 
     def result(self) -> Parsed:
         """Returns the samples and rejections of the body; the report on a left-out text field comes last."""
@@ -73,6 +94,8 @@ class _InfluxReader(LineReader):
         )
 
     def _read_exactly(self) -> None:
+        if self._read_split():
+            return
         line = read_line(self._body, int(self._state[POSITION]), self._rules)
         number = int(self._state[LINE])
         for reason, example in line.faults:
@@ -91,3 +114,30 @@ class _InfluxReader(LineReader):
             )
         self._state[POSITION] = line.after
         self._state[LINE] += line.newlines
+
+    def _read_split(self) -> bool:
+        """Read a plain line with series that are new to the cache; returns false if it is no such line."""
+        if self._spans is None:
+            self._spans, self._split_values = np.empty((_FIELDS_MAX, 2), np.int64), np.empty(_FIELDS_MAX)
+        start = int(self._state[POSITION])
+        head_end, count, newline, time_ms = split_line(
+            self._bytes, start, self._kernel_rules, self._spans, self._split_values
+        )
+        if head_end < 0:
+            return False
+        head = self._body[start:head_end]
+        names = [self._body[first:last] for first, last in self._spans[:count].tolist()]
+        parts = plain_parts(head, names)
+        if parts is None:
+            return False
+        self._add_line(
+            head,
+            measurement=parts[0],
+            labels=parts[1],
+            names=names,
+            values=self._split_values[:count],
+            time_ms=None if time_ms < 0 else int(time_ms),
+        )
+        self._state[POSITION] = newline + 1
+        self._state[LINE] += 1
+        return True

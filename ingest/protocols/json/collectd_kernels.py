@@ -9,7 +9,7 @@ import numpy as np
 from numba import njit
 
 from ingest.protocols.common.line_kernels import COUNT, END, FULL, LINE, POSITION, RAW_MAX, STOPPED
-from ingest.protocols.common.series_kernels import KnownSeries, find_head, find_item
+from ingest.protocols.common.series_kernels import KnownSeries, find_head, find_item, series_of, uncounted_series
 from ingest.protocols.json.kernels import (
     CLOSE,
     CLOSE_LIST,
@@ -27,6 +27,7 @@ from ingest.protocols.json.kernels import (
     value_end,
 )
 from spm.arrays import F64, I32, I64, U8
+from spm.store.encoding.byte_kernels import uncounted
 
 HEAD_START, HEAD_END = 4, 5  # after the state of ``line_kernels``: the head of the item it stopped at; 0 is no head
 _VALUES, _DSNAMES, _TIME = (np.frombuffer(f'"{key}"'.encode(), np.uint8) for key in ("values", "dsnames", "time"))
@@ -93,7 +94,7 @@ def _assign_series(body: U8, i: int, head: int, known: KnownSeries, count: int, 
         if item < 0:
             return False
         if series[at] != _NONE:
-            series[at] = known.item_series[item]
+            series[at] = series_of(known, item)
         at += 1
         i = skip_space(body, end)
         if body[i] == COMMA:
@@ -115,6 +116,8 @@ def _drop_nulls(count: int, value_count: int, series: I32, values: F64) -> int:
 @njit(nogil=True, cache=True)
 def read_lists(body: U8, rules: I64, known: KnownSeries, state: I64, series: I32, ts: I64, values: F64) -> int:
     """Read value lists from ``state`` on until END, or a list for the exact reader (STOPPED or FULL)."""
+    known, body, rules, state = uncounted_series(known), uncounted(body), uncounted(rules), uncounted(state)
+    series, ts, values = uncounted(series), uncounted(ts), uncounted(values)
     position, line, count = state[POSITION], state[LINE], state[COUNT]
     status = END
     while body[position] != CLOSE_LIST:

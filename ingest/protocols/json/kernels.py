@@ -11,8 +11,9 @@ from numba import njit
 
 from ingest.protocols.common.line_kernels import COUNT, END, FULL, LINE, NOW, POSITION, RAW_MAX, STOPPED, TIMELESS
 from ingest.protocols.common.number_kernels import DIGITS_MAX, read_digits, read_number
-from ingest.protocols.common.series_kernels import KnownSeries, find_head, find_item
+from ingest.protocols.common.series_kernels import KnownSeries, find_head, find_item, series_of, uncounted_series
 from spm.arrays import F64, I32, I64, U8
+from spm.store.encoding.byte_kernels import uncounted
 
 QUOTE, COMMA, COLON, MINUS, NULL = 34, 44, 58, 45, 110
 OPEN_LIST, CLOSE_LIST, OPEN, CLOSE = 91, 93, 123, 125
@@ -155,7 +156,7 @@ def _find_series(body: U8, known: KnownSeries, metric: int, metric_end: int, tag
     start, end = (tags, tags_end) if tags >= 0 else (metric, metric_end)
     head = find_head(known, body, start, end)
     item = find_item(known, head, body, metric, metric_end) if head >= 0 else -1
-    return int(known.item_series[item]) if item >= 0 else -1
+    return int(series_of(known, item)) if item >= 0 else -1
 
 
 @njit(nogil=True, cache=True)
@@ -202,6 +203,8 @@ def read_columns(body: U8, rules: I64, known: KnownSeries, state: I64, series: I
 
     ``series`` gets numbers of the cache. An item whose columns do not fit is one for the exact reader, too.
     """
+    known, body, rules, state = uncounted_series(known), uncounted(body), uncounted(rules), uncounted(state)
+    series, ts, values = uncounted(series), uncounted(ts), uncounted(values)
     position, line, count = state[POSITION], state[LINE], state[COUNT]
     status = END
     while body[position] != CLOSE_LIST:
@@ -241,6 +244,8 @@ def read_columns(body: U8, rules: I64, known: KnownSeries, state: I64, series: I
 @njit(nogil=True, cache=True)
 def read_samples(body: U8, rules: I64, known: KnownSeries, state: I64, series: I32, ts: I64, values: F64) -> int:
     """Read {"metric", "tags", "value", "time"} as ``read_columns`` does; FULL if the columns are full."""
+    known, body, rules, state = uncounted_series(known), uncounted(body), uncounted(rules), uncounted(state)
+    series, ts, values = uncounted(series), uncounted(ts), uncounted(values)
     position, line, count = state[POSITION], state[LINE], state[COUNT]
     status = END
     while body[position] != CLOSE_LIST:

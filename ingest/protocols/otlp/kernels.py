@@ -9,10 +9,10 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from ingest.protocols.common.byte_kernels import copy_bytes, store64
 from ingest.protocols.common.protobuf_kernels import BYTES, VARINT, read_field
-from ingest.protocols.common.series_kernels import KnownSeries, find_head
+from ingest.protocols.common.series_kernels import KnownSeries, find_head, uncounted_series
 from spm.arrays import I64, U8
+from spm.store.encoding.byte_kernels import copy_bytes, store64, uncounted
 
 GAUGE, SUM, HISTOGRAM, EXPONENTIAL, SUMMARY = 5, 7, 9, 10, 11  # fields of a metric
 RESOURCE, RESOURCE_END, SCOPE, SCOPE_END, SCHEMA, SCHEMA_END, NAME, NAME_END, UNIT, UNIT_END = range(10)  # of a row
@@ -27,6 +27,7 @@ Rows = NDArray[np.int64]
 @njit(nogil=True, cache=True)
 def count_metrics(body: U8, state: I64) -> int:
     """Count the metrics into state[COUNT]; returns a fault of the wire format or 0."""
+    body = uncounted(body)
     at = 0
     while at < body.size:
         one, wire_type, start, stop, _ = read_field(body, at, body.size)
@@ -105,6 +106,7 @@ def _write_context(body: U8, known: KnownSeries, row: I64, text: U8, at: int) ->
 @njit(nogil=True, cache=True)
 def list_metrics(body: U8, known: KnownSeries, state: I64, text: U8, rows: Rows) -> int:
     """Write a row for each metric; returns a fault of the wire format, FULL if ``text`` is too small, or 0."""
+    known, body, text, rows = uncounted_series(known), uncounted(body), uncounted(text), uncounted(rows)
     at = count = resources = written = 0
     while at < body.size:
         one, wire_type, start, stop, _ = read_field(body, at, body.size)

@@ -8,7 +8,6 @@ a row in ``new_rows``, which Python reads; its sample has the series number -1 u
 import numpy as np
 from numba import njit
 
-from ingest.protocols.common.byte_kernels import copy_bytes, load64, store64
 from ingest.protocols.common.histogram_kernels import (
     BAD_BOUNDS,
     BAD_BUCKETS,
@@ -48,7 +47,7 @@ from ingest.protocols.common.histogram_kernels import (
     read_quantile,
 )
 from ingest.protocols.common.protobuf_kernels import BYTES, FIXED64, VARINT, read_field
-from ingest.protocols.common.series_kernels import KnownSeries, find_head, find_item
+from ingest.protocols.common.series_kernels import KnownSeries, find_head, find_item, series_of, uncounted_series
 from ingest.protocols.otlp.kernels import (
     CONTEXT,
     COUNT,
@@ -76,6 +75,7 @@ from ingest.protocols.otlp.kernels import (
 )
 from spm.arrays import I32, I64, U8, U64
 from spm.limits import HISTOGRAM_BUCKETS_MAX
+from spm.store.encoding.byte_kernels import copy_bytes, load64, store64, uncounted
 from spm.wire import STALE_BITS
 
 NEW_ROW, NEW_SAMPLE, NEW_HEAD, NEW_HEAD_END, NEW_ROLE, NEW_BITS, NEW_COLUMNS = range(7)  # of a row of ``new_rows``
@@ -181,7 +181,7 @@ def _read_distribution(
             point[MAX], point[HAS_MAX] = bits, ONE
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True, inline="always")
 def _append_samples(
     known: KnownSeries,
     place: int,
@@ -209,7 +209,7 @@ def _append_samples(
             key[0] = np.uint8(role)
             store64(key, 1, table[k, 1])
             item = find_item(known, head, key, 0, 9 if role in (BUCKET_ROLE, QUANTILE_ROLE) else 1)
-        number = known.item_series[item] if item >= 0 else -1
+        number = series_of(known, item) if item >= 0 else -1
         if number == NOTHING:
             continue
         count = state[COUNT]
@@ -245,7 +245,7 @@ def _read_list(
     return min(fault, 0)
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True, inline="always")
 def _read_point(
     body: U8,
     start: int,
@@ -307,6 +307,9 @@ def read_points(
     its attributes. 4. Look up its samples one by one. 5. After the last metric of a resource add the sample of the
     resource's ``target_info``.
     """
+    known, body, rows, text = uncounted_series(known), uncounted(body), uncounted(rows), uncounted(text)
+    state, new_rows = uncounted(state), uncounted(new_rows)
+    series, ts, values, points = uncounted(series), uncounted(ts), uncounted(values), uncounted(points)
     point: U64 = np.zeros(POINT_COLUMNS, np.uint64)
     shape: I64 = np.zeros(SHAPE_COLUMNS, np.int64)
     counts: U64 = np.empty(HISTOGRAM_BUCKETS_MAX, np.uint64)
@@ -328,7 +331,8 @@ def read_points(
             if number != 1 or wire_type != BYTES:
                 continue
             head = state[TEXT]
-            if head + (stop - start) + 32 > text.size or state[COUNT] + len(table) > series.size:
+            most = len(table) if row[KIND] in (HISTOGRAM, EXPONENTIAL, SUMMARY) else 1
+            if head + (stop - start) + 32 > text.size or state[COUNT] + most > series.size:
                 return FULL
             store64(text, head, np.uint64(row[CONTEXT]))
             end = _read_point(body, start, stop, row[KIND], point, counts, bounds, shape, text, head + 8, state)

@@ -95,6 +95,7 @@ from spm.wire import Metadata, Parsed, Rejection
 NO_NAME = "the metric has no name that can be used"
 _ENDINGS = {BUCKET_ROLE: "_bucket", SUM_ROLE: "_sum", COUNT_ROLE: "_count", MIN_ROLE: "_min", MAX_ROLE: "_max"}
 _EDGES = {BUCKET_ROLE: "le", QUANTILE_ROLE: "quantile"}
+_SINGLE = {GAUGE, SUM}  # kinds whose points have one sample; those of the others may have very many
 _DELTA = 1  # the temporality's number
 _CACHE, _OVER_QUOTA_CACHE = SeriesCache(), OverQuotaCache()
 
@@ -124,7 +125,7 @@ class _Columns(NamedTuple):
     bits: U64
     points: I32  # the place of each sample's point in the body, from 0
 
-    def where(self, rows: NDArray[np.intp]) -> "_Columns":
+    def where(self, rows: NDArray[np.intp] | slice) -> "_Columns":
         """Returns these samples only."""
         return _Columns(self.series[rows], self.ts[rows], self.bits[rows], self.points[rows])
 
@@ -146,25 +147,26 @@ class _OtlpReader:
 
     def result(self) -> Parsed:
         """Reads all points, looks up new series, and leaves out the rejected points."""
-        columns, state = self._read_points()
-        bad = self._reject_times(columns)
-        bad |= columns.series < 0
-        wrong = np.unique(columns.points[bad])
-        good = ~np.isin(columns.points, wrong) if len(wrong) else np.ones(len(columns.ts), np.bool_)
-        series = columns.series[good]
-        table = self._generation.message_table(series)
+        read, state = self._read_points()
+        bad = self._reject_times(read)
+        bad |= read.series < 0
+        columns, wrong = read, 0
+        if bad.any():
+            points = np.unique(read.points[bad])
+            columns, wrong = read.where(np.flatnonzero(~np.isin(read.points, points))), len(points)
+        table = self._generation.message_table(columns.series)
         exemplars = int(state[EXEMPLARS])
         if exemplars:
             self._reject(0, f"{exemplars} exemplars: not supported, the points are kept", "")
         return Parsed(
             series=table,
-            series_index=series,
-            ts=columns.ts[good],
-            values=columns.bits[good].view(np.float64),
+            series_index=columns.series,
+            ts=columns.ts,
+            values=columns.bits.view(np.float64),
             rejections=tuple(sorted(self._rejections, key=lambda one: one.line)),
-            rejected=int(state[FAULTY]) + len(wrong),
+            rejected=int(state[FAULTY]) + wrong,
             metadata=tuple(self._metadata.values()),
-            places=lambda rows: (columns.points[good][rows] + 1).tolist(),
+            places=lambda rows: (columns.points[rows] + 1).tolist(),
         )
 
     def _list_metrics(self) -> Rows:
@@ -189,7 +191,7 @@ class _OtlpReader:
     def _read_points(self) -> tuple[_Columns, I64]:
         """Returns the columns of all samples, with new series resolved, and the state of the kernel."""
         text: U8 = np.empty(2 * len(self._body) + 1024, np.uint8)
-        capacity = len(self._body) // 16 + TABLE_ROWS
+        capacity = len(self._body) // 16 + (64 if _SINGLE.issuperset(self._rows[:, KIND].tolist()) else TABLE_ROWS)
         faulty: Rows = np.zeros((REJECTIONS_MAX, 2), np.int64)
         while True:
             state: I64 = np.zeros(STATES, np.int64)
@@ -210,16 +212,17 @@ class _OtlpReader:
         _check_fault(fault, state)
         for point, fault_number in faulty[: state[FAULTY]]:
             self._reject(int(point) + 1, FAULTS[int(fault_number)], self._metric_of_point(int(point)))
-        for new_row in new_rows[: state[NEW_COUNT]]:
+        for new_row in new_rows[: state[NEW_COUNT]].tolist():
             self._read_new(new_row, columns, text)
-        count = int(state[COUNT])
-        return columns.where(np.flatnonzero(columns.series[:count] != NOTHING)), state
+        read = columns.where(slice(int(state[COUNT])))
+        if state[NEW_COUNT]:
+            read = read.where(np.flatnonzero(read.series != NOTHING))
+        return read, state
 
-    def _read_new(self, new_row: I64, columns: _Columns, text: U8) -> None:
+    def _read_new(self, new_row: list[int], columns: _Columns, text: U8) -> None:
         """Resolve the series of one sample that is new to the cache."""
-        head = text[new_row[NEW_HEAD] : new_row[NEW_HEAD_END]].tobytes()
-        role, edge = int(new_row[NEW_ROLE]), struct.pack("<q", int(new_row[NEW_BITS]))
-        name = bytes([role]) + (edge if role in _EDGES else b"")
+        head, role = text[new_row[NEW_HEAD] : new_row[NEW_HEAD_END]].tobytes(), new_row[NEW_ROLE]
+        name = bytes([role]) + (struct.pack("<q", new_row[NEW_BITS]) if role in _EDGES else b"")
         resolved = self._resolved.get((head, name))
         if resolved is None:
             resolved = self._resolved[head, name] = self._resolve(head, name, role, self._rows[new_row[NEW_ROW]])
@@ -302,6 +305,8 @@ class _OtlpReader:
             (columns.ts > self._now_ms + FUTURE_MS, too_far_ahead),
         )
         for which, describe in wrong:
+            if not which.any():
+                continue
             points, first = np.unique(columns.points[which], return_index=True)
             for point, row in zip(points[:REJECTIONS_MAX], np.flatnonzero(which)[first], strict=False):
                 reason = describe(int(columns.ts[row]), self._now_ms, "ns")

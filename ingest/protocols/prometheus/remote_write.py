@@ -26,12 +26,14 @@ from ingest.protocols.common.series_cache import CacheGeneration, LabelPairs, Se
 from ingest.protocols.common.times import before_1970, too_far_ahead
 from ingest.protocols.influx.exact import excerpt
 from ingest.protocols.prometheus.remote_write_kernels import (
+    EARLIEST,
     EXEMPLARS,
     FAULT,
     FIRST,
     HELP,
     HISTOGRAMS,
     LAST,
+    LATEST,
     NO_SUCH_SYMBOL,
     NUMBER,
     ODD_REFERENCES,
@@ -40,6 +42,7 @@ from ingest.protocols.prometheus.remote_write_kernels import (
     SERIES,
     SPECIAL,
     SPECIAL_COLUMNS,
+    STATES,
     TEXTS,
     TOO_LONG,
     TOO_MANY,
@@ -54,7 +57,7 @@ from ingest.protocols.prometheus.remote_write_kernels import (
     read_referring,
     read_spans,
 )
-from spm.arrays import F64, I32, I64, U8, U64
+from spm.arrays import BOOL, F64, I32, I64, U8, U64
 from spm.limits import (
     FUTURE_MS,
     LABEL_VALUE_BYTES_MAX,
@@ -124,12 +127,13 @@ def _read(body: bytes, version: int, now_ms: int, generation: CacheGeneration) -
         if count > most:
             raise limit_error(f"{what} in one body", most)
     columns = _allocate(counts, len(body) if version == 1 else MESSAGE_SERIES_BYTES_MAX)
-    state: I64 = np.zeros(3, np.int64)
+    state: I64 = np.zeros(STATES, np.int64)
     known = generation.view()
     series, ts, bits, offsets, special, text = columns
     text_count = int(counts[TEXTS])
     spans: Spans = np.empty((min(text_count, METADATA_MESSAGE_MAX) if version == 1 else text_count, 2), np.int64)
-    read_spans(raw, 3 if version == 1 else 4, spans)
+    if len(spans):
+        read_spans(raw, 3 if version == 1 else 4, spans)
     if version == 1:
         fault = read_labelled(raw, known, state, text, special, series, ts, bits, offsets)
     else:
@@ -140,11 +144,12 @@ def _read(body: bytes, version: int, now_ms: int, generation: CacheGeneration) -
         raise limit_error("bytes of labels in one body", MESSAGE_SERIES_BYTES_MAX)
     _check_fault(fault, 0, version)
     reader = _RemoteWriteReader(body, version, spans, columns, generation)
-    for row in special[: state[SPECIAL]]:
-        reader.read_special(row)
+    reader.read_special(special[: state[SPECIAL]].tolist())
     if version == 1:
         reader.metadata += (one for span in spans for one in _read_metadata(body[span[0] : span[1]]))
-    return reader.result(now_ms)
+    if not state[SPECIAL] and state[EARLIEST] >= 1 and state[LATEST] <= now_ms + FUTURE_MS:
+        return reader.result(None)
+    return reader.result(reader.good_rows(now_ms))
 
 
 def _allocate(counts: I64, text_bytes: int) -> _Columns:
@@ -178,16 +183,20 @@ class _RemoteWriteReader:
         self._rejected = 0
         self.metadata: list[Metadata] = []
 
-    def read_special(self, row: I64) -> None:
-        """Read one special row: resolve its series, and report what is not supported."""
-        start, end = (int(n) for n in self._columns.offsets[row[PLACE] : row[PLACE] + 2])
-        raw, number, fault = b"", int(row[NUMBER]), FAULTS.get(int(row[FAULT]))
+    def read_special(self, rows: list[list[int]]) -> None:
+        """Read special rows: resolve the series of each, and report what is not supported."""
+        offsets = self._columns.offsets.tolist() if rows else []
+        for row in rows:
+            self._read_special(row, *offsets[row[PLACE] : row[PLACE] + 2])
+
+    def _read_special(self, row: list[int], start: int, end: int) -> None:
+        raw, number, fault = b"", row[NUMBER], FAULTS.get(row[FAULT])
         if number < 0:
             raw = self._columns.text[row[FIRST] : row[LAST]].tobytes()
             if fault is None:
                 number, fault = self._number(raw, row)
             self._columns.series[start:end] = number
-        place, histograms, exemplars = int(row[PLACE]) + 1, int(row[HISTOGRAMS]), int(row[EXEMPLARS])
+        place, histograms, exemplars = row[PLACE] + 1, row[HISTOGRAMS], row[EXEMPLARS]
         if fault is not None:
             self._reject(place, fault, _format_labels(raw), max(end - start + histograms, 1))
             return
@@ -197,19 +206,21 @@ class _RemoteWriteReader:
         if exemplars:
             self._reject(place, f"{exemplars} exemplars: not supported, the series' samples are kept", shown, 0)
 
-    def result(self, now_ms: int) -> Parsed:
-        """Returns the samples of the request that are not rejected."""
-        columns = self._columns
-        offsets = columns.offsets
-        good = columns.series >= 0
-        for wrong, describe in ((columns.ts < 1, before_1970), (columns.ts > now_ms + FUTURE_MS, too_far_ahead)):
+    def good_rows(self, now_ms: int) -> BOOL | None:
+        """Returns which samples are not rejected; ``None`` for all."""
+        series, ts = self._columns[:2]
+        good = series >= 0
+        for wrong, describe in ((ts < 1, before_1970), (ts > now_ms + FUTURE_MS, too_far_ahead)):
             if (wrong & good).any():
                 self._reject_times(np.flatnonzero(wrong & good), describe, now_ms)
                 good &= ~wrong
-        if good.all():
-            series, ts, bits = columns.series, columns.ts, columns.bits
-        else:
-            series, ts, bits = columns.series[good], columns.ts[good], columns.bits[good]
+        return None if good.all() else good
+
+    def result(self, good: BOOL | None) -> Parsed:
+        """Returns these samples of the request."""
+        series, ts, bits, offsets = self._columns[:4]
+        if good is not None:
+            series, ts, bits = series[good], ts[good], bits[good]
         values: F64 = bits.view(np.float64)
         return Parsed(
             series=self._generation.message_table(series),
@@ -219,10 +230,12 @@ class _RemoteWriteReader:
             rejections=tuple(self._rejections),
             rejected=self._rejected,
             metadata=tuple(self.metadata[:METADATA_MESSAGE_MAX]),
-            places=lambda rows: _series_places(offsets, np.flatnonzero(good)[rows]).tolist(),
+            places=lambda rows: _series_places(
+                offsets, np.asarray(rows) if good is None else np.flatnonzero(good)[rows]
+            ).tolist(),
         )
 
-    def _number(self, raw: bytes, row: I64) -> tuple[int, str | None]:
+    def _number(self, raw: bytes, row: list[int]) -> tuple[int, str | None]:
         """Returns the number of the series with these labels, or -1 and the fault."""
         resolved = self._resolved.get(raw)
         if resolved is not None:
@@ -239,10 +252,12 @@ class _RemoteWriteReader:
         self._resolved[raw] = number, fault
         return number, fault
 
-    def _describe(self, metric: bytes, row: I64) -> None:
+    def _describe(self, metric: bytes, row: list[int]) -> None:
         """Store the metadata that a new series of 2.0 has about its metric."""
-        kind, texts = int(row[TYPE]), (self._symbol(int(row[HELP])), self._symbol(int(row[UNIT])))
-        if self._version == 2 and (kind or any(texts)) and len(self.metadata) < METADATA_MESSAGE_MAX:
+        if self._version != 2:
+            return
+        kind, texts = row[TYPE], (self._symbol(row[HELP]), self._symbol(row[UNIT]))
+        if (kind or any(texts)) and len(self.metadata) < METADATA_MESSAGE_MAX:
             self.metadata.append(_metadata(metric, kind, *texts))
 
     def _symbol(self, number: int) -> bytes:

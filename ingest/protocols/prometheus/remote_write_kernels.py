@@ -12,7 +12,6 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from ingest.protocols.common.byte_kernels import copy_bytes, load64
 from ingest.protocols.common.protobuf_kernels import (
     BYTES,
     VARINT,
@@ -22,8 +21,9 @@ from ingest.protocols.common.protobuf_kernels import (
     read_varint,
     text_size,
 )
-from ingest.protocols.common.series_kernels import KnownSeries, find_head, find_item
+from ingest.protocols.common.series_kernels import KnownSeries, find_head, find_item, series_of, uncounted_series
 from spm.arrays import I32, I64, U8, U64
+from spm.store.encoding.byte_kernels import copy_bytes, load64, uncounted
 
 SERIES, SAMPLES, TEXTS, WHERE = range(
     4
@@ -37,6 +37,7 @@ SPECIAL_COLUMNS = 10
 _COMMON = (NAME_TAG, VALUE_TAG)  # also the tags of labels and samples in a series
 ODD_REFERENCES, NO_SUCH_SYMBOL, TOO_LONG, TOO_MANY = 1, 2, 3, 4  # faults of a series of 2.0
 SPECIAL, TEXT, COPIED = 0, 1, 2  # state: rows of ``special``, bytes of ``text``, bytes of resolved labels
+EARLIEST, LATEST, STATES = 3, 4, 5  # state: the bounds of all times
 OK, TOO_MANY_BYTES = 0, 1
 
 SpecialRows = NDArray[np.int64]
@@ -46,6 +47,7 @@ Spans = NDArray[np.int64]
 @njit(nogil=True, cache=True)
 def measure(body: U8, series_field: int, text_field: int, counts: I64) -> int:
     """Count series, samples and texts; returns a fault of the wire format (with its position in ``counts``) or 0."""
+    body = uncounted(body)
     at = 0
     while at < body.size:
         number, wire_type, start, stop, _ = read_field(body, at, body.size)
@@ -102,7 +104,7 @@ def _known_series(known: KnownSeries, text: U8, start: int, end: int) -> int:
     if head < 0:
         return -1
     item = find_item(known, head, text, start, start)
-    return known.item_series[item] if item >= 0 else -1
+    return series_of(known, item) if item >= 0 else -1
 
 
 @njit(nogil=True, cache=True)
@@ -113,6 +115,15 @@ def _add_special(special: SpecialRows, state: I64, place: int, known: int) -> I6
     row[PLACE], row[NUMBER] = place, known
     state[SPECIAL] += 1
     return row
+
+
+@njit(nogil=True, cache=True)
+def _write_bounds(ts: I64, count: int, state: I64) -> None:
+    """Write the earliest and the latest time; both are 1 if there is none."""
+    earliest = latest = ts[0] if count else np.int64(1)
+    for k in range(count):
+        earliest, latest = min(earliest, ts[k]), max(latest, ts[k])
+    state[EARLIEST], state[LATEST] = earliest, latest
 
 
 @njit(nogil=True, cache=True)
@@ -128,6 +139,8 @@ def read_labelled(
     offsets: I64,
 ) -> int:
     """Read all series of a request of 1.0; returns a fault or 0. ``offsets`` gets the first sample of each series."""
+    known, body, state, text = uncounted_series(known), uncounted(body), uncounted(state), uncounted(text)
+    series, ts, bits, offsets = uncounted(series), uncounted(ts), uncounted(bits), uncounted(offsets)
     at, place, count = 0, 0, 0
     while at < body.size:
         outer, wire_type, start, stop, _ = read_field(body, at, body.size)
@@ -176,12 +189,14 @@ def read_labelled(
         series[offsets[place] : count] = series_number
         place += 1
     offsets[place] = count
+    _write_bounds(ts, count, state)
     return 0
 
 
 @njit(nogil=True, cache=True)
 def read_spans(body: U8, field_number: int, spans: Spans) -> None:
     """Write the positions of the first fields of this number into ``spans``, as many as fit."""
+    body = uncounted(body)
     at = count = 0
     while at < body.size and count < len(spans):
         number, wire_type, start, stop, _ = read_field(body, at, body.size)
@@ -267,6 +282,9 @@ def read_referring(
 
     ``limits``: bytes of a symbol, of the labels of one series, and of the labels of all series.
     """
+    known, body, state, text = uncounted_series(known), uncounted(body), uncounted(state), uncounted(text)
+    series, ts, bits, offsets = uncounted(series), uncounted(ts), uncounted(bits), uncounted(offsets)
+    symbols, refs = uncounted(symbols), uncounted(refs)
     at, place, count = 0, 0, 0
     description = np.zeros(3, np.int64)
     while at < body.size:
@@ -310,4 +328,5 @@ def read_referring(
         series[offsets[place] : count] = series_number
         place += 1
     offsets[place] = count
+    _write_bounds(ts, count, state)
     return 0

@@ -96,15 +96,15 @@ class _TextReader(LineReader):
         super().__init__(body, rules, generation)
         self._seconds = seconds
         self._exemplars = 0
-        self._kernel_rules: I64 = np.append(self._kernel_rules, int(seconds))
+        self._kernel_rules: I64 = np.array((*rules.for_kernel(), int(seconds)), np.int64)
 
     def result(self) -> Parsed:
         """Returns the samples, metadata and rejections of the body. Exemplars are reported, but reject nothing."""
-        parsed = replace(super().result(), metadata=read_metadata(self._body))
-        if not self._exemplars:
+        parsed, metadata = super().result(), read_metadata(self._body)
+        if not metadata and not self._exemplars:
             return parsed
-        note = Rejection(0, f"{self._exemplars} {EXEMPLARS}", "")
-        return replace(parsed, rejections=(*parsed.rejections, note))
+        notes = (Rejection(0, f"{self._exemplars} {EXEMPLARS}", ""),) if self._exemplars else ()
+        return replace(parsed, metadata=metadata, rejections=(*parsed.rejections, *notes))
 
     def _read_plain(self, known: KnownSeries) -> int:
         columns = (self._series, self._ts, self._values)

@@ -40,6 +40,8 @@ def read_metadata(body: bytes) -> tuple[Metadata, ...]:
 
 def _comments(body: bytes) -> Iterator[tuple[str, str, str]]:
     """Yields (TYPE, HELP or UNIT; metric as written; text) of each line with metadata."""
+    if b"#" not in body:  # one byte is found ten times as fast as two
+        return
     at = 0 if body.startswith(b"#") else body.find(b"\n#") + 1
     if at == 0 and not body.startswith(b"#"):
         return

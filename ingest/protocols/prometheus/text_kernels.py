@@ -23,8 +23,9 @@ from ingest.protocols.common.line_kernels import (
     line_end,
 )
 from ingest.protocols.common.number_kernels import DIGITS_MAX, read_digits, read_number
-from ingest.protocols.common.series_kernels import KnownSeries, find_head, find_item
+from ingest.protocols.common.series_kernels import KnownSeries, find_head, find_item, series_of, uncounted_series
 from spm.arrays import F64, I32, I64, U8
+from spm.store.encoding.byte_kernels import uncounted
 
 SECONDS = 6  # after the rules of ``line_kernels``: 1 if times are seconds with a fraction (OpenMetrics)
 _SPACE, _QUOTE, _COMMENT, _POINT, _ZERO, _NINE, _NEWLINE, _OPEN, _CLOSE, _ESCAPE = (
@@ -125,6 +126,8 @@ def read_text(body: U8, name: U8, rules: I64, known: KnownSeries, state: I64, se
 
     ``body`` ends with a newline; ``name`` is the name of the item. ``series`` gets numbers of the cache.
     """
+    known, body, rules, state = uncounted_series(known), uncounted(body), uncounted(rules), uncounted(state)
+    series, ts, values = uncounted(series), uncounted(ts), uncounted(values)
     position, line, count = state[POSITION], state[LINE], state[COUNT]
     status = END
     while position < body.size and line <= rules[LINES_MAX]:
@@ -144,7 +147,7 @@ def read_text(body: U8, name: U8, rules: I64, known: KnownSeries, state: I64, se
         if newline < 0 or newline - position > rules[LENGTH_MAX]:
             status = STOPPED
             break
-        series[count] = known.item_series[item]
+        series[count] = series_of(known, item)
         values[count] = value
         ts[count] = ms
         count += 1

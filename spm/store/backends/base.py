@@ -59,6 +59,14 @@ class Backend(Reader, Protocol):
     def check_and_put_many(self, table: str, column: bytes, rows: Sequence[tuple[bytes, bytes]]) -> list[bytes | None]:
         """Set the cell of each (key, value) if it is absent; return the former values, ``None`` where it was set."""
 
+    def put_new(
+        self, table: str, column: bytes, rows: Sequence[tuple[bytes, bytes]], steps: Sequence[Step]
+    ) -> list[bytes | None]:
+        """Set the cell of each (key, value) if it is absent, then put the steps; return the former values of the cells.
+
+        A store that has transactions does both in one. The steps are not put if a cell holds another value.
+        """
+
     def delete(self, table: str, cells: Sequence[tuple[bytes, Sequence[bytes] | None]]) -> None:
         """Delete these cells; ``None`` instead of column names deletes the whole row. Absent cells are no error."""
 
@@ -67,3 +75,19 @@ class Backend(Reader, Protocol):
 
     def close(self) -> None:
         """Release the process's connections and files."""
+
+
+def put_new_apart(
+    backend: Backend, table: str, column: bytes, rows: Sequence[tuple[bytes, bytes]], steps: Sequence[Step]
+) -> list[bytes | None]:
+    """``put_new`` of a store that has no transactions: the cells first, then the steps."""
+    before = backend.check_and_put_many(table, column, rows)
+    if not taken(rows, before):
+        backend.put(steps)
+    return before
+
+
+def taken(rows: Sequence[tuple[bytes, bytes]], before: Sequence[bytes | None]) -> list[int]:
+    """The places of those rows whose cell held another value before."""
+    pairs = zip(rows, before, strict=True)
+    return [place for place, ((_, value), was) in enumerate(pairs) if was is not None and was != value]

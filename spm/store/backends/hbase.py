@@ -33,7 +33,7 @@ from thriftpy2.transport import TSocket
 from spm import limits
 from spm.clock import Clock, SystemClock
 from spm.errors import LimitExceeded, StoreUnavailable
-from spm.store.backends.base import Reader, Row, RowPut, Step
+from spm.store.backends.base import Reader, Row, RowPut, Step, put_new_apart
 from spm.store.backends.hbase_pipeline import pipelined
 from spm.store.backends.hbase_tables import FAMILY, LARGE, layout_of
 
@@ -155,6 +155,11 @@ class HBaseBackend:
         present = [key for key, ours in is_ours.items() if not ours]
         former = dict(zip(present, self.get(table, present, [column]), strict=True))
         return list(_former_values(rows, former, column))
+
+    def put_new(
+        self, table: str, column: bytes, rows: Sequence[tuple[bytes, bytes]], steps: Sequence[Step]
+    ) -> list[bytes | None]:
+        return put_new_apart(self, table, column, rows, steps)
 
     def _set_absent(self, name: bytes, column: bytes, rows: Sequence[tuple[bytes, bytes]]) -> dict[bytes, bool]:
         """For each key, whether its cell was absent and was set."""

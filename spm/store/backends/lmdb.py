@@ -19,7 +19,7 @@ import lmdb
 from spm import limits
 from spm.errors import StoreFull, StoreUnavailable
 from spm.store import keys as layout
-from spm.store.backends.base import Cells, Reader, Row, RowPut, Step
+from spm.store.backends.base import Cells, Reader, Row, RowPut, Step, taken
 
 _ENVIRONMENTS: dict[str, "LmdbBackend"] = {}  # LMDB forbids opening one folder twice in a process
 _LOCK = threading.Lock()
@@ -55,11 +55,14 @@ class LmdbBackend:
     def _write(self, piece: Sequence[Step]) -> None:
         try:
             with self._env.begin(write=True) as transaction:
-                for table, rows in piece:
-                    cursor = transaction.cursor(self._tables[table])
-                    cursor.putmulti([(_cell(table, key, c), v) for key, cells in rows for c, v in cells.items()])
+                self._put(transaction, piece)
         except lmdb.Error as error:
             raise _translate(error, self.path) from error
+
+    def _put(self, transaction: Any, piece: Sequence[Step]) -> None:
+        for table, rows in piece:
+            cursor = transaction.cursor(self._tables[table])
+            cursor.putmulti([(_cell(table, key, c), v) for key, cells in rows for c, v in cells.items()])
 
     def get(
         self, table: str, keys: Sequence[bytes], columns: Sequence[bytes] | None = None
@@ -92,15 +95,28 @@ class LmdbBackend:
             raise _translate(error, self.path) from error
 
     def check_and_put_many(self, table: str, column: bytes, rows: Sequence[tuple[bytes, bytes]]) -> list[bytes | None]:
+        return self.put_new(table, column, rows, [])
+
+    def put_new(
+        self, table: str, column: bytes, rows: Sequence[tuple[bytes, bytes]], steps: Sequence[Step]
+    ) -> list[bytes | None]:
+        pieces = list(_transactions(steps))
+        size = sum(len(key) + len(value) for key, value in rows)
+        together = pieces[:1] if size <= limits.LMDB_TRANSACTION_BYTES_MAX else []
         before: list[bytes | None] = []
         try:
             with self._env.begin(write=True, db=self._tables[table]) as transaction:
                 for key, value in rows:
                     cell = _cell(table, key, column)
-                    before.append(transaction.get(cell))
-                    transaction.put(cell, value, overwrite=False)
+                    before.append(None if transaction.put(cell, value, overwrite=False) else transaction.get(cell))
+                if taken(rows, before):
+                    return before
+                for piece in together:
+                    self._put(transaction, piece)
         except lmdb.Error as error:
             raise _translate(error, self.path) from error
+        for piece in pieces[len(together) :]:
+            self._write(piece)
         return before
 
     def delete(self, table: str, cells: Sequence[tuple[bytes, Sequence[bytes] | None]]) -> None:
@@ -141,10 +157,13 @@ class _Snapshot:
             return [self._row(cursor, table, key, columns) for key in keys]
 
     def _row(self, cursor: Any, table: str, key: bytes, columns: Sequence[bytes] | None) -> dict[bytes, bytes] | None:
-        if columns is not None:
-            cells = ((c, cursor.get(_cell(table, key, c))) for c in columns)
-            return {c: v for c, v in cells if v is not None} or None
         row = {}
+        if columns is not None:
+            for column in columns:
+                value = cursor.get(_cell(table, key, column))
+                if value is not None:
+                    row[column] = value
+            return row or None
         prefix = _cell(table, key, b"")
         if cursor.set_range(prefix):
             for cell, value in cursor.iternext():

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 
 from spm.store import keys
-from spm.store.backends.base import Cells, Reader, Row, Step
+from spm.store.backends.base import Cells, Reader, Row, Step, put_new_apart
 
 
 class MemoryBackend:
@@ -78,6 +78,11 @@ class MemoryBackend:
                 before.append(self._rows[table].get(key, {}).get(column))
                 self.check_and_put(table, key, column, None, value)
             return before
+
+    def put_new(
+        self, table: str, column: bytes, rows: Sequence[tuple[bytes, bytes]], steps: Sequence[Step]
+    ) -> list[bytes | None]:
+        return put_new_apart(self, table, column, rows, steps)
 
     def delete(self, table: str, cells: Sequence[tuple[bytes, Sequence[bytes] | None]]) -> None:
         with self._lock:

@@ -20,7 +20,7 @@ import zstandard
 from spm import limits
 from spm.arrays import F64, I32, I64, U64
 from spm.errors import CorruptBlock
-from spm.store.encoding import codec
+from spm.store.encoding import codec, kernels
 from spm.store.encoding.codec import Column
 
 # kinds of frames: never renumbered
@@ -334,12 +334,12 @@ class LogBlock:
 
     def to_bytes(self) -> bytes:
         """The framed block."""
-        names, index = np.unique(self.metrics, return_inverse=True)
+        first, index = kernels.distinct(self.metrics)
         columns: dict[str, Column] = {
             **self.messages.columns(),
             "series_hash": self.series,
-            "metric_hash": names,
-            "metric": index.astype(np.int32),
+            "metric_hash": self.metrics[first],
+            "metric": index,
             "counts": self.counts,
             "message": self.message,
             "ts": self.ts,

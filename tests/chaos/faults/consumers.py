@@ -23,6 +23,7 @@ from spm import limits
 from spm.clock import random_u64
 from spm.envelope_batch import Envelopes
 from spm.store.backends import open_backend
+from spm.store.dictionary import COLUMN
 from spm.store.keys import PlacementTable
 from spm.wire import Envelope, Stamp
 from tests.chaos.faults.cursed import suffer
@@ -42,12 +43,15 @@ class AcksFirst(Consumer):
 
 
 class _RestampingReader(DeliveryReader):
-    def _open(self, delivery: Delivery) -> Item | None:
-        item = super()._open(delivery)
-        assert item is not None
+    def _open_many(self, deliveries: Sequence[Delivery]) -> list[Item | Exception | None]:
+        return [self._restamped(result) for result in super()._open_many(deliveries)]
+
+    @staticmethod
+    def _restamped(item: Item | Exception | None) -> Item:
+        assert isinstance(item, Item)
         envelope = Envelope.from_bytes(item.body)
         again = replace(envelope, stamp=Stamp(envelope.stamp.ms, random_u64() >> 33, 0))
-        return Item(delivery, again.to_bytes(), item.samples)
+        return Item(item.delivery, again.to_bytes(), item.samples)
 
 
 class Restamps(Consumer):
@@ -132,7 +136,7 @@ class StoppingWriter(Writer):
 
     def commit(self, batch: WriteBatch) -> None:
         stop_at("before-the-first-row")
-        self._backend.put(batch.steps[:1])
+        self._backend.put_new("series", COLUMN, batch.series.rows, batch.steps[:1])
         stop_at("between-rows")
         super().commit(batch)
         stop_at("after-the-last-row")
@@ -164,9 +168,10 @@ class FailingWriter(Writer):
 
 
 class _DyingReader(DeliveryReader):
-    def _open(self, delivery: Delivery) -> Item | None:
-        suffer(delivery.body)
-        return super()._open(delivery)
+    def _open_many(self, deliveries: Sequence[Delivery]) -> list[Item | Exception | None]:
+        for delivery in deliveries:
+            suffer(delivery.body)
+        return super()._open_many(deliveries)
 
 
 class Dies(Consumer):

@@ -25,13 +25,13 @@ from tests.servers.processes import Process
 
 LOADED = (
     "spm.worker",
-    "spm.web.wsgi",
+    "spm.web.asgi",
     "spm.web.urls",
     "celery.apps.worker",
     "celery.concurrency.thread",
     "celery.worker.components",
     "gunicorn.app.wsgiapp",
-    "spm.web.gunicorn_worker",
+    "spm.web.loop_worker",
     "ingest.transport.amqp",
     "ingest.worker.connections",
     "spm.store.backends.hbase",

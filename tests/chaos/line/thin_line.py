@@ -34,11 +34,9 @@ GIVE_UP_S = 240
 WORKER = ("spm.worker", "--concurrency", "1")
 WEB = (
     "--worker-class",
-    "spm.web.gunicorn_worker.KeepAliveWorker",
+    "spm.web.loop_worker.LoopWorker",
     "--workers",
     "1",
-    "--threads",
-    "16",
     "--no-control-socket",
 )
 
@@ -158,7 +156,7 @@ class Line:
         tls: list[str | Path] = []
         if self.certificate is not None:
             tls = ["--certfile", self.certificate[0], "--keyfile", self.certificate[1]]
-        return ["gunicorn", "spm.web.wsgi:application", "--bind", f"127.0.0.1:{self.port}", *WEB, *tls]
+        return ["gunicorn", "spm.web.asgi:open_dispatcher", "--bind", f"127.0.0.1:{self.port}", *WEB, *tls]
 
     def token(self) -> str:
         """A database with the first app, whose number is ours, and a token of it."""

@@ -69,10 +69,8 @@ def own_store(settings: object, tmp_path: Path) -> Iterator[str]:
     settings.SPM_DATA = tmp_path  # type: ignore[attr-defined]
     query.configure(settings.SPM_STORE_URL)  # type: ignore[attr-defined]
     process_state.forget_tokens()
-    process_state.forget_sources()
     yield settings.SPM_STORE_URL  # type: ignore[attr-defined]
     process_state.forget_tokens()
-    process_state.forget_sources()
 
 
 @pytest.fixture

@@ -5,7 +5,6 @@ from collections.abc import Callable
 import pytest
 from playwright.sync_api import Page, expect
 
-from ingest.accept import rejections
 from ingest.http import pings
 from spm.accounts.models import App
 from spm.clock import SystemClock
@@ -15,7 +14,7 @@ from spm.wire import Rejection
 from tests.e2e.browser.conftest import log_in
 from tests.e2e.browser.test_delivery import fits
 from tests.e2e.browser.test_look import LOOKS
-from tests.support import process_state
+from tests.support import notes
 from tests.support.people import Tenant
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
@@ -33,8 +32,7 @@ def test_rejections_and_heartbeats_fit_the_screen_and_work(
     reason = "a new series over the app's quota of 1,000 series; those it has are taken as before"
     lines = [Rejection(0, reason, f'http_requests_total{{path="/u/{n}",method="GET"}}') for n in range(30)]
     lines += [Rejection(17, "a field has no =", "cpu,host=web-1 usage 5 " + "x" * 90)]
-    process_state.forget_rejections()
-    rejections.record_rejections(alpha.app.pk, "web-1.example.com", lines, now_ms, "telegraf")
+    notes.see_rejections(alpha.app.pk, "web-1.example.com", lines, now_ms, "telegraf")
     page = open_page(**LOOKS[look])
     log_in(page, alpha)
     page.goto(f"/apps/{alpha.app.pk}/delivery/rejected")

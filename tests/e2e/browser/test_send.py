@@ -5,11 +5,9 @@ from collections.abc import Callable
 import pytest
 from playwright.sync_api import Page, expect
 
-from ingest.accept import arrivals
-from spm.accounts import sources
 from spm.clock import SystemClock
 from tests.e2e.browser.conftest import DRAWN_MS, log_in, picture
-from tests.support import process_state
+from tests.support import notes
 from tests.support.people import Tenant
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
@@ -19,7 +17,6 @@ pytestmark = [pytest.mark.browser, pytest.mark.slow]
 def test_the_first_data_of_a_method_appears_by_itself(
     open_page: Callable[..., Page], alpha: Tenant, width: int
 ) -> None:
-    process_state.forget_arrivals()
     page = open_page(width=width, dark=width < 400)
     page.set_default_timeout(DRAWN_MS)
     log_in(page, alpha)
@@ -29,7 +26,7 @@ def test_the_first_data_of_a_method_appears_by_itself(
     expect(page.locator("#telegraf")).to_be_visible()
     expect(page.locator("#curl")).to_be_hidden()
     expect(page.locator("#arrival-telegraf")).to_be_hidden()
-    arrivals.record_arrival(alpha.app.pk, "telegraf", "web-1", SystemClock().now_ms())
+    notes.see_arrival(alpha.app.pk, "telegraf", "web-1", SystemClock().now_ms())
     expect(page.locator("#arrival-telegraf")).to_have_text("first data received ✓", timeout=20_000)
     expect(page.locator("#arrivals")).to_contain_text("Telegraf from web-1")
     expect(page.locator("#telegraf")).to_be_visible()
@@ -39,8 +36,7 @@ def test_the_first_data_of_a_method_appears_by_itself(
 
 def test_the_missing_messages_of_a_source_are_on_the_overview(page: Page, fleet: Tenant) -> None:
     now = SystemClock().now_ms()
-    process_state.forget_sources()
-    sources.note_seen(fleet.app.pk, "web-1", now, period_ms=10_000)
+    notes.see_source(fleet.app.pk, "web-1", now, period_ms=10_000)
     log_in(page, fleet)
     expect(page.get_by_role("heading", name="Completeness")).to_be_visible(timeout=20_000)
     picture(page, "overview-completeness")

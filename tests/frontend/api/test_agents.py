@@ -9,9 +9,10 @@ from ingest.agent.version import VERSION
 from ingest.models import Agent, AgentSettings
 from ingest.senders import agents
 from spm import limits
-from spm.accounts import sources, tokens
+from spm.accounts import tokens
 from spm.accounts.models import AuditEntry, Source
 from spm.clock import SystemClock, moment
+from tests.support import notes
 from tests.support.people import Tenant
 
 
@@ -65,7 +66,7 @@ def test_an_agent_registers_once_and_beats_from_then_on(client: Client, secret: 
 
 
 def test_a_heartbeat_announces_the_period_of_the_source(client: Client, secret: str, alpha: Tenant) -> None:
-    sources.note_seen(alpha.app.pk, "web-1", SystemClock().now_ms())
+    notes.see_source(alpha.app.pk, "web-1", SystemClock().now_ms())
     post_heartbeat(client, secret, period_ms=300_000)
     assert Source.objects.get().period_ms == 300_000
 

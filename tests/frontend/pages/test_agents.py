@@ -13,18 +13,11 @@ from django.test import Client
 
 from frontend.agent_file import archive_and_etag
 from frontend.presenters import snippets
-from ingest.accept import arrivals
 from ingest.agent.version import VERSION
 from ingest.models import Agent, AgentSettings
-from spm.accounts import sources
 from spm.clock import SystemClock, moment
-from tests.support import process_state
+from tests.support import notes
 from tests.support.people import Tenant
-
-
-@pytest.fixture(autouse=True)
-def nothing_written() -> None:
-    process_state.forget_arrivals()
 
 
 def agent(tenant: Tenant, name: str = "web-1", **changes: Any) -> Agent:
@@ -151,7 +144,7 @@ def test_the_first_data_of_a_method_appears_once(desk: Client, alpha: Tenant) ->
     empty = desk.get(path).content.decode()
     known = empty.partition("?known=")[2].partition('"')[0]
     assert desk.get(f"{path}?known={known}").status_code == 204
-    arrivals.record_arrival(alpha.app.pk, "telegraf", "web-1", SystemClock().now_ms())
+    notes.see_arrival(alpha.app.pk, "telegraf", "web-1", SystemClock().now_ms())
     page = desk.get(f"{path}?known={known}").content.decode()
     assert "First data received ✓" in page
     assert '<span id="arrival-telegraf" hx-swap-oob="true" class="badge done">' in page
@@ -161,15 +154,15 @@ def test_the_first_data_of_a_method_appears_once(desk: Client, alpha: Tenant) ->
 
 def test_a_method_with_two_protocols_shows_only_its_first_data(desk: Client, alpha: Tenant) -> None:
     now = SystemClock().now_ms()
-    arrivals.record_arrival(alpha.app.pk, "influx", "second", now)
-    arrivals.record_arrival(alpha.app.pk, "json", "first", now - 1_000)
+    notes.see_arrival(alpha.app.pk, "influx", "second", now)
+    notes.see_arrival(alpha.app.pk, "json", "first", now - 1_000)
     page = desk.get(f"/apps/{alpha.app.pk}/send/arrivals").content.decode()
     assert (page.count("> curl <small>from first"), page.count("> curl <small>")) == (1, 1)
 
 
 def test_sources_that_lack_messages_are_shown_on_the_overview(desk: Client, alpha: Tenant) -> None:
     now = SystemClock().now_ms()
-    sources.note_seen(alpha.app.pk, "web-1", now - 7_200_000, period_ms=10_000)
+    notes.see_source(alpha.app.pk, "web-1", now - 7_200_000, period_ms=10_000)
     part = desk.get(f"/apps/{alpha.app.pk}/completeness").content.decode()
     assert "web-1" in part
     assert "0 %" in part

@@ -27,6 +27,14 @@ def test_every_address_is_described_and_no_other(paths: dict[str, Any]) -> None:
     assert {path for path in paths if path.startswith("/prometheus/")} <= own
 
 
+def test_events_are_described_though_no_url_of_django_has_them(paths: dict[str, Any]) -> None:
+    [method] = paths["/api/v1/events"]
+    assert (method, {each["name"] for each in paths["/api/v1/events"]["get"]["parameters"]}) == (
+        "get",
+        {"app", "after", "timeout"},
+    )
+
+
 def test_a_form_takes_what_the_address_takes(paths: dict[str, Any]) -> None:
     methods = paths["/prometheus/api/v1/query_range"]
     form = methods["post"]["requestBody"]["content"]["application/x-www-form-urlencoded"]["schema"]

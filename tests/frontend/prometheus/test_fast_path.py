@@ -257,32 +257,11 @@ def test_connections_that_a_database_has_left_are_closed_before_a_call(
         assert len(closed) == calls
 
 
-def test_the_web_server_calls_the_fast_path_first(secret: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    wsgi = import_module("spm.web.wsgi")
-    monkeypatch.setattr(wsgi.process_metrics, "start", lambda _: None)
-    applications: list[str] = []
-
-    def recorder(name: str) -> Any:
-        def record(*_: Any) -> Any:
-            applications.append(name)
-            return lambda *_: [b""]
-
-        return record
-
-    for name in ("_fast_path", "_pages"):
-        monkeypatch.setattr(wsgi, name, recorder(name))
-    environs = [{"PATH_INFO": API + "query", "HTTP_AUTHORIZATION": "Bearer x"}, {"PATH_INFO": API + "query"}]
-    for environ in (*environs, {"PATH_INFO": "/", "HTTP_AUTHORIZATION": "Bearer x"}):
-        wsgi.application(environ, None)
-    assert applications == ["_fast_path", "_pages", "_pages"]
-
-
 @pytest.mark.parametrize("path", ["/login", "/write", API + "query", "/api/v1/schema"])
 def test_too_many_parameters_beside_a_character_set_are_refused_not_an_error_of_the_server(
-    path: str, monkeypatch: pytest.MonkeyPatch
+    path: str,
 ) -> None:
-    wsgi = import_module("spm.web.wsgi")
-    monkeypatch.setattr(wsgi.process_metrics, "start", lambda _: None)
+    site = import_module("spm.web.asgi")
     environ = RequestFactory().post(path).environ
     odd = {"QUERY_STRING": "a=1&" * 1_001, "CONTENT_TYPE": "application/json; charset=utf-8"}
-    assert 400 <= Answer(wsgi.application, environ | odd).status_code < 500
+    assert 400 <= Answer(site.pages, environ | odd).status_code < 500

@@ -19,8 +19,8 @@ from tests.servers.processes import Process, answers, free_ports, wait_ready, wa
 ROOT = Path(__file__).resolve().parents[3]
 ENDLESS = {"query": "max_over_time(vector(1)[11d:1s])", "start": "1700000000", "end": "1700010999", "step": "1"}
 GIVE_UP_S = 600  # on a busy machine
-KIND = ("--worker-class", "spm.web.gunicorn_worker.KeepAliveWorker", "--workers", "2", "--threads", "8")
-SERVER = ("gunicorn", "spm.web.wsgi:application", *KIND)
+KIND = ("--worker-class", "spm.web.loop_worker.LoopWorker", "--workers", "2")
+SERVER = ("gunicorn", "spm.web.asgi:open_dispatcher", *KIND)
 PREPARE = """
 from django.core.management import call_command
 from spm.accounts import tokens

@@ -9,7 +9,6 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from django.test import RequestFactory
-from gunicorn.http.errors import ChunkMissingTerminator, InvalidChunkSize
 
 from frontend.transfer import readers as transfer_readers
 from frontend.transfer.unpacking import pieces_of
@@ -150,11 +149,10 @@ def test_damaged_name_of_a_column_of_parquet_is_refused() -> None:
         read("parquet", body.replace(b"label.abcd", b"label.\xff\xfe\xfd\xfc"))
 
 
-@pytest.mark.parametrize("wrong", [InvalidChunkSize(b"zz"), ChunkMissingTerminator(b"xx"), OSError("gone")])
-def test_body_that_is_badly_cut_into_chunks_is_refused(wrong: Exception) -> None:
+def test_body_that_breaks_off_is_refused() -> None:
     class Broken(io.BytesIO):
         def read(self, size: int | None = -1) -> bytes:
-            raise wrong
+            raise ConnectionResetError
 
     request = RequestFactory().post("/api/v1/import")
     request.META |= {"CONTENT_LENGTH": "", "wsgi.input": Broken(), "wsgi.input_terminated": True}

@@ -5,6 +5,8 @@ from contextlib import suppress
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from ingest.accept.admission import Admission
 from ingest.accept.rate_allowance import RateAllowance, RateAllowances, TooFast
@@ -30,8 +32,8 @@ APP, OTHER = 7, 8
 class World:
     """A store, and admissions of several processes over it."""
 
-    def __init__(self, **allowed: int) -> None:
-        self.store, self.clock, self.allowed = MemoryBackend(), FakeClock(NOW_MS), Quota(**allowed)
+    def __init__(self, **allowed: int | None) -> None:
+        self.store, self.clock, self.allowed = MemoryBackend(), FakeClock(NOW_MS), Quota(**allowed)  # type: ignore[arg-type]
         self.writer, self.stamps = Writer(self.store, PlacementTable()), Stamper(1, self.clock)
 
     def admission(self, store: Backend | None = None) -> Admission:
@@ -154,10 +156,74 @@ def test_attack_leaves_old_series_and_other_apps_and_the_common_cache_alone() ->
 
 
 def test_over_quota_apps_do_not_push_names_out_of_the_common_cache(monkeypatch: pytest.MonkeyPatch) -> None:
-    common = influx_reader._CACHE.generation()
+    common = influx_reader.COMMON_CACHE.generation()
     before = common.form_bytes
     influx_reader.parse(b"attack,n=1 v=1\nattack,n=2 v=1", now_ms=NOW_MS, over_quota=True)
     assert common.form_bytes == before
+
+
+# --- many messages together -------------------------------------------------------------------------------------------
+
+some_messages = st.lists(
+    st.tuples(
+        st.sampled_from([APP, OTHER]),
+        st.lists(st.sampled_from("abcdefgh"), max_size=5, unique=True),
+        st.sampled_from([NOW_MS, NOW_MS - 40 * 86_400_000, NOW_MS // 1_000, 5]),
+        st.sampled_from(["ms", "us", "ns"]),
+    ),
+    max_size=8,
+)
+
+
+def described(result: Parsed | Exception) -> object:
+    if isinstance(result, Exception):
+        return str(result)
+    return hosts(result), result.ts.tolist(), result.values.tolist(), result.rejected, result.rejections
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.lists(some_messages, max_size=4), st.integers(0, 8), st.sampled_from([None, 30]))
+def test_messages_together_are_admitted_as_one_after_the_other(
+    batches: list[list[tuple[int, list[str], int, str]]], series: int, kept_days: int | None
+) -> None:
+    together, apart = World(series=series, kept_days=kept_days), World(series=series, kept_days=kept_days)
+    joint, single = together.admission(), apart.admission()
+    for batch in batches:
+        messages = [(app, message(*names, ts=ts), unit) for app, names, ts, unit in batch]
+        expected = [described(single.admit(app, parsed, unit)) for app, parsed, unit in messages]
+        assert [described(result) for result in joint.admit_many(messages)] == expected
+    counted = [quota.series_of(world.store, APP) for world in (together, apart)]
+    assert counted[0] == counted[1]
+
+
+def test_messages_together_charge_the_rate_of_their_app() -> None:
+    admission = World(samples_per_s=100).admission()
+    admission.check_rate(APP)
+    admission.admit_many([(APP, message(*map(str, range(60))), "ms")] * 20)  # twelve seconds of its rate
+    with pytest.raises(TooFast):
+        admission.check_rate(APP)
+    admission.check_rate(OTHER)
+
+
+def test_error_of_one_app_leaves_the_messages_of_others_alone() -> None:
+    def quota_of(app: int) -> Quota:
+        if app == APP:
+            raise RuntimeError("ours")
+        return Quota()
+
+    world = World()
+    admission = Admission(world.store, world.clock, quota_of)
+    failed, admitted = admission.admit_many([(APP, message("a"), "ms"), (OTHER, message("a"), "ms")])
+    assert (str(failed), described(admitted)) == ("ours", described(message("a")))
+
+
+def test_message_with_an_error_of_our_own_leaves_the_others_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    admission = World().admission()
+    admission.admit(APP, message("a"))
+    monkeypatch.delattr(MemoryBackend, "get")
+    old, new = admission.admit_many([(APP, message("a"), "ms"), (APP, message("b"), "ms")])
+    assert described(old) == described(message("a"))
+    assert isinstance(new, AttributeError)
 
 
 # --- rate -------------------------------------------------------------------------------------------------------------
@@ -210,6 +276,23 @@ def test_who_is_told_to_wait_gets_in_when_it_comes_back_then() -> None:
             world.clock.advance(round(error.wait_s * 1_000) + 1)
     assert 30 < sum(waits) < 55
     assert max(waits) <= limits.QUOTA_BURST_S
+
+
+def test_an_app_without_a_rate_is_never_refused_and_asks_nobody() -> None:
+    world = World(samples_per_s=None)
+    admission, body = world.admission(), message(*map(str, range(5_000)))
+    assert not admission.has_allowance(APP)
+    for _ in range(300):
+        admission.check_rate(APP)
+        admission.admit(APP, body)
+        assert admission.has_allowance(APP)
+        world.clock.advance(10)
+    world.allowed = Quota(samples_per_s=1)  # staff set a rate: it holds once the quota is read again
+    world.clock.advance(1_000 * limits.QUOTA_CACHE_S)
+    admission.check_rate(APP)
+    admission.admit(APP, body)
+    with pytest.raises(TooFast, match="SPM_APP_RATE_MAX"):
+        admission.check_rate(APP)
 
 
 def test_another_app_is_not_slowed_by_one_that_is_too_fast() -> None:

@@ -1,26 +1,19 @@
-"""The ways by which data came: the first message of each is known at once, later ones cost nothing."""
-
-from collections.abc import Callable, Iterator
-from typing import Any
+"""The ways by which data came: the name of each, its first and its last message."""
 
 import pytest
 
 from ingest.accept import arrivals
 from ingest.accept.identity import period_of
 from ingest.models import Arrival
-from spm import limits
 from spm.accounts.models import App, Organisation
-from spm.bounded import LruCache
-from tests.support import process_state
+from tests.support import notes
 
 NOW = 1_700_000_000_000
 
 
 @pytest.fixture
-def app(db: None) -> Iterator[App]:
-    process_state.forget_arrivals()
-    yield App.objects.create(organisation=Organisation.objects.create(name="Acme"), name="Shop")
-    process_state.forget_arrivals()
+def app(db: None) -> App:
+    return App.objects.create(organisation=Organisation.objects.create(name="Acme"), name="Shop")
 
 
 @pytest.mark.parametrize(
@@ -42,31 +35,25 @@ def test_a_way_is_a_protocol_and_who_speaks_it(protocol: str, agent: str, way: s
     assert arrivals.way_of(protocol, agent) == way
 
 
-def test_the_first_message_of_a_way_is_noted_at_once(app: App) -> None:
-    arrivals.record_arrival(app.pk, "json", "a", NOW)
-    arrivals.record_arrival(app.pk, "otlp", "b", NOW + 1)
-    assert [(a.way, a.source) for a in Arrival.objects.all()] == [("json", "a"), ("otlp", "b")]
+def test_the_first_message_of_a_way_is_its_first_and_last_arrival(app: App) -> None:
+    notes.see_arrival(app.pk, "json", "a", NOW)
+    notes.see_arrival(app.pk, "otlp", "b", NOW + 1)
+    assert [(a.way, a.source, a.first_seen == a.last_seen) for a in Arrival.objects.all()] == [
+        ("json", "a", True),
+        ("otlp", "b", True),
+    ]
 
 
-def test_messages_soon_after_cost_no_query(app: App, django_assert_num_queries: Callable[[int], Any]) -> None:
-    arrivals.record_arrival(app.pk, "json", "a", NOW)
-    with django_assert_num_queries(0):
-        arrivals.record_arrival(app.pk, "json", "b", NOW + limits.SOURCE_SEEN_EVERY_MS - 1)
-        arrivals.record_arrival(app.pk, "", "b", NOW)
-
-
-def test_later_messages_move_the_time_on_and_keep_the_first(app: App) -> None:
-    arrivals.record_arrival(app.pk, "json", "a", NOW)
-    arrivals.record_arrival(app.pk, "json", "b", NOW + limits.SOURCE_SEEN_EVERY_MS)
+@pytest.mark.parametrize(
+    ("later_ms", "source", "between_s"), [(30_000, "b", 30), (0, "a", 0), (-1, "a", 0)], ids=["later", "equal", "back"]
+)
+def test_later_messages_move_the_time_on_and_keep_the_first(
+    app: App, later_ms: int, source: str, between_s: int
+) -> None:
+    notes.see_arrival(app.pk, "json", "a", NOW)
+    notes.see_arrival(app.pk, "json", "b", NOW + later_ms)
     [arrival] = Arrival.objects.all()
-    assert (arrival.source, (arrival.last_seen - arrival.first_seen).total_seconds()) == ("b", 30.0)
-
-
-def test_what_a_process_remembers_of_ways_stays_bounded(app: App, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(arrivals, "_written", LruCache(3))
-    for number in range(8):
-        arrivals.record_arrival(app.pk, f"way-{number}", "a", NOW)
-        assert len(arrivals._written) <= 3
+    assert (arrival.source, (arrival.last_seen - arrival.first_seen).total_seconds()) == (source, between_s)
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,5 @@
 """What should have come and what did, by periods and numbers; and the series about its sources that an app gets."""
 
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -13,12 +12,12 @@ from ingest.accounting.completeness import KnownSource
 from ingest.system_series import source_series
 from spm import limits
 from spm.accounts import sources
-from spm.accounts.models import App, Organisation, Source
+from spm.accounts.models import App, Organisation
 from spm.limits import HOUR_MS
 from spm.store.backends.memory import MemoryBackend
 from spm.store.ledger.balance_hours import HourBalance, NumberGap, NumberRun
 from spm.wire import Parsed, parse_canonical
-from tests.support import process_state
+from tests.support import notes, process_state
 
 HOUR = 472_222
 START = HOUR * HOUR_MS
@@ -107,11 +106,9 @@ class RecordingAcceptor:
 
 
 @pytest.fixture
-def app(db: None) -> Iterator[App]:
-    process_state.forget_sources()
+def app(db: None) -> App:
     process_state.forget_sent_hours()
-    yield App.objects.create(organisation=Organisation.objects.create(name="Acme"), name="Shop")
-    process_state.forget_sources()
+    return App.objects.create(organisation=Organisation.objects.create(name="Acme"), name="Shop")
 
 
 def series(parsed: Parsed) -> dict[tuple[str, str], float]:
@@ -121,9 +118,9 @@ def series(parsed: Parsed) -> dict[tuple[str, str], float]:
 
 def test_an_app_is_told_who_of_its_sources_is_up(app: App) -> None:
     now, acceptor = END + 1_000_000, RecordingAcceptor()
-    sources.note_seen(app.pk, "up", now - 5_000, period_ms=10_000)
-    sources.note_seen(app.pk, "down", now - 2_000_000, period_ms=10_000)
-    sources.note_seen(app.pk, "unknown", now)
+    notes.see_source(app.pk, "up", now - 5_000, period_ms=10_000)
+    notes.see_source(app.pk, "down", now - 2_000_000, period_ms=10_000)
+    notes.see_source(app.pk, "unknown", now)
     assert source_series.send_source_series(MemoryBackend(), acceptor, now) == 1  # type: ignore[arg-type]
     (sender, state), (_, hour) = acceptor.accepted
     assert (sender.app_id, sender.source) == (app.pk, sources.SYSTEM_SOURCE)
@@ -137,7 +134,7 @@ def test_an_app_is_told_who_of_its_sources_is_up(app: App) -> None:
 
 def test_an_hour_is_told_once_and_who_is_up_every_time(app: App) -> None:
     now, acceptor = END + limits.BALANCE_SLACK_MS, RecordingAcceptor()
-    sources.note_seen(app.pk, "a", now, period_ms=10_000)
+    notes.see_source(app.pk, "a", now, period_ms=10_000)
     for minute in range(3):
         source_series.send_source_series(MemoryBackend(), acceptor, now + minute * 60_000)  # type: ignore[arg-type]
     assert len(acceptor.accepted) == 4
@@ -145,11 +142,6 @@ def test_an_hour_is_told_once_and_who_is_up_every_time(app: App) -> None:
 
 def test_apps_without_announced_periods_are_told_nothing(app: App) -> None:
     acceptor: Any = RecordingAcceptor()
-    sources.note_seen(app.pk, "plain", END)
+    notes.see_source(app.pk, "plain", END)
     assert source_series.send_source_series(MemoryBackend(), acceptor, END) == 0
     assert not acceptor.accepted
-
-
-def test_what_the_system_says_is_no_source_of_the_app(app: App) -> None:
-    sources.note_seen(app.pk, sources.SYSTEM_SOURCE, END)
-    assert not Source.objects.exists()

@@ -6,7 +6,6 @@ import tracemalloc
 import zlib
 
 import pytest
-from gunicorn.http.errors import ChunkMissingTerminator, InvalidChunkSize
 
 from ingest.http import body as bodies
 from ingest.http.body import UnknownEncoding, read_body
@@ -70,21 +69,12 @@ def test_body_shorter_than_announced_is_refused(encoding: str) -> None:
         read(raw, encoding, length=len(raw) + 1)
 
 
-@pytest.mark.parametrize(
-    ("error", "words"),
-    [
-        (ConnectionResetError(), "connection broke"),
-        (InvalidChunkSize(b"zz"), "a chunk"),
-        (ChunkMissingTerminator(b"xx"), "a chunk"),
-    ],
-    ids=["connection", "chunk's size", "chunk's end"],
-)
-def test_broken_connection_and_broken_chunks_are_refused(error: Exception, words: str) -> None:
+def test_a_broken_connection_is_refused() -> None:
     class Broken:
         def read(self, size: int, /) -> bytes:
-            raise error
+            raise ConnectionResetError
 
-    with pytest.raises(BadMessage, match=words):
+    with pytest.raises(BadMessage, match="connection broke"):
         read_body(Broken(), encoding="", length=None)
 
 

@@ -14,7 +14,7 @@ from ingest.accept import rejections
 from ingest.accept.acceptor import Acceptor
 from ingest.accept.admission import Admission
 from ingest.http import pings, reception
-from ingest.http.prometheus import group_labels
+from ingest.http.endpoints.prometheus import group_labels
 from ingest.models import Heartbeat, RejectedLine
 from spm.accounts import quotas, tokens
 from spm.accounts.models import App, Organisation
@@ -60,8 +60,6 @@ def _acceptor(
         monkeypatch.setattr(module, "process_acceptor", lambda: acceptor)
     yield
     process_state.forget_tokens()
-    process_state.forget_sources()
-    process_state.forget_rejections()
     process_state.forget_quotas()
 
 
@@ -301,7 +299,7 @@ def test_time_in_seconds_where_nanoseconds_are_read_names_its_unit(send: Any) ->
 
 
 def test_quotas_of_an_app_come_from_its_row(app: App) -> None:
-    assert quotas.read_quota(app.pk) == Quota()
+    assert quotas.read_quota(app.pk) == Quota(samples_per_s=None)  # one machine: no rate unless set
     App.objects.filter(pk=app.pk).update(series_max=5, rate_max=7, hour_days=500, day_days=600)
     process_state.forget_quotas()
     assert quotas.read_quota(app.pk) == Quota(5, 7, 600)

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from django.db import DatabaseError
+from django.db import OperationalError
 from django.db.models import QuerySet
 from django.test import Client
 
@@ -55,8 +55,6 @@ def _acceptor(transport: Recorder, clock: FakeClock, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(reception, "process_acceptor", lambda: process_acceptor)
     yield
     process_state.forget_tokens()
-    process_state.forget_sources()
-    process_state.forget_rejections()
 
 
 @pytest.fixture
@@ -315,9 +313,9 @@ def test_durable_message_is_acknowledged_although_the_database_fails(
     post: Any, transport: Recorder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(*_: object, **__: object) -> None:
-        raise DatabaseError("locked")
+        raise OperationalError("locked")
 
-    monkeypatch.setattr(sources, "note_seen", fail)
+    monkeypatch.setattr(sources, "execute_many", fail)
     assert post("/write", LINE).status_code == 204
     assert len(transport.published) == 1
 
@@ -331,7 +329,9 @@ def test_influx_client_finds_its_database(client: Client, secret: str) -> None:
     headers = {"Authorization": f"Token {secret}"}
     shown = client.get("/query", {"q": "SHOW DATABASES"}, headers=headers).json()
     assert shown["results"][0]["series"][0]["values"] == [["metrics"]]
-    created = client.post("/query", {"q": 'CREATE DATABASE "telegraf"'}, headers=headers)
+    created = client.post(
+        "/query", "q=CREATE+DATABASE+%22telegraf%22", "application/x-www-form-urlencoded", headers=headers
+    )
     assert (created.status_code, created.json()) == (200, {"results": [{"statement_id": 0}]})
     assert client.get("/query", {"q": "SELECT 1"}, headers=headers).status_code == 400
 

@@ -14,7 +14,7 @@ from ingest.protocols.json import collectd
 from ingest.protocols.json import samples as json_samples
 from spm.errors import BadMessage, LimitExceeded
 from spm.wire import Parsed
-from tests.support.cpu import timed
+from tests.ingest.protocols.cpu import timed
 
 NOW_MS = 1_700_000_000_000
 CACHE = SeriesCache()

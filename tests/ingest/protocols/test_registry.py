@@ -13,7 +13,7 @@ from django.urls import resolve
 from ingest.accept.acceptor import Acceptor
 from ingest.accept.admission import Admission
 from ingest.http import reception
-from ingest.http.urls import protocol_urls
+from ingest.http.urls import protocol_endpoints, urls_of
 from ingest.protocols import by_content
 from ingest.protocols.registry import PROTOCOLS, Protocol, ViewName
 from spm.accounts import tokens
@@ -66,7 +66,6 @@ def transport(monkeypatch: pytest.MonkeyPatch) -> Iterator[Recorder]:
     monkeypatch.setattr(reception, "process_acceptor", lambda: acceptor)
     yield recorder
     process_state.forget_tokens()
-    process_state.forget_sources()
 
 
 @pytest.mark.django_db
@@ -74,7 +73,7 @@ def test_a_new_protocol_is_accepted_over_http_with_one_file_and_one_line(
     csv: Protocol, transport: Recorder, client: Client, settings: Any
 ) -> None:
     urls = ModuleType("urls_with_csv")
-    urls.urlpatterns = protocol_urls((*PROTOCOLS, csv))  # type: ignore[attr-defined]  # a module for Django
+    urls.urlpatterns = urls_of(protocol_endpoints((*PROTOCOLS, csv)))  # type: ignore[attr-defined]  # a module for Django
     settings.ROOT_URLCONF = urls
     app = App.objects.create(organisation=Organisation.objects.create(name="Example"), name="Shop")
     secret = tokens.issue(app, name="agent", scopes=["ingest"])[1]
@@ -87,7 +86,7 @@ def test_a_new_protocol_is_accepted_over_http_with_one_file_and_one_line(
 
 def test_a_new_protocol_is_recognised_in_messages_of_the_broker(csv: Protocol, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(by_content, "PROTOCOLS", (*PROTOCOLS, csv))
-    assert by_content.protocol(BODY) == "csv"
+    assert by_content.QueuedBody(BODY, "").protocol is csv
     assert by_content.parse(BODY, "", NOW_MS).values.tolist() == [1.0, 0.5]
 
 

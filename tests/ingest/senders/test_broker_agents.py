@@ -35,7 +35,7 @@ from tests.servers.amqp_look import letters
 from tests.servers.processes import wait_until
 from tests.servers.rabbitmq import RabbitMQ
 from tests.support import process_state
-from tests.support.acceptors import silent_announcer
+from tests.support.acceptors import accept_alone, silent_announcer
 from tests.support.messages import message
 
 pytestmark = [pytest.mark.real, pytest.mark.django_db(transaction=True)]
@@ -79,7 +79,7 @@ class Arrivals:
 
     def accepted(self) -> Envelope:
         """The envelope of what comes next."""
-        envelope = self.acceptor.accept(self.next())
+        envelope = accept_alone(self.acceptor, self.next())
         assert envelope is not None
         return envelope
 

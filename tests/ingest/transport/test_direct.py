@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 import pytest
 
-from ingest.transport.base import weight_of
+from ingest.transport.base import Submission, weight_of
 from ingest.transport.direct import DirectTransport
 from ingest.writer import WriteBatch, Writer
 from spm import limits
@@ -299,3 +299,20 @@ def test_many_threads_over_lmdb_lose_nothing(tmp_path: object, opened: Opener) -
     assert look(reader(backend)) == plain(messages)
     transport.close()
     backend.close()
+
+
+def test_submitted_messages_say_why_they_are_not_durable_and_are_in_the_end(opened: Opener) -> None:
+    store, outcomes = Flaky(failures=10**9), list[bool]()
+    transport = opened(Watched(store=store))
+    messages = [Submission(message(i), weight_of(message(i)), outcomes.append) for i in range(5)]
+    for each in messages:
+        transport.reserve(APP, "host", each.weight)
+    begun = time.monotonic()
+    troubles = transport.submit(messages)
+    assert time.monotonic() - begun < 1
+    assert soon(lambda: all("no answer" in (trouble() or "") for trouble in troubles))
+    assert outcomes == []
+    store.failures = 0
+    assert soon(lambda: outcomes == [True] * 5)
+    assert [trouble() for trouble in troubles] == [None] * 5
+    assert look(reader(store)) == plain([message(i) for i in range(5)])

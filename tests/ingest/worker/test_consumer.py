@@ -1,12 +1,11 @@
 """What becomes of deliveries: stored and acknowledged, given back, or dead. Real writer, memory store, no broker."""
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from dataclasses import replace as altered
 
 import pytest
-from django.db import OperationalError
 from msgspec.structs import replace
 
 from ingest.http.body import UnknownEncoding
@@ -281,11 +280,13 @@ class FakeAcceptor:
     settled_: list[Envelope] = field(default_factory=list)
     retired: int = 0
 
-    def accept(self, delivery: Delivery) -> Envelope | None:
-        answer = self.answers.pop(0)
-        if isinstance(answer, Exception):
-            raise answer
-        return answer
+    def accept_many(self, deliveries: Sequence[Delivery]) -> list[Envelope | Exception | None]:
+        results: list[Envelope | Exception | None] = []
+        while len(results) < len(deliveries):
+            results.append(self.answers.pop(0))
+            if isinstance(results[-1], StoreUnavailable):
+                results += [results[-1]] * (len(deliveries) - len(results))
+        return results
 
     def app_of(self, delivery: Delivery) -> int | None:
         return 7 if delivery.key.startswith("spm_good.") else None
@@ -316,7 +317,7 @@ def fed_by_agents(store: Store, notes: Notes, acceptor: FakeAcceptor, *keys: str
 
 
 def test_lines_wait_while_the_database_does_not_say_whose_they_are() -> None:
-    store, notes, locked = Store(), Notes(), OperationalError("locked")
+    store, notes, locked = Store(), Notes(), StoreUnavailable("locked")
     acceptor = FakeAcceptor([locked, locked, message(1)])
     fed_by_agents(store, notes, acceptor, "k").step()
     assert (store.pending_rows(), notes.stored, notes.dead) == (1, [(1, True)], [])

@@ -1,9 +1,8 @@
 """What a worker does with the queue of dead letters: keeps them, and writes what should not be there."""
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 
 import pytest
-from django.db import OperationalError
 from msgspec.structs import replace
 
 from ingest.transport import topology
@@ -208,12 +207,11 @@ def test_a_letter_that_a_worker_wrote_keeps_the_cause_it_came_with() -> None:
 
 
 class Locked(FakeAcceptor):
-    """A acceptor behind which, once its answers are used up, no database answers."""
+    """An acceptor behind which, once its answers are used up, no database answers."""
 
-    def accept(self, delivery: Delivery) -> Envelope | None:
-        if not self.answers:
-            raise OperationalError("locked")
-        return super().accept(delivery)
+    def accept_many(self, deliveries: Sequence[Delivery]) -> list[Envelope | Exception | None]:
+        self.answers += [StoreUnavailable("locked")] * (len(deliveries) - len(self.answers))
+        return super().accept_many(deliveries)
 
 
 def test_letters_of_agents_come_again_while_the_database_does_not_say_whose_they_are() -> None:

@@ -2,7 +2,7 @@
 
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import pika
 import pytest
@@ -41,9 +41,9 @@ class FakeAcceptor:
     def __init__(self) -> None:
         self.heard: list[Envelope] = []
 
-    def accept(self, delivery: Delivery) -> Envelope | None:
-        assert (delivery.exchange, delivery.key, delivery.body) == (AGENTS, "spm_good.h", b"cpu v=1")
-        return message(100, source="h")
+    def accept_many(self, deliveries: Sequence[Delivery]) -> list[Envelope | Exception | None]:
+        assert [(each.exchange, each.key, each.body) for each in deliveries] == [(AGENTS, "spm_good.h", b"cpu v=1")]
+        return [message(100, source="h")]
 
     def app_of(self, delivery: Delivery) -> int | None:
         return APP if delivery.key.startswith("spm_good.") else None

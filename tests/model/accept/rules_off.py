@@ -28,13 +28,13 @@ from spm.errors import StoreUnavailable
 from spm.store import keys
 from spm.store.backends.base import Backend, Reader
 from spm.store.backends.memory import MemoryBackend
-from spm.store.dictionary import SeriesRegistry
+from spm.store.dictionary import COLUMN
 from spm.store.encoding.blocks import Messages
 from spm.store.ledger import commit_records, outcomes, watermarks
 from spm.store.ledger.commit_columns import CellOrError, CommitCell, open_cells
 from spm.store.ledger.outcomes import Outcomes
 from spm.store.ledger.watermarks import AdoptionRecord, Announcement, OutcomeTotals, ProcessWatermarks, WatermarkVector
-from spm.wire import Envelope, SeriesTable, Stamp
+from spm.wire import Envelope, Stamp
 from tests.model.accept import world as accept_world
 from tests.model.accept.cast import Ways, versions
 from tests.model.accept.world import SILENCE_MS, World
@@ -216,19 +216,12 @@ def read_then_put(patch: Patch) -> None:
 
 
 def series_come_last(patch: Patch) -> None:
-    register, commit = SeriesRegistry.register, Writer.commit
-    waiting: dict[int, list[tuple[int, SeriesTable]]] = {}
-
-    def note(self: SeriesRegistry, app: int, table: SeriesTable) -> I64:
-        waiting.setdefault(id(self), []).append((app, table))
-        return np.empty(0, np.int64)
+    commit = Writer.commit
 
     def late(self: Writer, batch: WriteBatch) -> None:
-        commit(self, batch)
-        for app, table in waiting.pop(id(self._registry), []):
-            register(self._registry, app, table)
+        commit(self, replace(batch, series=replace(batch.series, rows=())))
+        self._backend.check_and_put_many("series", COLUMN, batch.series.rows)
 
-    patch.setattr(SeriesRegistry, "register", note)
     patch.setattr(Writer, "commit", late)
 
 
@@ -269,6 +262,7 @@ def half_a_batch(world: World, envelope: Envelope) -> Callable[[], None]:
     """Put one of a batch's two commit records; the rest follows when it is called."""
     writer = Writer(world.inner, SPREAD)
     batch = writer.prepare([envelope])
+    world.inner.check_and_put_many("series", COLUMN, batch.series.rows)
     for table, rows in batch.steps:
         assert table != "pending" or len(rows) > 1, "the metrics of the message lie in one shard"
         world.inner.put([(table, rows[:1] if table == "pending" else rows)])

@@ -14,7 +14,7 @@ from typing import TypeVar
 import numpy as np
 
 from spm.errors import StoreUnavailable
-from spm.store.backends.base import Backend, Reader, Row, Step
+from spm.store.backends.base import Backend, Reader, Row, Step, put_new_apart
 
 T = TypeVar("T")
 
@@ -166,6 +166,11 @@ class Shaky:
 
     def check_and_put_many(self, table: str, column: bytes, rows: Sequence[tuple[bytes, bytes]]) -> list[bytes | None]:
         return self._stage.act(f"check {table}", lambda: self.inner.check_and_put_many(table, column, rows))
+
+    def put_new(
+        self, table: str, column: bytes, rows: Sequence[tuple[bytes, bytes]], steps: Sequence[Step]
+    ) -> list[bytes | None]:
+        return put_new_apart(self, table, column, rows, steps)
 
     def delete(self, table: str, cells: Sequence[tuple[bytes, Sequence[bytes] | None]]) -> None:
         for cell in cells:

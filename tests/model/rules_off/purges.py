@@ -11,6 +11,7 @@ from spm.limits import HOUR_MS
 from spm.store import keys
 from spm.store.backends.base import Backend
 from spm.store.backends.memory import MemoryBackend
+from spm.store.dictionary import COLUMN
 from spm.store.ledger import commit_records
 from spm.store.manifest import Entry, Replay
 from tests.model.rules_off.runs import a_purge_during_a_run
@@ -96,7 +97,8 @@ def a_purge_between_a_block_and_its_commit_record() -> None:
     world = World()
     envelope = world.acceptor.stamp_message(app=APP, source="a", parsed=parsed([(0, 1, 1.0)]), message_id=bytes(16))
     batch = world.writer.prepare([envelope])
-    world.store.put([step for step in batch.steps if step[0] == "log"])
+    blocks = [step for step in batch.steps if step[0] == "log"]
+    world.store.put_new("series", COLUMN, batch.series.rows, blocks)
     purge.purge(world.store, APP, world.placement.all_shards(APP), keep=0)
     world.store.put([step for step in batch.steps if step[0] != "log"])
     world.model.accept(versions_of(envelope))

@@ -21,6 +21,7 @@ from spm.query.reader import AppStorage
 from spm.query.view.page_cache import PageCache
 from spm.store import epochs as store_epochs
 from spm.store.backends.memory import MemoryBackend
+from spm.store.dictionary import COLUMN
 from spm.store.keys import BYTE, HASH, PlacementTable
 from spm.store.ledger import watermarks
 from spm.store.ledger.outcomes import read_outcomes
@@ -81,7 +82,7 @@ class Story:
 
     def put(self) -> None:
         """The stale writer has put its batch and has not read the placement table again yet."""
-        self.store.put(self.batch.steps)
+        self.store.put_new("series", COLUMN, self.batch.series.rows, self.batch.steps)
 
     def look(self) -> None:
         """Run the keeper; then a reader must find everything that E or the ledger counts."""

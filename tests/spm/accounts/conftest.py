@@ -14,10 +14,8 @@ from tests.support.people import Tenant, make_tenant
 def fresh_caches() -> Iterator[None]:
     """What a process remembers does not outlive a test."""
     process_state.forget_tokens()
-    process_state.forget_sources()
     yield
     process_state.forget_tokens()
-    process_state.forget_sources()
 
 
 @pytest.fixture

@@ -60,7 +60,7 @@ def test_a_changed_password_removes_the_file_and_is_no_longer_shown(tmp_path: Pa
     user = User.objects.get(username=login["login"])
     user.set_password("something of my own")
     user.save()
-    password_changed(user, tmp_path)
+    password_changed(user, tmp_path, address="192.0.2.1")
     assert not login_file(tmp_path).exists()
     later = bootstrap.create_demo(tmp_path, URL)
     assert (later["login"], later["password"], later["token"]) == (login["login"], None, None)
@@ -78,7 +78,7 @@ def test_a_password_changed_behind_our_back_is_noticed_at_the_next_start(tmp_pat
 
 def test_another_persons_password_leaves_the_file(tmp_path: Path) -> None:
     bootstrap.create_demo(tmp_path, URL)
-    password_changed(User.objects.create_user("somebody"), tmp_path)
+    password_changed(User.objects.create_user("somebody"), tmp_path, address="192.0.2.1")
     assert login_file(tmp_path).exists()
 
 

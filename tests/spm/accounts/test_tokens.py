@@ -130,6 +130,15 @@ def test_the_last_use_is_written_once_a_minute(app: App, clock: FakeClock, later
     assert (token.last_used != first) == moves
 
 
+def test_a_use_that_another_process_wrote_just_now_stays(app: App) -> None:
+    token, _ = tokens.issue(app, name="x", scopes=["read"])
+    for now_ms in (1_000_000, 1_000_000 + limits.TOKEN_USED_EVERY_MS, 1_000_000 + limits.TOKEN_USED_EVERY_MS + 1):
+        tokens._write_uses({app.pk: {token.pk: now_ms}})
+        token.refresh_from_db()
+        times = {round(token.last_used.timestamp() * 1000)} if token.last_used else set()
+        assert times == {1_000_000 if now_ms <= 1_000_000 + limits.TOKEN_USED_EVERY_MS else now_ms}
+
+
 def test_a_use_just_noted_costs_no_second_write(app: App, clock: FakeClock, django_assert_num_queries: Queries) -> None:
     _, secret = tokens.issue(app, name="x", scopes=["read"])
     tokens.authenticate(secret, "read", clock)

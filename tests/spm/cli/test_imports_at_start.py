@@ -19,7 +19,7 @@ PAGES = (
 )
 OTHERS = ("pyspark", "pandas", "happybase", "pika")  # named by a setting, or needed by a run in a process of its own
 STARTS = {
-    "web": ("import spm.web.wsgi", (*PAGES, *OTHERS, "celery", "kombu")),
+    "web": ("import spm.web.asgi", (*PAGES, *OTHERS, "celery", "kombu")),
     "worker": (
         "import spm.worker; spm.worker.app.loader.init_worker()",
         (*PAGES, *OTHERS, "gunicorn", "celery.bin.celery", "prompt_toolkit"),

@@ -10,10 +10,9 @@ from spm import limits, wire
 from spm.errors import StoreUnavailable
 from spm.store import keys
 from spm.store.backends import open_backend
-from spm.store.backends.base import Backend
+from spm.store.backends.base import Backend, taken
 from spm.store.backends.memory import MemoryBackend
 from spm.store.dictionary import COLUMN, SeriesRegistry, matching
-from spm.store.encoding import kernels
 from spm.store.matchers import Matcher
 from spm.wire import SeriesTable, canonical
 from tests.support.faults import Faulty, flip, keys_of
@@ -109,13 +108,61 @@ def test_threads_of_one_registry_agree() -> None:
     assert registry.register(7, table(*range(110))).tolist() == []
 
 
-def test_texts_that_differ_anywhere_have_another_check() -> None:
-    base = form(1) * 3
-    flipped = [base[:i] + bytes([base[i] ^ 1]) + base[i + 1 :] for i in range(len(base))]
-    series_table = SeriesTable.from_canonical([base, base + b"\0", b"\0" + base, base[:-1], *flipped])
-    assert len(set(kernels.text_checks(series_table.text, series_table.starts, series_table.ends).tolist())) == len(
-        series_table
-    )
+def registered(registry: SeriesRegistry, apps: list[int], series_table: SeriesTable) -> list[int]:
+    """Register series as a writer does with a batch; return those that collide."""
+    collided, new = registry.look_up(np.array(apps, np.uint32), series_table)
+    if new:
+        assert not taken(new.rows, registry._backend.put_new("series", COLUMN, new.rows, []))
+        registry.remember(new)
+    places: list[int] = collided.tolist()
+    return places
+
+
+def test_series_of_many_apps_are_registered_together() -> None:
+    backend = Faulty(MemoryBackend())
+    registry, series_table = SeriesRegistry(backend), table(1, 2, 1)
+    assert registered(registry, [7, 7, 8], series_table) == []
+    assert backend.calls == ["get series", "check series"]
+    names = [
+        keys.series(app, int(series_table.metrics[i]), int(series_table.ids[i])) for app, i in ((7, 0), (7, 1), (8, 2))
+    ]
+    assert sorted(keys_of(backend.inner, "series")) == sorted(names)
+    backend.calls.clear()
+    assert registry.register(8, table(1)).tolist() == []
+    assert backend.calls == []
+    registry.register(8, table(2))
+    assert backend.calls == ["get series", "check series"]
+
+
+def test_collision_of_one_app_is_none_of_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(wire, "_hash64", lambda raw: len(raw))
+    registry = SeriesRegistry(MemoryBackend())
+    registry.register(7, SeriesTable.from_canonical([canonical("cpu", {"host": "a"})]))
+    both = SeriesTable.from_canonical([canonical("cpu", {"host": "b"})] * 2)
+    assert registered(registry, [7, 8], both) == [0]
+    assert registered(registry, [7, 8], both) == [0]
+
+
+def test_of_two_new_series_with_one_hash_the_first_is_registered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(wire, "_hash64", lambda raw: len(raw))
+    forms = [canonical("cpu", {"host": name}) for name in "aba"]
+    backend = MemoryBackend()
+    registry = SeriesRegistry(backend)
+    assert registered(registry, [7] * 3, SeriesTable.from_canonical(forms)) == [1]
+    assert [row[COLUMN] for _, row in backend.scan("series", b"", b"\xff" * 30)] == [forms[0]]
+    assert registered(registry, [7] * 3, SeriesTable.from_canonical(forms)) == [1]
+
+
+def test_series_are_known_only_once_they_are_remembered() -> None:
+    registry = SeriesRegistry(MemoryBackend())
+    for _ in range(2):
+        assert len(registry.look_up(np.array([7, 7], np.uint32), table(1, 2))[1]) == 2
+
+
+def test_series_that_stands_twice_in_a_table_is_registered_once() -> None:
+    backend = MemoryBackend()
+    assert SeriesRegistry(backend).register(7, table(1, 2, 1)).tolist() == []
+    assert len(keys_of(backend, "series")) == 2
 
 
 def matched(backend: Backend, *matchers: Matcher, app: int = 7) -> list[int]:

@@ -85,6 +85,17 @@ def test_requests_are_read_as_they_were_meant_by_a_cold_cache_and_a_warm_one(
         assert rows(parse(encode(one), now_ms=NOW, cache=cache)) == expected_rows(one)
 
 
+@BOTH
+@pytest.mark.parametrize("wrong_ms", [0, NOW + FUTURE_MS + 1], ids=["too early", "too late"])
+def test_bad_time_of_a_known_series_is_rejected_as_that_of_a_new_one(form: Form, wrong_ms: int) -> None:
+    encode, parse = form
+    cache, body = SeriesCache(), encode([Series(UP, [(NOW, 1.0), (wrong_ms, 2.0), (NOW + 1, 3.0)])])
+    new, known = (parse(body, now_ms=NOW, cache=cache) for _ in range(2))
+    assert rows(known) == rows(new)
+    assert (known.rejected, known.rejections) == (new.rejected, new.rejections)
+    assert (known.rejected, known.values.tolist()) == (1, [1.0, 3.0])
+
+
 def test_both_versions_share_what_is_known_of_a_series() -> None:
     cache = SeriesCache()
     remote_write.parse(request([Series(UP, [(NOW, 1.0)])]), now_ms=NOW, cache=cache)

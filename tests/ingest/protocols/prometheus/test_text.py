@@ -19,7 +19,7 @@ from ingest.protocols.prometheus.text import parse
 from spm import limits
 from spm.errors import LimitExceeded
 from spm.wire import Parsed, parse_canonical
-from tests.support.cpu import timed
+from tests.ingest.protocols.cpu import timed
 
 NOW_MS = 1_700_000_000_000
 COMMON = SeriesCache()

@@ -5,6 +5,12 @@ arrays.
 import subprocess
 import sys
 
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from spm.store.encoding import kernels
+
 PROGRAM = """
 import numpy as np
 from tests.support.store_columns import compile_kernels
@@ -74,3 +80,19 @@ def test_warming_up_keeps_within_its_arrays() -> None:
     interpreted = {"NUMBA_DISABLE_JIT": "1"}  # plain Python looks at every index
     done = subprocess.run([sys.executable, "-c", program], env=interpreted, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+near = st.builds(lambda upper, lower: upper << 32 | lower, st.integers(0, 3), st.integers(0, 3))  # equal upper halves
+ids = st.lists(st.one_of(near, st.integers(0, (1 << 64) - 1)), max_size=60).flatmap(
+    lambda some: st.lists(st.sampled_from(some), max_size=90).map(lambda again: some + again) if some else st.just([])
+)
+
+
+@settings(max_examples=300, deadline=None)
+@given(ids)
+def test_distinct_ids_are_sorted_and_numbered_as_numpy_does(some: list[int]) -> None:
+    column = np.array(some, np.uint64)
+    first, index = kernels.distinct(column)
+    _, expected_first, expected_index = np.unique(column, return_index=True, return_inverse=True)
+    assert (first.tolist(), index.tolist()) == (expected_first.tolist(), expected_index.tolist())
+    assert (first.dtype.str, index.dtype.str) == ("<i8", "<i4")

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from spm import wire
 from spm.store.versions.merge import EMPTY, Piece, merge, narrow, pick
-from tests.support.cpu import timed
+from tests.ingest.protocols.cpu import timed
 from tests.support.rows import Version, bits, number, piece, versions_of
 from tests.support.store_columns import compile_kernels
 

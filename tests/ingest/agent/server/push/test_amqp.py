@@ -27,8 +27,7 @@ from spm.store.backends.memory import MemoryBackend
 from spm.store.ledger import watermarks
 from spm.wire import Envelope, parse_canonical
 from tests.servers.rabbitmq import RabbitMQ
-from tests.support import process_state
-from tests.support.acceptors import silent_announcer
+from tests.support.acceptors import accept_alone, silent_announcer
 
 ROOT = Path(__file__).resolve().parents[5]
 NOW_MS = 1_700_000_000_000
@@ -55,7 +54,7 @@ def new_acceptor() -> AgentMessageAcceptor:
 
 def accepted(of: Delivery) -> Envelope:
     """Returns the envelope of an accepted delivery."""
-    envelope = new_acceptor().accept(of)
+    envelope = accept_alone(new_acceptor(), of)
     assert envelope is not None
     return envelope
 
@@ -73,7 +72,7 @@ def test_lines_are_accepted_for_the_app_of_their_token(secret: str) -> None:
 
 @pytest.mark.django_db(transaction=True)
 def test_accepted_lines_show_their_source(secret: str) -> None:
-    new_acceptor().accept(delivery(secret, source="seen-first-here"))
+    accept_alone(new_acceptor(), delivery(secret, source="seen-first-here"))
     assert Source.objects.get().name == "seen-first-here"
 
 
@@ -90,9 +89,7 @@ def test_accepted_lines_show_their_source(secret: str) -> None:
 def test_accepted_lines_show_their_protocol_and_period(
     secret: str, extra: dict[str, Any], protocol: str, period_ms: int | None
 ) -> None:
-    process_state.forget_arrivals()
-    process_state.forget_sources()
-    new_acceptor().accept(delivery(secret, **extra))
+    accept_alone(new_acceptor(), delivery(secret, **extra))
     assert (Arrival.objects.get().way, Source.objects.get().period_ms) == (protocol, period_ms)
 
 
@@ -102,14 +99,14 @@ def test_lines_without_a_good_token_are_rejected(secret: str, token: str) -> Non
     if token == "read-only":
         token = tokens.issue(App.objects.get(), name="reader", scopes=("read",))[1]
     with pytest.raises(BadMessage, match="no valid token"):
-        new_acceptor().accept(delivery(token))
+        accept_alone(new_acceptor(), delivery(token))
 
 
 @pytest.mark.django_db(transaction=True)
 def test_a_body_without_a_good_line_is_recorded_and_never_stamped(secret: str) -> None:
     store, clock = MemoryBackend(), FakeClock(NOW_MS)
     silent = AgentMessageAcceptor(silent_announcer(clock, store), clock)
-    assert silent.accept(delivery(secret, body=gzip.compress(b"bad line"))) is None
+    assert accept_alone(silent, delivery(secret, body=gzip.compress(b"bad line"))) is None
     silent.close()
     assert RejectedLine.objects.get().example == "bad line"
     assert watermarks.read(store, App.objects.get().pk) == {}
@@ -119,11 +116,11 @@ def test_a_body_without_a_good_line_is_recorded_and_never_stamped(secret: str) -
 def test_messages_of_a_worker_are_announced_until_it_returns_one(secret: str) -> None:
     store, clock = MemoryBackend(), FakeClock(NOW_MS)
     acceptor = AgentMessageAcceptor(silent_announcer(clock, store), clock)
-    first = acceptor.accept(delivery(secret))
+    first = accept_alone(acceptor, delivery(secret))
     assert first is not None
     acceptor.confirm(first)
     acceptor.retire()
-    second = acceptor.accept(delivery(secret))
+    second = accept_alone(acceptor, delivery(secret))
     acceptor.close()
     rows = {process: row.newest for process, row in watermarks.read(store, App.objects.get().pk).items()}
     states = {
@@ -143,7 +140,7 @@ def test_the_app_of_a_body_is_known_whatever_it_holds(secret: str) -> None:
 @pytest.mark.django_db(transaction=True)
 def test_a_body_that_cannot_be_inflated_is_rejected(secret: str) -> None:
     with pytest.raises(BadMessage, match="decompressed"):
-        new_acceptor().accept(delivery(secret, body=b"no gzip"))
+        accept_alone(new_acceptor(), delivery(secret, body=b"no gzip"))
 
 
 def test_without_its_library_an_amqp_address_is_rejected_with_a_remedy(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,406 @@
+"""Accepts the bodies of many connections together: the event loop gathers them, one thread works on a batch of them.
+
+A push takes these steps: 1. on the loop its head is read and its token looked up in the cache; 2. its body arrives;
+3. it waits for the next batch; 4. a thread decompresses, parses and admits the bodies of the batch, stamps them and
+hands them to the transport, all at once; 5. when the transport says that they are durable, the loop answers. A body
+that cannot be parsed or is rejected gets its answer and never touches another one.
+
+A batch begins as soon as the batch before it is durable. A lone sender therefore never waits. While many send (from
+``JOIN_FROM_PER_S`` messages a second), an idle batcher lingers for as long as further bodies keep coming, at most
+``JOIN_LINGER_S``: each commit then pays for many. Large bodies, and those that become large when they are decompressed,
+are parsed in threads of their own before they join a batch; organisations take turns there. Senders wait for a bounded
+time, however long the store takes. Enter by ``PushBatcher``, from the event loop only.
+"""
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from io import BytesIO
+
+from django.db import close_old_connections
+
+from ingest.accept.acceptor import Acceptance, Acceptor
+from ingest.accept.activity import record_accepted, record_rejected_body
+from ingest.accept.identity import Sender, message_id_of
+from ingest.http.body import read_body
+from ingest.http.endpoints.base import AcceptedMessage, Body, Plan
+from ingest.http.exchange import PushRequest
+from ingest.http.reception import REJECTED_BODY
+from ingest.protocols.influx.joined import BodyToParse, parse_many
+from spm import limits
+from spm.accounts.tokens import Principal
+from spm.clock import Clock
+from spm.errors import LimitExceeded, QueueUnavailable, SpmError, StoreUnavailable
+from spm.web.fair_pool import FairPool, PoolClosed, PoolFull, WaitedTooLong, call_in_loop
+from spm.wire import Parsed
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True, eq=False)
+class _Push:
+    """One body on its way, and the future of its accepted message."""
+
+    request: PushRequest
+    principal: Principal
+    plan: Plan
+    sender: Sender
+    raw: bytes
+    answer: "asyncio.Future[AcceptedMessage]"
+    arrived_s: float
+    message_id: bytes = b""
+    parsed: Parsed | None = None
+    acceptance: Acceptance | None = None
+    error: Exception | None = None
+    batch: "_Batch | None" = None
+
+
+class _LargeBody(Exception):
+    """A body becomes too large for a batch when it is decompressed."""
+
+
+@dataclass(slots=True, eq=False)
+class _Batch:
+    """Pushes that one thread works on together; ``open`` counts those that are neither durable nor given up."""
+
+    pushes: list[_Push]
+    open: int
+
+
+class PushBatcher:
+    """Gathers the pushes of one event loop. ``acceptor`` is called in the batcher's thread when first needed."""
+
+    def __init__(self, acceptor: Callable[[], Acceptor], clock: Clock) -> None:
+        self._acceptor, self._clock = acceptor, clock
+        self._loop = asyncio.get_running_loop()
+        self._batch_thread = ThreadPoolExecutor(1, thread_name_prefix="push-batch")
+        self._large_threads = FairPool(
+            "large bodies",
+            threads=limits.LARGE_BODY_THREADS,
+            threads_max=limits.LARGE_BODY_THREADS,
+            per_key_max=limits.LARGE_BODY_THREADS,
+            waiting_max=limits.LARGE_BODIES_WAITING_MAX,
+            per_key_waiting_max=limits.LARGE_BODIES_WAITING_MAX // 2,
+        )
+        self._waiting: list[_Push] = []
+        self._waiting_bytes = 0
+        self._batches = 0  # handed over and not settled
+        self._in_flight: dict[_Push, None] = {}  # handed over and not answered, the oldest first
+        self._linger: asyncio.TimerHandle | None = None
+        self._linger_until = 0.0
+        self._arrivals = _Rate(clock)
+        self._settled: deque[tuple[_Push, Exception | None]] = deque()
+        self._backlog = 0  # batches that the thread has not ended
+        self._drain_due = False
+        self._watch: asyncio.TimerHandle | None = None
+        self._closed = False
+
+    async def accept(
+        self, request: PushRequest, principal: Principal, plan: Plan, sender: Sender, raw: bytes
+    ) -> AcceptedMessage:
+        """Accept a body as it was sent; raise its error."""
+        push = _Push(request, principal, plan, sender, raw, self._loop.create_future(), self._clock.monotonic())
+        packed = request.header("content-encoding")
+        if len(raw) > (limits.JOIN_PACKED_BYTES_MAX if packed else limits.JOIN_BODY_BYTES_MAX):
+            await self._read_apart(push)
+        try:
+            return await self._join(push)
+        except _LargeBody:
+            await self._read_apart(push)
+            return await self._join(push)
+
+    async def _read_apart(self, push: _Push) -> None:
+        """Decompress and parse a large body in a thread of its own."""
+        organisation, wait_s = push.principal.organisation_id, limits.PUBLISH_TIMEOUT_S
+        try:
+            await self._large_threads.run(organisation, lambda: self._read(push), wait_s=wait_s)
+        except REJECTED_BODY as error:
+            record_rejected_body(error, push.sender, self._clock.now_ms())
+            raise
+        except (PoolFull, WaitedTooLong, PoolClosed) as error:
+            raise QueueUnavailable(str(error)) from error
+
+    def _join(self, push: _Push) -> "asyncio.Future[AcceptedMessage]":
+        """Let a body wait for the next batch; return what becomes of it."""
+        if self._closed:
+            raise StoreUnavailable("this process is about to end")
+        push.answer, push.arrived_s, push.error = self._loop.create_future(), self._clock.monotonic(), None
+        self._arrivals.count()
+        self._waiting.append(push)
+        self._waiting_bytes += len(push.raw)
+        self._schedule()
+        if self._watch is None:
+            self._watch = self._loop.call_later(limits.PUBLISH_LOOK_S, self._look)
+        return push.answer
+
+    def close(self) -> None:
+        """Hand over what waits, take nothing more, and end the threads when they are done."""
+        self._hand_over()
+        self._closed = True
+        self._batch_thread.shutdown(wait=False)
+        self._large_threads.close()
+
+    def _schedule(self) -> None:
+        """Decide when the waiting pushes become a batch."""
+        if not self._waiting or self._backlog >= limits.JOIN_BATCHES_MAX:
+            return
+        full = len(self._waiting) >= limits.JOIN_BODIES or self._waiting_bytes >= limits.JOIN_BYTES
+        if full:
+            self._hand_over()
+        elif self._linger is None and not self._batches:
+            self._linger_until = self._clock.monotonic() + limits.JOIN_LINGER_S
+            self._await_more(0)
+
+    def _await_more(self, count_before: int) -> None:
+        """Hand over, unless many send and more bodies came since the last look."""
+        self._linger = None
+        count, per_s = len(self._waiting), self._arrivals.per_s()
+        remaining_s = self._linger_until - self._clock.monotonic()
+        if not count:
+            return
+        few = per_s < limits.JOIN_FROM_PER_S
+        if few and count_before == 0:  # those of the same turn of the loop still join
+            self._linger = self._loop.call_soon(self._hand_over)  # type: ignore[assignment]
+        elif few or count == count_before or remaining_s <= 0:
+            self._hand_over()
+        else:
+            quiet_s = max(limits.JOIN_QUIET_GAPS / per_s, limits.JOIN_LOOK_MIN_S)
+            self._linger = self._loop.call_later(min(quiet_s, remaining_s), self._await_more, count)
+
+    def _hand_over(self) -> None:
+        """Give the waiting pushes to the thread as one batch."""
+        if self._linger is not None:
+            self._linger.cancel()
+            self._linger = None
+        pushes, self._waiting, self._waiting_bytes = self._waiting, [], 0
+        if not pushes:
+            return
+        batch = _Batch(pushes, len(pushes))
+        for push in pushes:
+            push.batch = batch
+            self._in_flight[push] = None
+        self._batches += 1
+        self._backlog += 1
+        self._batch_thread.submit(self._work, pushes).add_done_callback(self._worked)
+
+    def _look(self) -> None:
+        """Answer senders that should wait no longer, and hand over what waits behind a commit that stands still."""
+        self._watch = None
+        try:
+            self._answer_late(self._clock.monotonic())
+            if self._waiting and self._backlog < limits.JOIN_BATCHES_MAX:
+                self._hand_over()
+        finally:
+            if self._in_flight or self._waiting:
+                self._watch = self._loop.call_later(limits.PUBLISH_LOOK_S, self._look)
+
+    def _answer_late(self, now: float) -> None:
+        for push in list(self._in_flight):
+            trouble = push.acceptance.trouble if push.acceptance is not None else None
+            why = trouble() if trouble is not None else None
+            if why is None and now - push.arrived_s > limits.PUBLISH_TIMEOUT_S:
+                why = f"no confirm within {limits.PUBLISH_TIMEOUT_S} s"
+            if why is not None:
+                self._finish(push, StoreUnavailable(why))
+        late = [push for push in self._waiting if now - push.arrived_s > limits.PUBLISH_STALL_S]
+        if late:
+            self._waiting = [push for push in self._waiting if now - push.arrived_s <= limits.PUBLISH_STALL_S]
+            self._waiting_bytes = sum(len(push.raw) for push in self._waiting)
+        for push in late:
+            _fail(push, StoreUnavailable("the bodies before this one are still at work"))
+
+    def _worked(self, _job: object) -> None:
+        call_in_loop(self._loop, self._note_end)
+
+    def _note_end(self) -> None:
+        self._backlog -= 1
+        self._schedule()
+
+    # In the thread of batches
+
+    def _work(self, pushes: Sequence[_Push]) -> None:
+        try:
+            close_old_connections()  # one that broke meanwhile would stay broken: no request ends in this thread
+            self._read_all(pushes)
+            self._accept_all(pushes)
+        except Exception as error:  # a fault of ours that belongs to no single push
+            log.exception("a batch of %d pushes failed unexpectedly", len(pushes))
+            for push in pushes:
+                own = push.acceptance
+                if own is None or own.accepted is None:  # it was not stamped
+                    push.error = push.error or (own.error if own is not None else None) or error
+        for push in pushes:
+            error_of_it = push.error or (push.acceptance.error if push.acceptance is not None else None)
+            if error_of_it is not None:
+                self._settle(push, error_of_it)
+
+    def _read_all(self, pushes: Sequence[_Push]) -> None:
+        """Read the bodies that are not read yet, those of line protocol together."""
+        joined: list[tuple[_Push, bytes]] = []
+        for push in pushes:
+            if push.parsed is not None or push.error is not None:
+                continue
+            try:
+                body = _decoded(push, limits.JOIN_DECODED_BYTES_MAX)
+                if push.plan.precision is None:
+                    self._note_parsed(push, self._parse(push, body), body)
+                else:
+                    joined.append((push, body))
+            except Exception as error:
+                push.error = error
+        for (push, body), result in zip(joined, self._parse_together(joined), strict=True):
+            try:
+                if isinstance(result, Exception):
+                    raise result
+                self._note_parsed(push, result, body)
+            except Exception as error:
+                push.error = error
+
+    def _parse_together(self, joined: Sequence[tuple[_Push, bytes]]) -> list[Parsed | Exception]:
+        """Parse bodies in line protocol; return what each gives, or its error."""
+        acceptor = self._acceptor()
+        now_ms = acceptor.clock.now_ms()
+        bodies = [
+            BodyToParse(body, now_ms, push.plan.precision or "", acceptor.is_over_quota(push.principal.app_id))
+            for push, body in joined
+        ]
+        try:
+            return parse_many(bodies)
+        except Exception:  # a fault of ours: the bodies that did not cause it are accepted
+            log.exception("%d bodies cannot be parsed together", len(bodies))
+        results: list[Parsed | Exception] = []
+        for push, body in joined:
+            try:
+                results.append(self._parse(push, body))
+            except Exception as error:
+                results.append(error)
+        return results
+
+    def _read(self, push: _Push) -> None:
+        """Decompress and parse one body."""
+        body = _decoded(push)
+        self._note_parsed(push, self._parse(push, body), body)
+
+    def _parse(self, push: _Push, body: bytes) -> Parsed:
+        acceptor = self._acceptor()
+        return push.plan.parse(Body(body, acceptor.clock.now_ms(), acceptor.is_over_quota(push.principal.app_id)))
+
+    @staticmethod
+    def _note_parsed(push: _Push, parsed: Parsed, body: bytes) -> None:
+        given, token_id = push.request.header("x-message-id"), push.principal.token_id
+        push.message_id = message_id_of(parsed, given=given, token_id=token_id, path=push.request.path, body=body)
+        push.raw, push.parsed = b"", parsed
+
+    def _accept_all(self, pushes: Sequence[_Push]) -> None:
+        acceptances = []
+        for push in pushes:
+            parsed = push.parsed
+            if push.error is not None or parsed is None:  # given up by the loop, maybe in this very moment
+                continue
+            settled = _Settled(self, push)
+            push.acceptance = Acceptance(parsed, push.sender, push.message_id, push.plan.unit, settled)
+            acceptances.append(push.acceptance)
+        self._acceptor().accept_many(acceptances)
+
+    def _settle(self, push: _Push, error: Exception | None) -> None:
+        """Note what became of a push, in any thread; the loop is woken once for all of them."""
+        self._settled.append((push, error))
+        if not self._drain_due:
+            self._drain_due = True
+            call_in_loop(self._loop, self._drain)
+
+    # On the loop again
+
+    def _drain(self) -> None:
+        self._drain_due = False
+        while self._settled:
+            push, error = self._settled.popleft()
+            try:
+                self._finish(push, error)
+            except Exception as fault:  # a fault of ours in its notes or its batch: all others are answered
+                log.exception("the end of a push failed unexpectedly")
+                _fail(push, fault)
+
+    def _finish(self, push: _Push, error: Exception | None) -> None:
+        """Answer a push; the first call counts."""
+        if self._in_flight.pop(push, push) is push:
+            return
+        batch = push.batch
+        assert batch is not None, "BUG: a push in flight without its batch"
+        batch.open -= 1
+        if not batch.open:
+            self._batches -= 1
+            self._schedule()
+        if error is None:
+            accepted = push.acceptance.accepted if push.acceptance is not None else None
+            read = push.parsed
+            assert accepted is not None, "BUG: a push that is durable without being accepted"
+            assert read is not None, "BUG: a push that is durable without being read"
+            if not push.answer.done():
+                push.answer.set_result(AcceptedMessage(accepted, read, push.message_id))
+            record_accepted(accepted, push.sender, self._clock.now_ms())
+            return
+        _fail(push, error)
+        if isinstance(error, _LargeBody):
+            return
+        push.error, push.raw, push.parsed = push.error or error, b"", None  # a batch that begins later passes it over
+        if isinstance(error, REJECTED_BODY):
+            record_rejected_body(error, push.sender, self._clock.now_ms())
+
+
+def _fail(push: _Push, error: Exception) -> None:
+    if not push.answer.done():  # its task may have been cancelled
+        push.answer.set_exception(error)
+
+
+def _decoded(push: _Push, most: int | None = None) -> bytes:
+    """Return the decompressed body of a push; raise ``_LargeBody`` for one of more than ``most`` bytes."""
+    encoding, stream, length = push.request.header("content-encoding"), BytesIO(push.raw), len(push.raw)
+    if not encoding:
+        return push.raw
+    try:
+        return read_body(stream, encoding=encoding, length=length, decoded_max=most)
+    except LimitExceeded as error:
+        if most is None:
+            raise
+        raise _LargeBody from error
+
+
+class _Settled:
+    """Tells the batcher that a push is settled."""
+
+    __slots__ = ("_batcher", "_push")
+
+    def __init__(self, batcher: PushBatcher, push: _Push) -> None:
+        self._batcher, self._push = batcher, push
+
+    def __call__(self, error: SpmError | None) -> None:
+        self._batcher._settle(self._push, error)
+
+
+class _Rate:
+    """Counts arrivals in the present and the last second."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._second, self._count, self._before = 0, 0, 0
+
+    def count(self) -> None:
+        """Count one arrival now."""
+        self._turn()
+        self._count += 1
+
+    def per_s(self) -> float:
+        """Return the arrivals of about the last second."""
+        self._turn()
+        share = 1 - self._clock.monotonic() % 1
+        return self._count + self._before * share
+
+    def _turn(self) -> None:
+        second = int(self._clock.monotonic())
+        if second != self._second:
+            self._before = self._count if second == self._second + 1 else 0
+            self._second, self._count = second, 0

@@ -1,0 +1,108 @@
+"""Checks a person's password for a request: the only way to do it, for every page.
+
+1. Count the try, or refuse it: before any hash is computed (``budgets``).
+2. Hash, in turn, once, whether the account exists or not (``hashers``).
+3. Settle the try, and note it in the audit log (``journal``).
+
+Refusals say the same of accounts that exist and of those that do not. Enter by ``log_in``, ``is_password_of`` and
+``log_out``.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from django.contrib.auth import authenticate
+from django.contrib.auth.models import AnonymousUser, User
+from django.http import HttpRequest
+
+from spm.accounts import audit
+from spm.accounts.logins import budgets, hashers
+from spm.accounts.logins.journal import Count, Journal
+from spm.accounts.logins.limits import LOGIN_AUDIT_SINGLY
+from spm.accounts.logins.origins import Origin, address_of, origin_of
+from spm.clock import SystemClock, moment
+
+_clock = SystemClock()
+_journal = Journal()
+_UNKNOWN = "an unknown login"  # what was typed may be a password
+
+
+@dataclass(frozen=True, slots=True)
+class Login:
+    """A person whose password was right, and the id that their browser keeps from now on."""
+
+    user: User
+    device: str
+
+
+def log_in(request: HttpRequest, login: str, password: str) -> Login | None:
+    """The person of this login and password; None if one of them is wrong. Raises ``LoginRefused``."""
+
+    def check() -> User | None:
+        user = authenticate(request, username=login, password=password)
+        return user if isinstance(user, User) else None
+
+    right = _check(request, login, check)
+    if right is not None:
+        _note("login", right.user, request)
+    return right
+
+
+def is_password_of(user: User, request: HttpRequest, password: str) -> bool:
+    """Whether this is the password of a person who is logged in. Raises ``LoginRefused``."""
+    return _check(request, user.get_username(), lambda: user if user.check_password(password) else None) is not None
+
+
+def log_out(request: HttpRequest, user: User | AnonymousUser) -> None:
+    """Note that a person logs out."""
+    if isinstance(user, User):
+        _note("logout", user, request)
+
+
+def _check(request: HttpRequest, login: str, check: Callable[[], User | None]) -> Login | None:
+    origin = origin_of(request, login)
+    try:
+        reservation = budgets.reserve(origin, _clock.now_ms())
+    except budgets.LoginThrottled as throttled:
+        _note_flood("login throttled", login, origin, origin.keys[throttled.scope])
+        raise
+    try:
+        with hashers.as_stranger(not reservation.decision.known):
+            user = check()
+    except BaseException:
+        budgets.refund(reservation)
+        raise
+    if user is None:
+        budgets.settle_wrong(reservation, _owner(login), _clock.now_ms())
+        _note_flood("login failed", login, origin, origin.account + origin.address)
+        return None
+    return Login(user, budgets.settle_right(reservation, _clock.now_ms()))
+
+
+def _note_flood(action: str, login: str, origin: Origin, key: str) -> None:
+    """Note an event that strangers can make as often as they like."""
+    count = _journal.note(f"{action} {key}", _clock.now_ms())
+    if count is None:
+        return
+    owner = None if count.is_together else _owner(login)
+    subject = "many logins" if count.is_together else owner.get_username() if owner else _UNKNOWN
+    detail = _detail(origin.address, count)
+    audit.record(action, subject, actor=None, organisation=None, name="somebody", detail=detail)
+
+
+def _note(action: str, person: User, request: HttpRequest) -> None:
+    """Note what a person did."""
+    address = address_of(request)
+    count = _journal.note(f"{action} {person.pk} {address}", _clock.now_ms(), LOGIN_AUDIT_SINGLY)
+    if count is not None:
+        detail = _detail(address, count)
+        audit.record(action, person.get_username(), actor=person, organisation=None, detail=detail)
+
+
+def _detail(address: str, count: Count) -> dict[str, Any]:
+    return {"address": address, "count": count.events, "since": moment(count.since_ms).isoformat()}
+
+
+def _owner(login: str) -> User | None:
+    return User.objects.filter(username__iexact=login).order_by("pk").first()

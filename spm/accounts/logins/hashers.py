@@ -1,0 +1,101 @@
+"""The password hasher: Argon2, of which a process computes few at a time.
+
+A hash takes tens of megabytes and a core for its time, and strangers can ask for as many as they like. So each needs a
+slot, of which strangers get one: a core stays free for everybody else. Callers wait in order, those of known origin
+before strangers; beyond a bound of waiting callers, or of time, a caller is refused. A stored hash that needs more
+memory than ours takes all slots. Enter by ``BoundedArgon2``,
+the setting ``PASSWORD_HASHERS``.
+"""
+
+import threading
+from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+
+from django.contrib.auth.hashers import Argon2PasswordHasher
+
+from spm.accounts.logins import limits
+from spm.errors import LoginRefused
+
+_is_stranger: ContextVar[bool] = ContextVar("is_stranger", default=False)
+
+
+@contextmanager
+def as_stranger(is_stranger: bool) -> Iterator[None]:
+    """Within this, hashes are computed for somebody of unknown origin, if ``is_stranger``."""
+    token = _is_stranger.set(is_stranger)
+    try:
+        yield
+    finally:
+        _is_stranger.reset(token)
+
+
+class HashSlots:
+    """``at_once`` slots, one for strangers; ``waiting_max`` callers of each kind wait, for ``wait_s`` at most."""
+
+    def __init__(self, at_once: int, waiting_max: int, wait_s: float) -> None:
+        self._at_once, self._waiting_max, self._wait_s = at_once, waiting_max, wait_s
+        self._changed = threading.Condition()
+        self._running, self._stranger_runs = 0, False
+        self._known: deque[object] = deque()
+        self._strangers: deque[object] = deque()
+
+    @contextmanager
+    def take(self, weight: int, *, is_stranger: bool) -> Iterator[None]:
+        """Wait for ``weight`` slots and hold them; raises ``LoginRefused`` when too many wait, or for too long."""
+        weight = min(weight, self._at_once)
+        with self._changed:
+            self._wait(weight, self._strangers if is_stranger else self._known)
+            self._running += weight
+            self._stranger_runs |= is_stranger
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._running -= weight
+                self._stranger_runs &= not is_stranger
+                self._changed.notify_all()
+
+    def _wait(self, weight: int, queue: deque[object]) -> None:
+        ticket = object()
+        queue.append(ticket)
+        try:
+            if self._is_due(ticket, weight):
+                return
+            can_wait = len(queue) <= self._waiting_max
+            if not can_wait or not self._changed.wait_for(lambda: self._is_due(ticket, weight), self._wait_s):
+                raise LoginRefused(
+                    "Many people are logging in at this moment. Please try again in a few seconds.",
+                    limits.PASSWORDS_BUSY_RETRY_S,
+                )
+        finally:
+            queue.remove(ticket)
+            self._changed.notify_all()
+
+    def _is_due(self, ticket: object, weight: int) -> bool:
+        is_first = (self._known or self._strangers)[0] is ticket
+        may_run = bool(self._known) or not self._stranger_runs
+        return is_first and may_run and self._running + weight <= self._at_once
+
+
+SLOTS = HashSlots(limits.PASSWORD_HASHES_AT_ONCE, limits.PASSWORD_HASHES_WAITING_MAX, limits.PASSWORD_HASH_WAIT_S)
+
+
+class BoundedArgon2(Argon2PasswordHasher):
+    """Django's hasher with our parameters; each hash needs a slot."""
+
+    time_cost = limits.PASSWORD_HASH_PASSES
+    memory_cost = limits.PASSWORD_HASH_KIB
+    parallelism = 1
+
+    def encode(self, password: str, salt: str) -> str:
+        """Hash a new password."""
+        with SLOTS.take(1, is_stranger=_is_stranger.get()):
+            return super().encode(password, salt)
+
+    def verify(self, password: str, encoded: str) -> bool:
+        """Check a password against a stored hash."""
+        weight = -(-self.decode(encoded)["memory_cost"] // self.memory_cost)
+        with SLOTS.take(weight, is_stranger=_is_stranger.get()):
+            return super().verify(password, encoded)

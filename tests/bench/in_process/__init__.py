@@ -1,0 +1,1 @@
+"""Benchmarks of the product's steps in one process, without HTTP."""

@@ -1,0 +1,145 @@
+"""On a real web server with two processes: streams of both hear of new data, and go on after a restart without loss."""
+
+import http.client
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from tests.servers.processes import Process, answers, free_ports, wait_ready, wait_until
+
+ROOT = Path(__file__).resolve().parents[3]
+GIVE_UP_S = 600  # on a busy machine
+KIND = ("--worker-class", "spm.web.loop_worker.LoopWorker", "--workers", "2")
+SERVER = ("gunicorn", "spm.web.asgi:open_dispatcher", *KIND)
+PREPARE = """
+from django.core.management import call_command
+from spm.accounts import tokens
+from spm.accounts.models import App, Organisation
+call_command("migrate", verbosity=0)
+for name in "ab":
+    app = App.objects.create(organisation=Organisation.objects.create(name=name), name=name)
+    print("TOKEN", tokens.issue(app, name="t", scopes=["read", "ingest"])[1])
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """A running web server, with a token of each of two apps."""
+
+    port: int
+    tokens: tuple[str, str]
+    process: Process
+
+    def push(self, token: str) -> None:
+        """Send one sample."""
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
+        connection.request("POST", "/write", b"cpu value=1", {"Authorization": f"Bearer {token}"})
+        assert connection.getresponse().status == 204
+
+
+@dataclass
+class Stream:
+    """An open stream, read by a thread."""
+
+    site: Site
+    token: str
+    last: str = ""
+    lines: list[str] = field(default_factory=list)
+    status: int = 0
+    ended: bool = False
+    is_whole: bool = False
+
+    def __post_init__(self) -> None:
+        threading.Thread(target=self._read, daemon=True).start()
+        assert wait_until(lambda: bool(self.lines), 60), f"no stream: {self.status}"
+
+    def _read(self) -> None:
+        connection = http.client.HTTPConnection("127.0.0.1", self.site.port, timeout=GIVE_UP_S)
+        headers = {"Authorization": f"Bearer {self.token}", "Accept": "text/event-stream"}
+        connection.request(
+            "GET", "/api/v1/events", headers=headers | ({"Last-Event-ID": self.last} if self.last else {})
+        )
+        response = connection.getresponse()
+        self.status = response.status
+        try:
+            while line := response.readline():
+                self.lines.append(line.decode().rstrip("\n"))
+            self.is_whole = True
+        except (http.client.HTTPException, OSError):
+            pass
+        self.ended = True
+
+    @property
+    def events(self) -> list[str]:
+        """The names of the events so far."""
+        return [line.removeprefix("event: ") for line in self.lines if line.startswith("event: ")]
+
+    @property
+    def last_id(self) -> str:
+        """The id to go on from."""
+        return [line.removeprefix("id: ") for line in self.lines if line.startswith("id: ")][-1]
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    folder = tmp_path_factory.mktemp("site")
+    [port] = free_ports(1)
+    inherited = {
+        name: value for name, value in os.environ.items() if not name.startswith(("PYTEST_", "SPM_", "DATABASE"))
+    }
+    environment = {
+        **inherited,
+        "DJANGO_SETTINGS_MODULE": "spm.settings",
+        "PYTHONPATH": str(ROOT),
+        "SPM_DATA": str(folder),
+        "SPM_SECRET_KEY": "only for tests",
+        "SPM_PEPPER": "only for tests",
+        "SPM_DOTENV": os.devnull,
+        "SPM_OWN_METRICS_S": "0",
+        "SPM_BASE_URL": f"http://127.0.0.1:{port}",
+    }
+    command = [sys.executable, str(ROOT / "manage.py"), "shell", "-v0", "-c", PREPARE]
+    prepared = subprocess.run(command, env=environment, cwd=folder, capture_output=True, text=True, timeout=GIVE_UP_S)
+    assert prepared.returncode == 0, prepared.stderr
+    first, second = [line.split()[1] for line in prepared.stdout.splitlines() if line.startswith("TOKEN ")]
+    server = Process("web", folder)
+    server.start([sys.executable, "-m", *SERVER, "--bind", f"127.0.0.1:{port}"], environment)
+    wait_ready(lambda: answers(port), [server], GIVE_UP_S)
+    yield Site(port, (first, second), server)
+    server.stop()
+
+
+@pytest.mark.slow
+@pytest.mark.serial
+@pytest.mark.timeout(1_800)
+def test_streams_of_all_processes_hear_of_data_of_their_app_and_go_on_after_a_restart(site: Site) -> None:
+    mine, others = site.tokens
+    streams = [Stream(site, mine) for _ in range(6)]
+    foreign = Stream(site, others)
+    site.push(mine)
+    assert wait_until(lambda: all("data" in stream.events for stream in streams), 60)
+    assert wait_until(lambda: all("source" in stream.events for stream in streams), 60)
+    rings = {stream.last_id.split("-")[0] for stream in streams}
+    assert len(rings) <= 2
+    pid = site.process.pid()
+    assert pid is not None
+    time.sleep(2.5)  # what is new has come
+    before = [stream.last_id for stream in streams]
+    os.kill(pid, signal.SIGHUP)
+    assert wait_until(lambda: all(stream.ended for stream in [*streams, foreign]), 60)
+    assert all(stream.is_whole for stream in [*streams, foreign]), "a stream broke off"
+    assert foreign.events == []
+    again = [Stream(site, mine, last) for last in before]
+    time.sleep(2.5)
+    assert [stream.events for stream in again] == [[]] * 6  # nothing is lost, nothing comes twice
+    site.push(mine)
+    assert wait_until(lambda: all("data" in stream.events for stream in again), 60)
+    assert all(stream.events == ["data"] for stream in again)

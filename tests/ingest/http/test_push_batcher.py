@@ -1,0 +1,235 @@
+"""Claims about ingest/http/push_batcher.py: bodies are accepted together, and each waits no longer than it must."""
+
+import asyncio
+import gzip
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ingest.http.endpoints.base import AcceptedMessage, Body
+from ingest.transport.direct import DirectTransport
+from ingest.writer import Writer
+from spm import limits
+from spm.clock import FakeClock, SystemClock
+from spm.errors import QueueUnavailable
+from spm.store.backends import open_backend
+from spm.store.keys import PlacementTable
+from spm.wire import Parsed
+from tests.ingest.http.pushing import ALONE, LINES, LONG_S, Gate, HeldTransport, bench, line, soon, values
+from tests.support.event_loop import on_loop
+from tests.support.stored import copies, samples
+
+MANY = gzip.compress(b"m v=1 1\n" * 100_000)  # 2 kB that become 800 kB
+
+
+def test_bodies_that_come_together_are_accepted_together() -> None:
+    async def act() -> None:
+        async with bench() as one:
+            for number in range(50):
+                one.push(line(number), app=number % 3)
+            answers = await one.outcomes()
+            assert [len(each) for each in one.transport.submits] == [50]
+            assert all(isinstance(each, AcceptedMessage) and len(each.parsed.ts) == 1 for each in answers)
+            assert values(one.transport) == [float(number) for number in range(50)]
+
+    on_loop(act())
+
+
+def test_bodies_that_come_during_a_commit_make_the_next_batch() -> None:
+    async def act() -> None:
+        transport = HeldTransport(confirms=False)
+        async with bench(transport) as one:
+            one.push(line(0))
+            assert await soon(lambda: len(transport.unconfirmed) == 1)
+            for number in range(1, 9):
+                one.push(line(number))
+                await asyncio.sleep(0.001)
+            assert len(transport.submits) == 1
+            transport.confirms = True
+            transport.settle()
+            await one.outcomes()
+            assert [len(each) for each in transport.submits] == [1, 8]
+
+    on_loop(act())
+
+
+def test_a_full_batch_does_not_wait_for_the_commit_before_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "JOIN_BODIES", 4)
+    monkeypatch.setattr(limits, "PUBLISH_LOOK_S", 2 * LONG_S)
+
+    async def act() -> None:
+        transport = HeldTransport(confirms=False)
+        async with bench(transport) as one:
+            one.push(line(0))
+            assert await soon(lambda: len(transport.submits) == 1)
+            for number in range(1, 5):
+                one.push(line(number))
+            assert await soon(lambda: len(transport.submits) == 2)
+            transport.settle()
+
+    on_loop(act())
+
+
+def test_a_lone_body_is_handed_over_in_the_same_turn_of_the_loop() -> None:
+    async def act() -> None:
+        async with bench(clock=FakeClock()) as one:
+            for number in range(30):  # one a second
+                one.push(line(number))
+                await asyncio.sleep(0)  # the body arrives
+                assert len(one.batcher._waiting) == 1
+                await asyncio.sleep(0)
+                assert len(one.batcher._in_flight) == 1
+                await one.outcomes()
+                assert await soon(lambda: not any(one.left()))
+                one.batcher._clock.advance(1_000)  # type: ignore[attr-defined]
+
+    on_loop(act())
+
+
+@pytest.mark.parametrize(("before", "lingers"), [(18, False), (19, True)], ids=["19 a second", "20 a second"])
+def test_a_body_lingers_from_so_many_a_second_on(before: int, lingers: bool) -> None:
+    assert limits.JOIN_FROM_PER_S == 20
+
+    async def act() -> None:
+        async with bench(clock=FakeClock()) as one:
+            for number in range(before):
+                one.push(line(number))
+            await one.outcomes()
+            assert await soon(lambda: not any(one.left()))
+            one.push(line(before))
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+            assert len(one.batcher._waiting) == int(lingers)
+
+    on_loop(act())
+
+
+def test_a_body_lingers_while_others_come_and_no_longer_than_it_may() -> None:
+    async def act() -> None:
+        clock, transport = FakeClock(), HeldTransport()
+        async with bench(transport, clock=clock) as one:
+            for number in range(400):
+                one.push(line(number))
+            await one.outcomes()
+            assert await soon(lambda: not any(one.left()))
+            waited, submits = 0, len(transport.submits)
+            while len(transport.submits) == submits:
+                for _ in range(8):  # others come before each look
+                    one.push(line(waited))
+                    await asyncio.sleep(0.002)
+                waited += 10
+                clock.advance(10)
+            assert limits.JOIN_LINGER_S * 1_000 - 10 <= waited <= limits.JOIN_LINGER_S * 1_000 + 30
+
+    on_loop(act())
+
+
+def test_a_lingering_body_is_handed_over_when_no_other_comes() -> None:
+    async def act() -> None:
+        async with bench(clock=FakeClock()) as one:
+            for number in range(100):
+                one.push(line(number))
+            await one.outcomes()
+            assert await soon(lambda: not any(one.left()))
+            begun = SystemClock().monotonic()
+            await one.push(line(100))
+            assert SystemClock().monotonic() - begun < limits.JOIN_LINGER_S * 5
+
+    on_loop(act())
+
+
+def test_hundreds_of_bodies_over_lmdb_are_stored_each_once(tmp_path: Path) -> None:
+    store = open_backend(f"lmdb://{tmp_path}/store")
+    transport = DirectTransport(Writer(store, PlacementTable()))
+
+    async def act() -> Counter[bytes]:
+        async with bench(transport, store=store) as one:
+            for number in range(300):
+                one.push(line(number))
+                if number % 40 == 0:
+                    await asyncio.sleep(0.01)
+            answers = await one.outcomes()
+            return Counter(each.message_id for each in answers if isinstance(each, AcceptedMessage))
+
+    ids = on_loop(act())
+    transport.close()
+    assert len(ids) == 300
+    assert {name: len(stamps) for name, stamps in copies(store).items()} == dict(ids)
+    assert set(samples(store, 1_699_999_000_000, 1_700_001_000_000).values()) == {1}
+    store.close()
+
+
+@pytest.mark.parametrize(
+    ("body", "headers"),
+    [
+        pytest.param(b"\n".join(line(number) for number in range(2_000)), {}, id="a large body"),
+        pytest.param(MANY, {"content_encoding": "gzip"}, id="a small one that becomes large"),
+    ],
+)
+def test_large_bodies_are_parsed_apart_while_small_ones_are_answered(body: bytes, headers: dict[str, Any]) -> None:
+    gate = Gate()
+
+    def waits(body: Body) -> Parsed:
+        gate.wait()
+        return LINES.parse(body)
+
+    async def act() -> None:
+        async with bench() as one:
+            large = one.push(body, plan=replace(ALONE, parse=waits), **headers)
+            assert await soon(lambda: bool(gate.names))
+            for number in range(5):
+                assert isinstance(await one.push(line(number)), AcceptedMessage)
+            assert not large.done()
+            gate.open()
+            assert len((await large).parsed.ts) == body.count(b"\n") + 1 if not headers else 100_000
+            assert all(name.startswith("large bodies") for name in gate.names)
+
+    on_loop(act())
+
+
+def test_large_bodies_of_one_organisation_do_not_keep_anothers_waiting() -> None:
+    order: list[int] = []
+
+    def parse(body: Body) -> Parsed:
+        order.append(body.raw[0])
+        SystemClock().sleep(0.01)
+        return LINES.parse(body)
+
+    plan, large = replace(ALONE, parse=parse), limits.JOIN_BODY_BYTES_MAX * b" "
+
+    async def act() -> None:
+        async with bench() as one:
+            for _ in range(30):
+                one.push(b"a v=1 1" + large, plan=plan, organisation=1)
+            one.push(b"b v=1 1" + large, plan=plan, organisation=2)
+            await one.outcomes()
+
+    on_loop(act())
+    assert order.index(ord("b")) <= limits.LARGE_BODY_THREADS + 1
+
+
+@pytest.mark.parametrize("limit", ["so many wait", "so long"])
+def test_large_bodies_wait_within_bounds(limit: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    gate = Gate()
+    if limit == "so many wait":
+        monkeypatch.setattr(limits, "LARGE_BODIES_WAITING_MAX", 2)
+    else:
+        monkeypatch.setattr(limits, "PUBLISH_TIMEOUT_S", 0.1)
+
+    def waits(body: Body) -> Parsed:
+        gate.wait()
+        return LINES.parse(body)
+
+    plan, large = replace(ALONE, parse=waits), b"m v=1 1\n" + limits.JOIN_BODY_BYTES_MAX * b" "
+
+    async def act() -> None:
+        async with bench() as one:
+            tasks = [one.push(large, plan=plan) for _ in range(limits.LARGE_BODY_THREADS + 2)]
+            refused, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            assert all(isinstance(each.exception(), QueueUnavailable) for each in refused)
+            gate.open()
+
+    on_loop(act())
