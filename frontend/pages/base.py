@@ -4,6 +4,7 @@ from typing import Any, cast
 
 from django.contrib.auth.mixins import LoginRequiredMixin
 from django.contrib.auth.models import User
+from django.http import HttpResponse
 from django.views.generic import TemplateView
 
 from frontend.presenters.charts import first_range
@@ -17,9 +18,13 @@ clock = SystemClock()
 
 
 class AppPage(LoginRequiredMixin, TemplateView):
-    """A page under ``apps/<app_id>/``; 404 for an app of other people, 403 for a role below ``role``."""
+    """A page under ``apps/<app_id>/``; 404 for an app of other people, 403 for a role below ``role``.
+
+    A page that ``shows_secrets`` is stored nowhere and never compressed (``frontend.compression`` says why).
+    """
 
     role: str = Role.VIEWER
+    shows_secrets = False
 
     @property
     def person(self) -> User:
@@ -47,6 +52,13 @@ class AppPage(LoginRequiredMixin, TemplateView):
             may_own=may_own,
             **kwargs,
         )
+
+    def render_to_response(self, context: dict[str, Any], **response_kwargs: Any) -> HttpResponse:
+        """Render the page; one that shows secrets says that nobody may store it."""
+        response = super().render_to_response(context, **response_kwargs)
+        if self.shows_secrets:
+            response["Cache-Control"] = "no-store"
+        return response
 
     def actor(self) -> Actor:
         """Return the person who acts, for the log."""

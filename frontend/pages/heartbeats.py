@@ -19,6 +19,7 @@ class Heartbeats(AppPage):
     """The list of jobs; POST adds one."""
 
     template_name = "frontend/heartbeats.html"
+    shows_secrets = True  # the keys in the addresses
 
     def get_context_data(self, **kwargs: Any) -> dict[str, Any]:
         """Add the jobs. Only editors see the addresses, since anybody who has one can report for the job."""

@@ -40,6 +40,7 @@ class Send(AppPage):
     """Shows the commands; POST issues a token and shows them with it."""
 
     template_name = "frontend/send.html"
+    shows_secrets = True  # a new token, and the key of a heartbeat
 
     def get_context_data(self, **kwargs: Any) -> dict[str, Any]:
         """Add the app's tokens, the methods, and the address of the server."""
@@ -67,9 +68,7 @@ class Send(AppPage):
         if not form.is_valid():
             return self.render_to_response(self.get_context_data(form=form), status=400)
         _, secret = issue_token(self.person, app, name=form.cleaned_data["name"], scopes=form.scopes)
-        response = self.render_to_response(self.get_context_data(secret=secret))
-        response["Cache-Control"] = "no-store"
-        return response
+        return self.render_to_response(self.get_context_data(secret=secret))
 
 
 class Arrivals(AppPage):

@@ -60,6 +60,7 @@ MIDDLEWARE = [
     "spm.web.request_metrics.RequestMetrics",
     "django.middleware.security.SecurityMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
+    "frontend.compression.CompressAnswers",
     "csp.middleware.CSPMiddleware",
     "spm.web.admin_csp.AdminPolicy",
     "django.contrib.sessions.middleware.SessionMiddleware",
