@@ -22,7 +22,10 @@ class ChartQuery(serializers.Serializer[dict[str, Any]]):
     """What to draw."""
 
     app = serializers.IntegerField(required=False, help_text="The app's number; by default a token's own app")
-    expr = serializers.CharField(max_length=QUERY_TEXT_CHARS_MAX, help_text="PromQL; `$window` is the step, ≥ 1 minute")
+    expr = serializers.CharField(
+        max_length=QUERY_TEXT_CHARS_MAX,
+        help_text="PromQL; a duration may be `$__rate_interval`, `$__interval`, `$__range` or `$window`",
+    )
     start = serializers.IntegerField(required=False, min_value=0, max_value=TIME_MAX_MS, help_text="ms since 1970")
     end = serializers.IntegerField(required=False, min_value=0, max_value=TIME_MAX_MS, help_text="ms; now by default")
     step = serializers.IntegerField(
@@ -77,7 +80,7 @@ class Charts(Operation):
         values = query.validated_data
         app, now_ms = self.app(values.get("app")), _clock.now_ms()
         with query_session(app, request, asof.parse_asof(values.get("asof"), now_ms)) as session:
-            answer, provenance = presenters_charts.chart(session.engine(), now_ms, values)
+            answer, provenance = presenters_charts.chart(session, now_ms, values)
             if values.get("explain"):
                 answer["explain"] = explanation_with_corrections(session.storage, app.pk, provenance, now_ms)
         return Response(answer)

@@ -1,30 +1,38 @@
 """Draws an expression as columns: the engine's answer over round steps, with its provenance and warnings.
 
 Steps are round numbers of seconds and lie on multiples of themselves, so that a chart that moves on draws the same
-points again. ``$window`` in an expression stands for the time each point looks back: the step, but at least a minute,
-so that agents that report once a minute show no false gaps, and a real gap shows early.
+points again. No step is shorter than the learned period of the series: points between two samples would draw stairs.
+``VARIABLES`` lists what an expression may contain in place of a duration; windows hold enough samples of that period,
+so that a sender that reports once a minute shows no false gaps, and a real gap shows early.
 
 A reader cannot tell more than ``CHART_SERIES_MAX`` lines apart, and they take long to draw: only the first ones are
 returned, and ``infos`` says how many there are. Enter by ``chart``.
 """
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from frontend.presenters.periods import learn_period
+from frontend.queries import QuerySession
 from spm.errors import BadQuery
-from spm.limits import CHART_SERIES_MAX, QUERY_POINTS_MAX
-from spm.query.promql.engine import Engine
+from spm.limits import CHART_SERIES_MAX, HOUR_MS, QUERY_POINTS_MAX
 from spm.query.request.provenance import Provenance
 
 RANGE_MS = 3_600_000
-WINDOW = "$window"
-WINDOW_MS_MIN = 60_000
+VARIABLES = ("$__rate_interval", "$__interval", "$__range", "$window")
+UNKNOWN_PERIOD_MS = 15_000  # of series whose period cannot be learned
+_WINDOW_MS_MIN = 60_000
 POINTS = 360
+_POINTS_MIN = 3
 _ROUND_S = (1, 2, 5, 10, 15, 20, 30, 60, 120, 300, 600, 900, 1_800, 3_600, 7_200, 10_800, 21_600, 43_200, 86_400)
 _USUAL_STEP_MS = 10_000  # agents rarely report more often: finer steps would draw stairs
+_STRING = r"""(?P<string>"(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*'|`[^`]*`)"""
+_VARIABLE = re.compile(rf"{_STRING}|(?P<variable>{'|'.join(map(re.escape, VARIABLES))})\b", re.DOTALL)
+_GROWTH_OF_WINDOW = re.compile(r"\b((?:rate|irate|increase|delta|idelta|deriv)\s*\([^()\[\]]*\[)\$window\]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,11 +44,14 @@ class Steps:
     step_ms: int
 
 
-def chart(engine: Engine, now_ms: int, query: Mapping[str, Any]) -> tuple[dict[str, Any], Provenance]:
+def chart(session: QuerySession, now_ms: int, query: Mapping[str, Any]) -> tuple[dict[str, Any], Provenance]:
     """Evaluate ``expr`` from ``start`` (an hour before the end) to ``end`` (now), at ``step`` or a round one."""
     end_ms = query.get("end", now_ms)
-    steps = steps_of(query.get("start", end_ms - RANGE_MS), end_ms, query.get("step"))
-    result = engine.range(fill_window(query["expr"], steps.step_ms), steps.start_ms, steps.end_ms, steps.step_ms)
+    start_ms, expr = query.get("start", end_ms - RANGE_MS), query["expr"]
+    period_ms = _period(session, expr, min(end_ms, now_ms))
+    steps = steps_of(start_ms, end_ms, query.get("step"), period_ms=period_ms)
+    filled = fill_variables(expr, steps, period_ms or UNKNOWN_PERIOD_MS)
+    result = session.engine().range(filled, steps.start_ms, steps.end_ms, steps.step_ms)
     rows = np.flatnonzero(result.present.any(axis=1))
     drawn = rows[:CHART_SERIES_MAX]
     lines = result.lines(drawn)
@@ -58,11 +69,11 @@ def chart(engine: Engine, now_ms: int, query: Mapping[str, Any]) -> tuple[dict[s
     return answer, result.provenance
 
 
-def steps_of(start_ms: int, end_ms: int, step_ms: int | None) -> Steps:
-    """Choose round steps for the range; ``step_ms`` overrides the choice."""
+def steps_of(start_ms: int, end_ms: int, step_ms: int | None, *, period_ms: int | None = None) -> Steps:
+    """Choose round steps for the range, of at least the period of the series; ``step_ms`` overrides the choice."""
     if end_ms <= start_ms:
         raise BadQuery("the range must end after it starts")
-    step = step_ms or round_step(end_ms - start_ms)
+    step = step_ms or round_step(end_ms - start_ms, period_ms or 0)
     first, last = start_ms // step * step, end_ms // step * step
     if (last - first) // step >= QUERY_POINTS_MAX:
         raise BadQuery(f"a chart has at most {QUERY_POINTS_MAX} points; use a longer step")
@@ -74,19 +85,52 @@ def first_range(history_ms: int) -> str:
     return "15m" if history_ms < 20 * 60_000 else "1h"
 
 
-def round_step(range_ms: int) -> int:
-    """Return the smallest round step that gives at most ``POINTS`` points; short ranges get finer steps."""
-    smallest_ms = max(range_ms / POINTS, min(_USUAL_STEP_MS, range_ms / 60))
+def round_step(range_ms: int, period_ms: int = 0) -> int:
+    """Return the smallest round step of a period or more that gives at most ``POINTS`` points.
+
+    Short ranges get finer steps. Series of a very long period get a few points nevertheless.
+    """
+    smallest_ms = max(range_ms / POINTS, min(_USUAL_STEP_MS, range_ms / 60), min(period_ms, range_ms / _POINTS_MIN))
     return next(
         (s * 1000 for s in _ROUND_S if s * 1000 >= smallest_ms), -(-range_ms // POINTS // 86_400_000) * 86_400_000
     )
 
 
-def window_of(step_ms: int) -> str:
-    """Write the value of ``$window`` as PromQL."""
-    return f"{max(step_ms, WINDOW_MS_MIN)}ms"
+def rate_interval(step_ms: int, period_ms: int) -> int:
+    """Return the window of ``rate`` and ``increase`` in ms, as Grafana has it: max(step + period, 4 periods).
+
+    A window holds at least two samples that way, and neighbouring windows leave no growth out. Steps of whole hours
+    stay: hourly rollup rows answer them exactly, with the growth between two hours.
+    """
+    if step_ms % HOUR_MS == 0 and step_ms >= 4 * period_ms:
+        return step_ms
+    return max(step_ms + period_ms, 4 * period_ms)
 
 
-def fill_window(expr: str, step_ms: int) -> str:
-    """Replace ``$window`` in the expression."""
-    return expr.replace(WINDOW, window_of(step_ms))
+def window_of(step_ms: int, period_ms: int) -> int:
+    """Return the time in ms that each point of a gauge looks back: the step, at least a minute and 1.5 periods."""
+    return max(step_ms, _WINDOW_MS_MIN, period_ms * 3 // 2)
+
+
+def fill_variables(expr: str, steps: Steps, period_ms: int) -> str:
+    """Replace the variables in the expression, except in texts. In ``rate`` and its like, ``$window`` suits rates."""
+    durations_ms = {
+        "$__rate_interval": rate_interval(steps.step_ms, period_ms),
+        "$__interval": steps.step_ms,
+        "$__range": max(steps.end_ms - steps.start_ms, steps.step_ms),
+        "$window": window_of(steps.step_ms, period_ms),
+    }
+    upgraded = _GROWTH_OF_WINDOW.sub(r"\1$__rate_interval]", expr)
+    return _VARIABLE.sub(lambda match: match["string"] or f"{durations_ms[match['variable']]}ms", upgraded)
+
+
+def _period(session: QuerySession, expr: str, end_ms: int) -> int | None:
+    """Learn the period of the expression's series; ``None`` for an expression that the engine will refuse."""
+    try:
+        return learn_period(session.storage, session.budget(), _VARIABLE.sub(_any_duration, expr), end_ms)
+    except BadQuery:
+        return None
+
+
+def _any_duration(match: re.Match[str]) -> str:
+    return match["string"] or "1m"

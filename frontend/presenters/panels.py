@@ -40,10 +40,10 @@ def host_panels(host: str) -> list[Panel]:
         Panel("CPU, highest", f"max by (host) (max_over_time(cpu_usage_total{{{at}}}[$window]))", "percent"),
         Panel("Memory", f"max by (__name__) (last_over_time({memory}[$window]))", "bytes"),
         Panel("Load", f"max by (__name__) (last_over_time({load}[$window]))", ""),
-        Panel("Network in", f"sum by (interface) (rate(net_bytes_recv{{{at}}}[$window]))", "bytes/s"),
-        Panel("Network out", f"sum by (interface) (rate(net_bytes_sent{{{at}}}[$window]))", "bytes/s"),
-        Panel("Disk read", f"sum by (name) (rate(diskio_read_bytes{{{at}}}[$window]))", "bytes/s"),
-        Panel("Disk written", f"sum by (name) (rate(diskio_write_bytes{{{at}}}[$window]))", "bytes/s"),
+        Panel("Network in", f"sum by (interface) (rate(net_bytes_recv{{{at}}}[$__rate_interval]))", "bytes/s"),
+        Panel("Network out", f"sum by (interface) (rate(net_bytes_sent{{{at}}}[$__rate_interval]))", "bytes/s"),
+        Panel("Disk read", f"sum by (name) (rate(diskio_read_bytes{{{at}}}[$__rate_interval]))", "bytes/s"),
+        Panel("Disk written", f"sum by (name) (rate(diskio_write_bytes{{{at}}}[$__rate_interval]))", "bytes/s"),
         Panel("Disk space used", f"max by (path) (last_over_time(disk_used_percent{{{at}}}[$window]))", "percent"),
         Panel("Processes", f"max by (__name__) (last_over_time({processes}[$window]))", ""),
     ]
@@ -54,10 +54,10 @@ def system_panels() -> list[Panel]:
 
     def percentile_99(name: str, by: str = "") -> str:
         labels = f"{by}, le" if by else "le"
-        return f"histogram_quantile(0.99, sum by ({labels}) (rate({name}_bucket[$window])))"
+        return f"histogram_quantile(0.99, sum by ({labels}) (rate({name}_bucket[$__rate_interval])))"
 
     return [
-        Panel("Samples accepted a second", "sum by (process) (rate(spm_accepted_samples_total[$window]))", ""),
+        Panel("Samples accepted a second", "sum by (process) (rate(spm_accepted_samples_total[$__rate_interval]))", ""),
         Panel("Samples not yet stored, by app", 'sum by (app) (spm_app_samples{outcome="unsettled"})', ""),
         Panel("Lag of watermarks, by app (s)", "max by (app) (max_over_time(spm_app_mark_lag_seconds[$window]))", ""),
         Panel("Dead letters, by app", "max by (app) (max_over_time(spm_app_dead_letters[$window]))", ""),
@@ -68,20 +68,20 @@ def system_panels() -> list[Panel]:
         Panel("Batch fill (1 is full)", f"{_rate('batch_fill_total')} / {_rate('batches_total')}", ""),
         Panel("Redelivered messages a second", _rate("redelivered_total"), ""),
         Panel("Time to write a batch, 99 % (s)", percentile_99("spm_worker_write_seconds", "process"), ""),
-        Panel("Requests a second, by status", "sum by (code) (rate(spm_http_requests_total[$window]))", ""),
+        Panel("Requests a second, by status", "sum by (code) (rate(spm_http_requests_total[$__rate_interval]))", ""),
         Panel("Time of 99 % of requests (s)", percentile_99("spm_http_request_duration_seconds", "view"), ""),
         Panel("Time until durable, 99 % (s)", percentile_99("spm_publish_duration_seconds"), ""),
         Panel("One read of the store, 99 % (s)", percentile_99("spm_store_probe_duration_seconds", "process"), ""),
         Panel("Tasks, 99 % (s)", percentile_99("spm_task_duration_seconds", "task"), ""),
         Panel("Duration of the last run (s)", "max by (kind) (spm_run_last_duration_seconds)", ""),
         Panel("Memory", "max by (process) (process_resident_memory_bytes)", "bytes"),
-        Panel("CPU (s per s)", "sum by (process) (rate(process_cpu_seconds_total[$window]))", ""),
+        Panel("CPU (s per s)", "sum by (process) (rate(process_cpu_seconds_total[$__rate_interval]))", ""),
     ]
 
 
 def _rate(name: str) -> str:
     """Write the expression of the growth of a worker's counter."""
-    return f"sum by (process) (rate(spm_worker_{name}[$window]))"
+    return f"sum by (process) (rate(spm_worker_{name}[$__rate_interval]))"
 
 
 def quote(text: str) -> str:

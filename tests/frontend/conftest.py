@@ -39,6 +39,7 @@ def own_store(settings: object, tmp_path: Path) -> Iterator[None]:
     settings.SPM_DATA = tmp_path  # type: ignore[attr-defined]
     query.configure(settings.SPM_STORE_URL)  # type: ignore[attr-defined]
     process_state.forget_tokens()
+    process_state.forget_periods()
     yield
     process_state.forget_tokens()
     query.configure("memory://")

@@ -4,6 +4,7 @@ The product itself never needs this: its caches are bounded, and expire by time 
 process noted about messages (sources, arrivals, rejections, descriptions) is forgotten before each test.
 """
 
+from frontend.presenters import periods
 from ingest.senders import principals
 from ingest.system_series import source_series
 from spm.accounts import quotas, tokens
@@ -28,3 +29,7 @@ def forget_principals() -> None:
 
 def forget_sent_hours() -> None:
     source_series._sent_hours.clear()
+
+
+def forget_periods() -> None:
+    periods._periods.clear()

@@ -36,18 +36,23 @@ class Line:
 
 def fill(store_url: str, app_id: int, *, now_ms: int, span_ms: int = 7_200_000) -> int:
     """Write ``span_ms`` of history up to now for all hosts; returns the number of samples."""
-    backend = open_backend(store_url)
-    writer = Writer(backend, PlacementTable())
-    acceptor = Stamper(take_process(backend), SystemClock())
     written = 0
     for number, host in enumerate(HOSTS):
         times = _times(host, now_ms, span_ms)
-        parsed = _parsed(list(_lines(host, number, times, now_ms)), times)
-        writer.write([acceptor.stamp_message(app=app_id, source=host, parsed=parsed, message_id=random_bytes(16))])
+        written += write_lines(store_url, app_id, host, list(_lines(host, number, times, now_ms)), times)
         for moment in (now_ms - span_ms, now_ms):
             notes.see_source(app_id, host, moment)
-        written += len(parsed.ts)
     return written
+
+
+def write_lines(store_url: str, app_id: int, source: str, lines: list[Line], times: npt.NDArray[np.int64]) -> int:
+    """Write series of a source, each with a value per time; returns the number of samples."""
+    backend = open_backend(store_url)
+    parsed = _parsed(lines, times)
+    acceptor = Stamper(take_process(backend), SystemClock())
+    message = acceptor.stamp_message(app=app_id, source=source, parsed=parsed, message_id=random_bytes(16))
+    Writer(backend, PlacementTable()).write([message])
+    return len(parsed.ts)
 
 
 def _times(host: str, now_ms: int, span_ms: int) -> npt.NDArray[np.int64]:

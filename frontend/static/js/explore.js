@@ -51,7 +51,8 @@ function selector() {
 
 function build() {
   if (!metric.value.trim()) return;
-  expr.value = `${shape.value}(${selector()}[$window])`;
+  const window = shape.value === "rate" || shape.value === "increase" ? "$__rate_interval" : "$window";
+  expr.value = `${shape.value}(${selector()}[${window}])`;
   draw();
 }
 

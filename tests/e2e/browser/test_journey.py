@@ -113,7 +113,7 @@ def test_a_metric_and_a_label_picked_draw_one_series(page: Page, fleet: Tenant) 
     page.locator("select[data-name=host]").select_option("web-1")
     page.locator("select[data-name=interface]").select_option("eth1")
     expect(page.get_by_label("PromQL expression")).to_have_value(
-        'rate(net_bytes_recv{host="web-1",interface="eth1"}[$window])'
+        'rate(net_bytes_recv{host="web-1",interface="eth1"}[$__rate_interval])'
     )
     expect(page.locator(".legend button")).to_have_count(1)
     drawn(page)

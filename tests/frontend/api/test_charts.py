@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import numpy as np
 import pytest
 from django.test import Client
 
@@ -71,6 +72,25 @@ def test_more_series_than_can_be_drawn_are_cut_and_counted(
     body = chart(desk, "cpu_usage_total")
     assert len(body["series"]) == 3
     assert "4 series match; the first 3 are drawn" in body["infos"]
+
+
+@pytest.mark.parametrize("range_ms", [HOUR // 4, HOUR, 6 * HOUR, 24 * HOUR])
+@pytest.mark.parametrize("period_s", [10, 30, 60, 300])
+@pytest.mark.parametrize("variable", ["$__rate_interval", "$window"])
+def test_rates_of_every_usual_sender_have_a_point_at_every_step(
+    desk: Client, alpha: Tenant, settings: Any, period_s: int, range_ms: int, variable: str
+) -> None:
+    now_ms = SystemClock().now_ms()
+    jitter = np.random.default_rng(period_s)
+    times = np.arange(now_ms - range_ms - HOUR, now_ms, period_s * 1_000, dtype=np.int64)
+    times += jitter.integers(0, 900, len(times))
+    counter = sample_app.Line("requests_total", {"host": "slow"}, np.arange(len(times)) * 7.0 * period_s)
+    sample_app.write_lines(settings.SPM_STORE_URL, alpha.app.pk, "slow", [counter], times)
+    body = chart(desk, f"rate(requests_total[{variable}])", start=now_ms - range_ms, end=now_ms)
+    [series] = body["series"]
+    assert body["step"] >= period_s * 1_000
+    assert None not in series["values"]
+    assert all(abs(value - 7.0) < 0.5 for value in series["values"])
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from frontend.presenters.charts import POINTS, fill_window, first_range, round_step, steps_of
+from frontend.presenters.charts import POINTS, Steps, fill_variables, first_range, rate_interval, round_step, steps_of
 from spm.errors import BadQuery
 from spm.limits import QUERY_POINTS_MAX
 
@@ -60,6 +60,44 @@ def test_a_young_app_begins_with_a_short_range(history_ms: int, text: str) -> No
     assert first_range(history_ms) == text
 
 
-@pytest.mark.parametrize(("step_ms", "window"), [(10_000, "60000ms"), (300_000, "300000ms")])
-def test_the_window_is_the_step_but_at_least_a_minute(step_ms: int, window: str) -> None:
-    assert fill_window("rate(x[$window])", step_ms) == f"rate(x[{window}])"
+SECOND = 1_000
+
+
+@pytest.mark.parametrize(
+    ("period_s", "range_ms", "step_s"),
+    [(10, HOUR, 10), (30, HOUR, 30), (60, HOUR, 60), (45, HOUR, 60), (300, HOUR, 300), (60, 6 * HOUR, 60)]
+    + [(300, 15 * MINUTE, 300), (86_400, 15 * MINUTE, 300), (60, 7 * DAY, 1_800)],
+)
+def test_no_step_is_shorter_than_the_period_while_there_are_points_to_draw(
+    period_s: int, range_ms: int, step_s: int
+) -> None:
+    assert round_step(range_ms, period_s * SECOND) == step_s * SECOND
+
+
+@pytest.mark.parametrize(
+    ("step_s", "period_s", "window_s"),
+    [(10, 10, 40), (60, 60, 240), (60, 10, 70), (300, 60, 360), (3_600, 60, 3_600), (3_600, 1_800, 7_200)],
+    ids=["step", "slow sender", "coarse", "long range", "whole hours", "whole hours, slow sender"],
+)
+def test_a_window_of_rates_spans_four_periods_or_a_step_and_a_period(
+    step_s: int, period_s: int, window_s: int
+) -> None:
+    assert rate_interval(step_s * SECOND, period_s * SECOND) == window_s * SECOND
+
+
+@pytest.mark.parametrize(
+    ("expr", "filled"),
+    [
+        ("rate(x[$__rate_interval])", "rate(x[240000ms])"),
+        ("rate(x[$window])", "rate(x[240000ms])"),
+        ('sum(increase(x{a="b"}[$window]))', 'sum(increase(x{a="b"}[240000ms]))'),
+        ("avg_over_time(x[$window])", "avg_over_time(x[90000ms])"),
+        ("max_over_time(x[$__range:$__interval])", "max_over_time(x[3600000ms:60000ms])"),
+        ('x{host="$window"} offset $__interval', 'x{host="$window"} offset 60000ms'),
+        (r'x{host="a\"$window"}', r'x{host="a\"$window"}'),
+        ("x{a='$window',b=`$window`}", "x{a='$window',b=`$window`}"),
+        ("x[$windows]", "x[$windows]"),
+    ],
+)
+def test_variables_stand_for_durations_outside_of_texts(expr: str, filled: str) -> None:
+    assert fill_variables(expr, Steps(0, HOUR, MINUTE), MINUTE) == filled

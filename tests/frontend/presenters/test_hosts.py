@@ -2,6 +2,7 @@
 
 import pytest
 
+from frontend.presenters.charts import Steps, fill_variables
 from frontend.presenters.hosts import NO_POINTS, Hosts, SeriesPoints, host_rows
 from frontend.presenters.panels import host_panels, quote
 from frontend.presenters.sparkline import HEIGHT, WIDTH, draw_sparkline
@@ -84,7 +85,7 @@ def test_a_sparkline_stays_inside_its_box(value: float) -> None:
 @pytest.mark.parametrize("host", ["web-1", 'a"b', "back\\slash", "ünï", "line\nbreak", "$window{}"])
 def test_every_panel_of_any_host_name_can_be_parsed(host: str) -> None:
     for panel in host_panels(host):
-        parse(panel.expr.replace("[$window]", "[60000ms]"))
+        parse(fill_variables(panel.expr, Steps(0, MINUTE, MINUTE), MINUTE))
         assert quote(host) in panel.expr
 
 
