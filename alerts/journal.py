@@ -4,17 +4,23 @@ One change of state is one event and, if it is to be reported, one row of the ou
 names rule, series, episode and state, so the database itself refuses a second one.
 """
 
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from django.db import transaction
 
-from alerts.models import DEFAULT_KIND, Alert, AlertEvent, Outbox, Rule
+from alerts import episodes
+from alerts.models import DEFAULT_KIND, Alert, AlertEvent, EndReason, Outbox, Rule
 from alerts.notify.registry import receivers_by_kind
 from alerts.rules import REPORTED, Change, SeriesState, State
 
 Labels = Mapping[str, str]
+
+REASON_TEXTS: Mapping[EndReason, str] = {
+    EndReason.EDITED: "the expression was changed",
+    EndReason.SWITCHED_OFF: "the rule is switched off",
+    EndReason.DELETED: "the rule was deleted",
+}
 
 
 def series_states(rule: Rule) -> tuple[dict[str, SeriesState], dict[str, Labels]]:
@@ -23,11 +29,20 @@ def series_states(rule: Rule) -> tuple[dict[str, SeriesState], dict[str, Labels]
     return {row.fingerprint: row.series_state for row in alerts}, {row.fingerprint: row.labels for row in alerts}
 
 
-def record(rule: Rule, changes: Sequence[Change], labels: Mapping[str, Labels], *, at_ms: int, reason: str = "") -> int:
+def record(
+    rule: Rule,
+    changes: Sequence[Change],
+    labels: Mapping[str, Labels],
+    *,
+    at_ms: int,
+    end_reason: EndReason = EndReason.RECOVERED,
+) -> int:
     """Write the changes; returns how many messages were written. Must run inside the transaction of their cause."""
+    reason = REASON_TEXTS.get(end_reason, "")
     assert transaction.get_connection().in_atomic_block, "BUG: a change of state outside a transaction"
     _write_series_states(rule, changes, labels)
     events = [change for change in changes if change.is_event]
+    episodes.record(rule, events, labels, at_ms=at_ms, reason=end_reason)
     AlertEvent.objects.bulk_create(
         AlertEvent(
             rule=rule,
@@ -37,7 +52,7 @@ def record(rule: Rule, changes: Sequence[Change], labels: Mapping[str, Labels], 
             state=change.after.state,
             episode_ms=change.episode_ms,
             at_ms=at_ms,
-            value=_number(change.after.value if change.after.episode_ms else change.before.value),
+            value=(change.after if change.after.episode_ms else change.before).number,
             reason=reason,
         )
         for change in events
@@ -78,7 +93,7 @@ def _write_series_states(rule: Rule, changes: Sequence[Change], labels: Mapping[
                 state=change.after.state,
                 since_ms=change.after.since_ms,
                 episode_ms=change.after.episode_ms,
-                value=_number(change.after.value),
+                value=change.after.number,
                 well_since_ms=change.after.well_since_ms,
             )
             for change in changes
@@ -113,7 +128,3 @@ def _payload(
         "receivers": list(receivers),
         "reason": reason,
     }
-
-
-def _number(value: float) -> float | None:
-    return None if math.isnan(value) else value

@@ -14,7 +14,7 @@ from django.db.models import QuerySet
 
 from alerts import journal
 from alerts.evaluate import aligned_ms
-from alerts.models import Outbox, Rule
+from alerts.models import EndReason, Outbox, Rule
 from alerts.rules import Change, end_episode
 from spm import limits
 from spm.accounts import audit
@@ -62,10 +62,10 @@ def write(app: App, draft: Draft, *, by: User, now_ms: int) -> Rule:
 def change(rule: Rule, draft: Draft, *, by: User, now_ms: int) -> Rule:
     """Change a rule. Open episodes continue, unless the expression changes or the rule is switched off."""
     rule = _lock(rule)
-    reason = "the rule is switched off" if rule.enabled and not draft.enabled else ""
-    reason = reason or ("the expression was changed" if rule.expr != draft.expr else "")
-    if reason:
-        _end_episodes(rule, reason, now_ms)
+    if rule.enabled and not draft.enabled:
+        _end_episodes(rule, EndReason.SWITCHED_OFF, now_ms)
+    elif rule.expr != draft.expr:
+        _end_episodes(rule, EndReason.EDITED, now_ms)
     Rule.objects.filter(pk=rule.pk).update(
         changed_ms=now_ms, error="", evaluated_ms=aligned_ms(now_ms), **_fields(draft)
     )
@@ -78,7 +78,7 @@ def change(rule: Rule, draft: Draft, *, by: User, now_ms: int) -> Rule:
 def delete(rule: Rule, *, by: User, now_ms: int) -> None:
     """Delete a rule. Its row and history stay."""
     rule = _lock(rule)
-    _end_episodes(rule, "the rule was deleted", now_ms)
+    _end_episodes(rule, EndReason.DELETED, now_ms)
     Rule.objects.filter(pk=rule.pk).update(deleted_ms=now_ms, changed_ms=now_ms, enabled=False)
     _note(rule, "rule.delete", by)
 
@@ -89,11 +89,11 @@ def _lock(rule: Rule) -> Rule:
     return Rule.objects.select_related("app").get(pk=rule.pk)
 
 
-def _end_episodes(rule: Rule, reason: str, now_ms: int) -> None:
+def _end_episodes(rule: Rule, reason: EndReason, now_ms: int) -> None:
     states, labels = journal.series_states(rule)
     steps = [(name, before, end_episode(before, now_ms)) for name, before in states.items()]
     changes = [Change(name, before, after) for name, before, after in steps if before is not after]
-    journal.record(rule, changes, labels, at_ms=now_ms, reason=reason)
+    journal.record(rule, changes, labels, at_ms=now_ms, end_reason=reason)
 
 
 def _fields(draft: Draft) -> dict[str, object]:

@@ -63,6 +63,11 @@ class SeriesState:
     value: float = math.nan
     well_since_ms: int | None = None
 
+    @property
+    def number(self) -> float | None:
+        """The value as the database stores it: None in place of NaN."""
+        return None if math.isnan(self.value) else self.value
+
 
 UNKNOWN = SeriesState()
 

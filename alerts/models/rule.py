@@ -1,0 +1,59 @@
+"""The table of rules. A deleted rule keeps its row, so that history and messages still have their rule."""
+
+from django.conf import settings
+from django.db import models
+
+from alerts.rules import COMPARATORS, NO_COMPARATOR, Condition
+from spm import limits
+
+
+class Severity(models.TextChoices):
+    """How bad an alert is. The message shows it; it does not change how the message is delivered."""
+
+    INFO = "info"
+    WARNING = "warning"
+    CRITICAL = "critical"
+
+
+class Rule(models.Model):
+    """A condition on a PromQL expression, and the receivers of its messages."""
+
+    COMPARATORS = [(NO_COMPARATOR, "the expression decides"), *((sign, sign) for sign in COMPARATORS)]
+
+    app = models.ForeignKey("accounts.App", models.CASCADE, related_name="rules")
+    name = models.CharField(max_length=limits.RULE_NAME_CHARS_MAX)
+    expr = models.TextField(max_length=limits.RULE_EXPR_CHARS_MAX)
+    comparator = models.CharField(max_length=2, choices=COMPARATORS, blank=True, default=">")
+    threshold = models.FloatField(default=0.0)
+    recovery = models.FloatField(null=True, blank=True)
+    for_ms = models.BigIntegerField(default=0)
+    keep_firing_for_ms = models.BigIntegerField(default=0)
+    severity = models.CharField(max_length=8, choices=Severity.choices, default=Severity.WARNING)
+    receivers = models.JSONField(default=list, help_text="who gets the messages")
+    enabled = models.BooleanField(default=True)
+    created_by = models.ForeignKey(settings.AUTH_USER_MODEL, models.SET_NULL, null=True, blank=True, related_name="+")
+    created_ms = models.BigIntegerField()
+    changed_ms = models.BigIntegerField()
+    deleted_ms = models.BigIntegerField(null=True, blank=True)
+    evaluated_ms = models.BigIntegerField(default=0, help_text="evaluated up to")
+    error = models.TextField(blank=True, help_text="why the last evaluation failed")
+    claim = models.BigIntegerField(default=0)
+    claim_until_ms = models.BigIntegerField(default=0)
+
+    class Meta:
+        ordering = ["name", "id"]
+        indexes = [models.Index(fields=["enabled", "evaluated_ms"])]
+
+    def __str__(self) -> str:
+        return self.name
+
+    @property
+    def condition(self) -> Condition:
+        """The rule's condition, for the state machine."""
+        return Condition(
+            comparator=self.comparator,
+            threshold=self.threshold,
+            recovery=self.recovery,
+            for_ms=self.for_ms,
+            keep_firing_for_ms=self.keep_firing_for_ms,
+        )
