@@ -1,6 +1,8 @@
 // One chart: fetches columns, draws them with uPlot, and shows notes about the answer. Enter by `Plot`.
 
-const COLOURS = 10;
+const COLOURS = 8;
+const DASHES = [[], [6, 3], [2, 2]]; // of lines 1–8, 9–16, 17–24
+const COLOURED = COLOURS * DASHES.length; // further lines are grey
 const ANSWER_MS = 30_000; // a live chart that waited forever would never refresh
 const BUSY = 429; // too many queries of the organisation at once
 const RANGE_UNITS = { m: 60_000, h: 3_600_000, d: 86_400_000 };

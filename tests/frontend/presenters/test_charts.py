@@ -65,8 +65,17 @@ SECOND = 1_000
 
 @pytest.mark.parametrize(
     ("period_s", "range_ms", "step_s"),
-    [(10, HOUR, 10), (30, HOUR, 30), (60, HOUR, 60), (45, HOUR, 60), (300, HOUR, 300), (60, 6 * HOUR, 60)]
-    + [(300, 15 * MINUTE, 300), (86_400, 15 * MINUTE, 300), (60, 7 * DAY, 1_800)],
+    [
+        (10, HOUR, 10),
+        (30, HOUR, 30),
+        (60, HOUR, 60),
+        (45, HOUR, 60),
+        (300, HOUR, 300),
+        (60, 6 * HOUR, 60),
+        (300, 15 * MINUTE, 300),
+        (86_400, 15 * MINUTE, 300),
+        (60, 7 * DAY, 1_800),
+    ],
 )
 def test_no_step_is_shorter_than_the_period_while_there_are_points_to_draw(
     period_s: int, range_ms: int, step_s: int
@@ -79,9 +88,7 @@ def test_no_step_is_shorter_than_the_period_while_there_are_points_to_draw(
     [(10, 10, 40), (60, 60, 240), (60, 10, 70), (300, 60, 360), (3_600, 60, 3_600), (3_600, 1_800, 7_200)],
     ids=["step", "slow sender", "coarse", "long range", "whole hours", "whole hours, slow sender"],
 )
-def test_a_window_of_rates_spans_four_periods_or_a_step_and_a_period(
-    step_s: int, period_s: int, window_s: int
-) -> None:
+def test_a_window_of_rates_spans_four_periods_or_a_step_and_a_period(step_s: int, period_s: int, window_s: int) -> None:
     assert rate_interval(step_s * SECOND, period_s * SECOND) == window_s * SECOND
 
 
