@@ -1,9 +1,10 @@
 """Answers to requests that are refused before their view: forms that are too large or bring files, too many passwords.
 
-Nothing here takes files, so none is read, neither into memory nor onto the disk. Enter by ``bad_request``, Django's
-handler of malformed requests, and ``answers_refusals``.
+Nothing here takes files, so none is read, neither into memory nor onto the disk. Enter by ``bad_request`` and
+``server_error``, Django's handlers of malformed requests and of errors, and ``answers_refusals``.
 """
 
+import sys
 from collections.abc import Callable
 from functools import wraps
 from typing import Any, NoReturn
@@ -13,9 +14,12 @@ from django.core.exceptions import RequestDataTooBig, TooManyFieldsSent, TooMany
 from django.core.files.uploadhandler import FileUploadHandler
 from django.http import HttpRequest, HttpResponse, HttpResponseBase, JsonResponse
 from django.shortcuts import render
+from django.template.loader import render_to_string
 from django.views import defaults
 
 from spm.errors import LoginRefused
+from spm.limits import RETRY_AFTER_S
+from spm.web.error_status import DATABASE_AWAY, text_of
 
 _INTERFACES = ("/api/", "/prometheus/")
 _TOO_LARGE: dict[type[Exception], str] = {
@@ -52,6 +56,19 @@ def bad_request(request: HttpRequest, exception: Exception) -> HttpResponse:
     if text is None:
         return defaults.bad_request(request, exception)
     return _refusal(request, 413, "This form is too large", text)
+
+
+def server_error(request: HttpRequest) -> HttpResponse:
+    """Answer 503 while the database is away, 500 to every other error that no view has handled."""
+    error = sys.exception()
+    if not isinstance(error, DATABASE_AWAY):
+        return defaults.server_error(request)
+    if request.path_info.startswith(_INTERFACES):
+        answer: HttpResponse = JsonResponse({"error": text_of(error)}, status=503)
+    else:
+        answer = HttpResponse(render_to_string("503.html"), status=503)  # without the person, whom the database knows
+    answer["Retry-After"] = str(RETRY_AFTER_S)
+    return answer
 
 
 def answers_refusals(view: Callable[..., HttpResponseBase]) -> Callable[..., HttpResponseBase]:

@@ -24,7 +24,7 @@ from spm.accounts.models import App, Role, Token
 from spm.accounts.tokens import Principal
 from spm.errors import SpmError
 from spm.limits import RETRY_AFTER_S
-from spm.web.error_status import RETRYABLE, status_of
+from spm.web.error_status import DATABASE_AWAY, RETRYABLE, status_of, text_of
 
 _SCOPE: dict[str, str] = {Role.VIEWER: "read", Role.EDITOR: "write", Role.ADMIN: "admin"}
 
@@ -94,10 +94,10 @@ class Operation(APIView):
 
     def handle_exception(self, exc: Exception) -> Response:
         """Answer our own errors by the table of statuses, and the framework's errors in the same form."""
-        if isinstance(exc, SpmError):
+        if isinstance(exc, (SpmError, *DATABASE_AWAY)):
             status = status_of(exc)
             headers = {"Retry-After": str(RETRY_AFTER_S)} if status in RETRYABLE else {}
-            return Response({"error": str(exc)}, status=status, headers=headers, exception=True)
+            return Response({"error": text_of(exc)}, status=status, headers=headers, exception=True)
         response = super().handle_exception(exc)
         if isinstance(response.data, dict) and "detail" in response.data:
             response.data = {"error": str(response.data["detail"])}

@@ -39,7 +39,7 @@ from spm.query.reader import AppStorage
 from spm.query.request.budget import Budget, Cancellation, QueryLimits
 from spm.query.request.lookback import LOOKBACK_MS
 from spm.query.request.provenance import Provenance
-from spm.web.error_status import RETRYABLE, status_of
+from spm.web.error_status import DATABASE_AWAY, RETRYABLE, status_of, text_of
 
 View = Callable[..., "bytes | HttpResponseBase"]
 _ERROR_TYPES: dict[type[Exception], str] = {  # the names that Prometheus gives them
@@ -53,6 +53,7 @@ _ERROR_TYPES: dict[type[Exception], str] = {  # the names that Prometheus gives 
     QueryCancelled: "canceled",
     QueryTimeout: "timeout",
     StoreUnavailable: "unavailable",
+    **dict.fromkeys(DATABASE_AWAY, "unavailable"),
     IntegrityError: "internal",
 }
 _STATUSES = {NotSignedIn: 401, Http404: 404, IntegrityError: 500}
@@ -262,7 +263,7 @@ def error_parts(error: Exception) -> tuple[int, bytes, dict[str, str]]:
         headers["Retry-After"] = str(RETRY_AFTER_S)
     if status == 401:
         headers["WWW-Authenticate"] = 'Bearer realm="spm"'
-    return status, prometheus.failure(kind, str(error)), headers
+    return status, prometheus.failure(kind, text_of(error)), headers
 
 
 def error_response(error: Exception) -> HttpResponse:

@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-from django.db import OperationalError
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.views.decorators.csrf import csrf_exempt
 from django.views.decorators.http import require_POST
@@ -23,11 +22,10 @@ from spm.accounts import tokens
 from spm.clock import random_bytes
 from spm.errors import BadMessage, Explained, LimitExceeded, QueueUnavailable, StoreUnavailable
 from spm.limits import REJECTIONS_MAX, RETRY_AFTER_S
-from spm.web.error_status import BODY_STATUSES, status_of
+from spm.web.error_status import BODY_STATUSES, DATABASE_AWAY, status_of, text_of
 from spm.wire import Parsed
 
 _ID_BYTES = 16
-_STATUSES = {**BODY_STATUSES, OperationalError: 503}
 _CHARS_SHOWN = 600
 _CORRECT_LINES = (
     "Correct the lines listed under errors (only the first ones are listed) and send them again; all others are stored."
@@ -60,8 +58,8 @@ def import_file(request: HttpRequest) -> HttpResponse:
             for parsed in _messages(request, acceptor.clock.now_ms()):
                 accepted = acceptor.accept(parsed, sender=sender, message_id=_message_id(parsed, principal.token_id))
                 _count(report, accepted)
-    except (LimitExceeded, BadMessage, QueueUnavailable, StoreUnavailable, OperationalError) as error:
-        return _error_response(report, error, status_of(error, _STATUSES))
+    except (LimitExceeded, BadMessage, QueueUnavailable, StoreUnavailable, *DATABASE_AWAY) as error:
+        return _error_response(report, error, status_of(error, BODY_STATUSES))
     if report["rejected"]:
         report["remedy"] = _CORRECT_LINES
     return JsonResponse(report, status=200 if report["accepted"] or not report["rejected"] else 400)
@@ -100,6 +98,6 @@ def _error_response(report: dict[str, Any], error: Exception, status: int) -> Ht
     text = error.what if isinstance(error, Explained) else "cannot take data now"
     remedy = error.remedy if isinstance(error, Explained) else ""
     repeat = "Send the whole file again: what was accepted counts once." if status == 503 or not remedy else ""
-    answer = {**report, "error": text, "got": str(error)[:_CHARS_SHOWN], "remedy": f"{remedy} {repeat}".strip()}
+    answer = {**report, "error": text, "got": text_of(error)[:_CHARS_SHOWN], "remedy": f"{remedy} {repeat}".strip()}
     headers = {"Retry-After": str(RETRY_AFTER_S)} if status == 503 else {}
     return JsonResponse(answer, status=status, headers=headers)

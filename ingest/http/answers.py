@@ -8,14 +8,12 @@ come back. A protocol with error answers of its own has its ``ErrorFormat``.
 import math
 from collections.abc import Callable, Sequence
 
-from django.db import OperationalError
-
 from ingest.accept.rate_allowance import TooFast
 from ingest.http.body import UnknownEncoding
 from ingest.http.exchange import PushAnswer, PushRequest, json_answer
 from spm.errors import BadMessage, Explained, LimitExceeded, QueueUnavailable, StoreUnavailable
 from spm.limits import RETRY_AFTER_S
-from spm.web.error_status import BODY_STATUSES, RETRYABLE, status_of
+from spm.web.error_status import BODY_STATUSES, DATABASE_AWAY, RETRYABLE, status_of, text_of
 from spm.wire import Parsed
 
 ErrorFormat = Callable[[PushRequest, int, Explained], PushAnswer]  # makes a protocol's own form of an error
@@ -51,7 +49,7 @@ class Busy(Explained):
 
 ANSWERED = (  # the errors that become answers; any other is a bug
     *(Unauthorised, UnknownEncoding, UnsupportedContentType, WrongMethod, LimitExceeded, BadMessage),
-    *(QueueUnavailable, StoreUnavailable, OperationalError),
+    *(QueueUnavailable, StoreUnavailable, *DATABASE_AWAY),
 )
 _STATUSES = {
     **BODY_STATUSES,
@@ -76,9 +74,8 @@ def error_answer(
     final.
     """
     if not isinstance(error, Explained):
-        error = Busy(
-            "cannot take data now", got=str(error)[:200], remedy="Send the same body again after Retry-After seconds."
-        )
+        remedy = "Send the same body again after Retry-After seconds."
+        error = Busy("cannot take data now", got=text_of(error)[:200], remedy=remedy)
     status = status_of(error, _STATUSES)
     status = too_fast if status == 429 else status
     answer = error_format(request, status, error)

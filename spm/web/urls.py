@@ -16,6 +16,7 @@ _OLD_ADMIN_PAGES = {  # kept for one version → their names now
 }
 
 handler400 = "frontend.refusals.bad_request"
+handler500 = "frontend.refusals.server_error"
 urlpatterns = [
     *(path(old, RedirectView.as_view(pattern_name=name, query_string=True)) for old, name in _OLD_ADMIN_PAGES.items()),
     path("admin/", admin.site.urls),

@@ -42,7 +42,8 @@ class Site:
         """Send one sample."""
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
         connection.request("POST", "/write", b"cpu value=1", {"Authorization": f"Bearer {token}"})
-        assert connection.getresponse().status == 204
+        answer = connection.getresponse()
+        assert answer.status == 204, answer.read()
 
 
 @dataclass

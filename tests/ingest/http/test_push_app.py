@@ -260,7 +260,7 @@ class TestFaults:
 
         async def act() -> None:
             said = await Site().ask("/write", LINE, authorization="Bearer one")
-            assert (said.status, json.loads(said.body)["got"]) == (503, "locked")
+            assert (said.status, json.loads(said.body)["got"]) == (503, "the database does not answer now; try again after Retry-After seconds")
 
         on_loop(act())
 
