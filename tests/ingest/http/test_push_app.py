@@ -260,7 +260,8 @@ class TestFaults:
 
         async def act() -> None:
             said = await Site().ask("/write", LINE, authorization="Bearer one")
-            assert (said.status, json.loads(said.body)["got"]) == (503, "the database does not answer now; try again after Retry-After seconds")
+            assert said.status == 503
+            assert json.loads(said.body)["got"].startswith("the database does not answer now")
 
         on_loop(act())
 
