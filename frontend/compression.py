@@ -48,6 +48,8 @@ class CompressAnswers:
         is_page = kind.startswith("text/html")
         if is_page and "no-store" in response.get("Cache-Control", ""):
             return response
+        if isinstance(response, HttpResponse) and len(response.content) < COMPRESS_BYTES_MIN:
+            return response  # to every client alike
         patch_vary_headers(response, ("Accept-Encoding",))
         coding = choose_coding(request.META.get("HTTP_ACCEPT_ENCODING", ""), is_page=is_page)
         if coding:
@@ -82,8 +84,6 @@ def _compress(response: HttpResponseBase, coding: str, *, is_page: bool) -> None
         del response["Content-Length"]
     else:
         assert isinstance(response, HttpResponse), "BUG: an answer of an unknown type"
-        if len(response.content) < COMPRESS_BYTES_MIN:
-            return
         if is_page:
             response.content = compress_string(response.content, max_random_bytes=_RANDOM_BYTES_MAX)
         elif coding == _ZSTD:
