@@ -1,0 +1,75 @@
+"""Decides which line a receiver gets of an episode now, and why.
+
+1. The difference of the receiver's last word and the episode's level names the line; without one, nothing is said.
+2. A receiver that has heard of the episode hears everything else of it, whatever routes, silences and labels say since.
+3. The first line needs a route, no cover now, and a step of the episode that no cover met: what happened wholly inside
+   a window is not told because it was judged after it.
+4. An alert that was over before anybody could hear of it is BRIEF, or LATE if that was long ago.
+5. While judging catches up after a stall, first lines wait for a while: what is known is of long ago.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from alerts.telling import limits
+from alerts.telling.decide.covers import Cover, cover_at, is_exposed
+from alerts.telling.decide.difference import difference
+from alerts.telling.decide.episodes import Decision, EpisodeView, LastWord, Level, LineKind
+
+
+@dataclass(frozen=True, slots=True)
+class Circumstances:
+    """What a decision rests on, besides the episode: the time, how far its app is judged, its route and its covers."""
+
+    now_ms: int
+    judged_ms: int
+    is_routed: bool = True
+    mutes: Sequence[Cover] = field(default=())
+    inhibitors: Sequence[Cover] = field(default=())
+
+
+def decide(last: LastWord, episode: EpisodeView, about: Circumstances) -> Decision:
+    """Decide what the receiver with this last word gets of the episode."""
+    kind = difference(last, episode.level)
+    if kind is None:
+        return Decision(None, "nothing to add")
+    if last.level is not Level.NOTHING:
+        return Decision(kind, "this receiver was notified of it before")
+    if episode.merged:
+        return Decision(None, "it became a part of another alert")
+    if not about.is_routed:
+        return Decision(None, "no route leads to this receiver")
+    return _covered(episode, about) or _first(kind, episode, about)
+
+
+def _covered(episode: EpisodeView, about: Circumstances) -> Decision | None:
+    """Return why the episode must not be told now, or None if nothing covers it."""
+    if mute := cover_at(about.mutes, about.now_ms):
+        return Decision(None, mute.reason, mute.to_ms)
+    if episode.end_ms is None and (inhibitor := _inhibitor(about)):
+        lag_ms = about.now_ms - about.judged_ms
+        return Decision(None, inhibitor.reason, None if inhibitor.to_ms is None else inhibitor.to_ms + max(lag_ms, 0))
+    end_ms = about.judged_ms + 1 if episode.end_ms is None else episode.end_ms
+    covers = [*about.mutes, *about.inhibitors]
+    if covers and not is_exposed(covers, start_ms=episode.start_ms, end_ms=end_ms, period_ms=episode.period_ms):
+        reason = max(covers, key=lambda each: each.from_ms).reason
+        return Decision(None, f"for all of its time {reason}", about.now_ms + episode.period_ms)
+    return None
+
+
+def _inhibitor(about: Circumstances) -> Cover | None:
+    """Return an inhibitor that holds at the step that was judged last; one that has not ended always does."""
+    return next((each for each in about.inhibitors if each.to_ms is None or about.judged_ms < each.to_ms), None)
+
+
+def _first(kind: LineKind, episode: EpisodeView, about: Circumstances) -> Decision:
+    if kind is LineKind.BRIEF and (episode.found_late or _is_long_over(episode, about.now_ms)):
+        return Decision(LineKind.LATE, "it was over before it was known")
+    hold_until_ms = episode.created_ms + limits.CATCH_UP_HOLD_MS
+    if about.now_ms - about.judged_ms > limits.CATCH_UP_LAG_MS and about.now_ms < hold_until_ms:
+        return Decision(None, "judging catches up with the present", hold_until_ms)
+    return Decision(kind, "routed to this receiver")
+
+
+def _is_long_over(episode: EpisodeView, now_ms: int) -> bool:
+    return episode.end_ms is not None and now_ms - episode.end_ms > limits.LATE_AFTER_MS

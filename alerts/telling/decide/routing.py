@@ -1,0 +1,61 @@
+"""Where an alert goes: the receivers that its rule names, and those of every policy that matches it.
+
+Policies are a tree. An alert walks down from the roots: of the children of a policy the first that matches takes it,
+and the next ones only if that one says ``goes_on``. A policy none of whose children takes the alert takes it itself.
+The rule's own receivers always hear of it; a policy adds receivers and takes none away. Enter by ``routes``.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from alerts.telling.decide.escalation import EscalationStep
+from alerts.telling.decide.matchers import Matchers, select
+from alerts.telling.decide.timing import Waits
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyNode:
+    """One policy of the tree with its children, in order."""
+
+    id: int
+    matchers: Matchers
+    receivers: frozenset[int]
+    group_by: tuple[str, ...] = ()
+    waits: Waits = field(default_factory=Waits)
+    goes_on: bool = False
+    steps: tuple[EscalationStep, ...] = ()
+    children: "tuple[PolicyNode, ...]" = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """Receivers of an alert, and how it is grouped for them; ``policy`` is None for the rule's own receivers."""
+
+    policy: int | None
+    receivers: frozenset[int]
+    group: tuple[tuple[str, str], ...]
+    waits: Waits
+    steps: tuple[EscalationStep, ...] = ()
+
+
+def routes(roots: Sequence[PolicyNode], own: frozenset[int], *, rule: int, labels: Mapping[str, str]) -> list[Route]:
+    """Return the routes of an alert: the rule's own receivers, grouped by rule, then the policies that match."""
+    first = [Route(None, own, (("rule", str(rule)),), Waits())] if own else []
+    return first + [_route(policy, labels) for policy in matching_policies(roots, labels)]
+
+
+def matching_policies(roots: Sequence[PolicyNode], labels: Mapping[str, str]) -> list[PolicyNode]:
+    """Return the policies that take an alert with these labels, in the order of the tree."""
+    taken: list[PolicyNode] = []
+    for policy in roots:
+        if not select(policy.matchers, [labels])[0]:
+            continue
+        taken += matching_policies(policy.children, labels) or [policy]
+        if not policy.goes_on:
+            break
+    return taken
+
+
+def _route(policy: PolicyNode, labels: Mapping[str, str]) -> Route:
+    group = tuple((name, labels.get(name, "")) for name in policy.group_by)
+    return Route(policy.id, policy.receivers, group, policy.waits, policy.steps)

@@ -1,0 +1,44 @@
+"""When a group of alerts is told: after a wait for its first alert, at most once per interval, again after a pause."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from alerts.telling import limits
+from alerts.telling.decide.episodes import Decision, EpisodeView
+
+
+@dataclass(frozen=True, slots=True)
+class Waits:
+    """The waits of a policy, in milliseconds."""
+
+    wait_ms: int = limits.GROUP_WAIT_MS
+    interval_ms: int = limits.GROUP_INTERVAL_MS
+    repeat_ms: int = limits.GROUP_REPEAT_MS
+
+
+@dataclass(frozen=True, slots=True)
+class GroupState:
+    """When the group was last told to its receiver (None: never), and until when it is blocked."""
+
+    last_flush_ms: int | None = None
+    blocked_until_ms: int = 0
+
+
+def due_ms(group: GroupState, waits: Waits, episodes: Iterable[EpisodeView]) -> int:
+    """Return when lines of these episodes may be told: there must be one."""
+    waited_ms = min(episode.created_ms for episode in episodes) + waits.wait_ms
+    after_last_ms = 0 if group.last_flush_ms is None else group.last_flush_ms + waits.interval_ms
+    return max(waited_ms, after_last_ms, group.blocked_until_ms)
+
+
+def repeat_ms(group: GroupState, waits: Waits) -> int | None:
+    """Return when open alerts of the group are said again; None if the group was never told."""
+    if group.last_flush_ms is None:
+        return None
+    return max(group.last_flush_ms + waits.repeat_ms, group.blocked_until_ms)
+
+
+def next_look_ms(decisions: Iterable[Decision], *others: int | None) -> int | None:
+    """Return the earliest time at which what is due can change by itself; None if only an event can change it."""
+    times = [*(each.until_ms for each in decisions if each.kind is None), *others]
+    return min((each for each in times if each is not None), default=None)

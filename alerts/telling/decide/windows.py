@@ -1,0 +1,95 @@
+"""Maintenance windows that recur: a cron expression in a time zone, and a length.
+
+Windows are worked out on the wall clock of the zone and then turned into UTC. A local time that does not exist (clocks
+go forward) begins when the gap ends; one that exists twice (clocks go back) counts once, the first time.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from cronsim import CronSim, CronSimError
+
+from alerts.telling import limits
+from alerts.telling.decide.covers import Cover
+from alerts.telling.decide.matchers import Matchers
+from spm.clock import moment
+from spm.errors import BadQuery
+
+_SHIFT_MAX = timedelta(hours=26)  # zones differ from UTC by at most 14 hours, and a date line moved by 24
+
+
+@dataclass(frozen=True, slots=True)
+class MuteTiming:
+    """Mutes alerts that match from each time of ``cron`` in ``zone``, for ``duration_ms``."""
+
+    id: int
+    name: str
+    matchers: Matchers
+    cron: str
+    zone: str
+    duration_ms: int
+
+
+def check_timing(cron: str, zone: str, duration_ms: int) -> None:
+    """Raise ``BadQuery`` with what is wrong with a window."""
+    _zone(zone)
+    if not 0 < duration_ms <= limits.WINDOW_MS_MAX:
+        raise BadQuery(f"a window lasts between a moment and {limits.WINDOW_MS_MAX // 86_400_000} days")
+    try:
+        next(CronSim(cron, datetime(2000, 1, 1)))  # noqa: DTZ001  # a wall clock, without a zone
+    except (CronSimError, StopIteration) as error:
+        raise BadQuery(f"{cron!r} names no time: write five fields, such as 0 2 * * 6") from error
+
+
+def windows(timing: MuteTiming, *, from_ms: int, to_ms: int) -> list[Cover]:
+    """Return the windows that meet [from_ms, to_ms], in order of time; those that touch are joined."""
+    from_ms = max(from_ms, to_ms - limits.WINDOWS_SPAN_MS)
+    reason = f"in the maintenance window {timing.name}"
+    joined: list[Cover] = []
+    for start_ms in _starts(timing, from_ms - timing.duration_ms, to_ms):
+        end_ms = start_ms + timing.duration_ms
+        if end_ms <= from_ms:
+            continue
+        last = joined[-1] if joined else None
+        if last is not None and last.to_ms is not None and start_ms <= last.to_ms:
+            joined[-1] = Cover(last.from_ms, max(last.to_ms, end_ms), reason)
+        else:
+            joined.append(Cover(start_ms, end_ms, reason))
+    return joined
+
+
+def utc_ms(wall: datetime, zone: ZoneInfo) -> int:
+    """Return when a wall clock in the zone shows the time: the first time, or the end of the gap that it lies in."""
+    instant = wall.replace(tzinfo=zone, fold=0).astimezone(UTC)
+    if instant.astimezone(zone).replace(tzinfo=None) == wall:
+        return _ms(instant)
+    low, high = wall.replace(tzinfo=zone, fold=1).astimezone(UTC), instant
+    before = low.astimezone(zone).utcoffset()
+    while high - low > timedelta(seconds=1):
+        middle = low + (high - low) / 2
+        low, high = (middle, high) if middle.astimezone(zone).utcoffset() == before else (low, middle)
+    return _ms(high.replace(microsecond=0))
+
+
+def _starts(timing: MuteTiming, from_ms: int, to_ms: int) -> Iterator[int]:
+    zone = _zone(timing.zone)
+    last_wall = (moment(to_ms) + _SHIFT_MAX).replace(tzinfo=None)
+    for wall in CronSim(timing.cron, (moment(from_ms) - _SHIFT_MAX).replace(tzinfo=None)):
+        if wall > last_wall:
+            return
+        start_ms = utc_ms(wall, zone)
+        if from_ms <= start_ms <= to_ms:
+            yield start_ms
+
+
+def _zone(name: str) -> ZoneInfo:
+    try:
+        return ZoneInfo(name)
+    except (ZoneInfoNotFoundError, ValueError, OSError) as error:
+        raise BadQuery(f"there is no time zone {name!r}; write one such as Europe/Berlin or UTC") from error
+
+
+def _ms(instant: datetime) -> int:
+    return round(instant.timestamp() * 1_000)

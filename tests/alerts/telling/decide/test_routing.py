@@ -1,0 +1,70 @@
+"""Matchers as text, and the walk of an alert through the tree of policies."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from alerts.telling.decide.matchers import read_matchers, select, write_matchers
+from alerts.telling.decide.routing import PolicyNode, matching_policies, routes
+from spm.errors import BadQuery
+from spm.store.matchers import Matcher
+from tests.alerts.telling.decide.builders import matchers
+
+
+def policy(id: int, text: str, *children: PolicyNode, goes_on: bool = False) -> PolicyNode:
+    return PolicyNode(id, matchers(text), frozenset({id * 10}), ("host",), goes_on=goes_on, children=children)
+
+
+TREE = [
+    policy(1, 'team="db"', policy(2, 'severity="critical"'), policy(3, 'severity=~"critical|info"')),
+    policy(4, 'env="prod"', goes_on=True),
+    policy(5, 'env=~"p.*"'),
+    policy(6, 'env="prod"'),
+]
+
+
+@pytest.mark.parametrize(
+    ("labels", "expected"),
+    [
+        ({"team": "db", "severity": "critical"}, [2]),
+        ({"team": "db", "severity": "info"}, [3]),
+        ({"team": "db", "severity": "warning"}, [1]),
+        ({"env": "prod"}, [4, 5]),
+        ({"env": "preview"}, [5]),
+        ({"env": "xprod"}, []),
+        ({}, []),
+    ],
+)
+def test_the_first_policy_that_matches_takes_the_alert(labels: dict[str, str], expected: list[int]) -> None:
+    assert [each.id for each in matching_policies(TREE, labels)] == expected
+
+
+def test_the_rules_own_receivers_hear_of_it_besides_those_of_policies() -> None:
+    first, second = routes(TREE, frozenset({1}), rule=7, labels={"env": "preview", "host": "a"})
+    assert (first.policy, first.receivers, first.group) == (None, frozenset({1}), (("rule", "7"),))
+    assert (second.policy, second.receivers, second.group) == (5, frozenset({50}), (("host", "a"),))
+
+
+def test_a_rule_without_receivers_and_policies_has_no_route() -> None:
+    assert routes([], frozenset(), rule=7, labels={}) == []
+
+
+texts = st.text(st.characters(codec="utf-8", exclude_characters="\x00"), max_size=8)
+
+
+@given(st.lists(st.tuples(st.sampled_from(["host", "env", "a_1"]), st.sampled_from(["=", "!="]), texts), max_size=4))
+def test_matchers_are_read_back_as_they_are_written(triples: list[tuple[str, str, str]]) -> None:
+    own = (Matcher("job", "=", "x"), *(Matcher(*each) for each in triples))
+    assert read_matchers(write_matchers(own)) == own
+
+
+@pytest.mark.parametrize(
+    "text", ["", "host", 'host="', 'host=~"("', 'a="1"} or up{b="2"', "1 + 1", 'a="b"} offset 5m{', 'a=~".*"']
+)
+def test_what_is_no_matcher_or_matches_everything_is_refused(text: str) -> None:
+    with pytest.raises(BadQuery):
+        read_matchers(text)
+
+
+def test_an_absent_label_is_the_empty_text() -> None:
+    assert list(select(matchers('a="1", b!="2"'), [{"a": "1"}, {"a": "1", "b": "2"}, {}])) == [True, False, False]
