@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 PORT = 8000
-THREADS = 16  # of one web process: enough for slow readers and for senders that wait for one commit
+_ANY_ADDRESS = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # where a server that listens on all addresses is reached
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,9 +26,21 @@ class Options:
 
     @property
     def url(self) -> str:
-        """The address of the pages on this machine."""
-        host = "localhost" if self.host in ("127.0.0.1", "0.0.0.0", "::", "::1") else self.host
-        return f"http://{host}:{self.port}"
+        """The address of the pages, for people on this machine."""
+        return self._url("localhost" if self.address in ("127.0.0.1", "::1") else self.address)
+
+    @property
+    def own_url(self) -> str:
+        """The address for our own programs on this machine, which may not resolve any name, ``localhost`` neither."""
+        return self._url(self.address)
+
+    @property
+    def address(self) -> str:
+        """The address at which this machine reaches the web server."""
+        return _ANY_ADDRESS.get(self.host, self.host)
+
+    def _url(self, host: str) -> str:
+        return f"http://[{host}]:{self.port}" if ":" in host else f"http://{host}:{self.port}"
 
 
 def parse(arguments: Sequence[str], environ: Mapping[str, str], root: Path) -> Options:

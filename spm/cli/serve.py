@@ -165,8 +165,7 @@ class Supervisor:
 
 def answers(options: Options) -> bool:
     """Whether the web server answers."""
-    host = "127.0.0.1" if options.host == "0.0.0.0" else options.host
-    connection = http.client.HTTPConnection(host, options.port, timeout=10)
+    connection = http.client.HTTPConnection(options.address, options.port, timeout=10)
     try:
         connection.request("GET", "/ping")
         return connection.getresponse().status < 500

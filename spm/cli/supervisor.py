@@ -37,8 +37,9 @@ def programs(options: Options, agent_token: str | None) -> list[Program]:
     """The web server, the worker and, with a token, this host's agent; in the order in which they start."""
     python = sys.executable
     common = environment_of(options)
+    bound = f"[{options.host}]:{options.port}" if ":" in options.host else f"{options.host}:{options.port}"
     web: tuple[str, ...] = (
-        *(python, "-m", "gunicorn", "spm.web.asgi:open_dispatcher", "--bind", f"{options.host}:{options.port}"),
+        *(python, "-m", "gunicorn", "spm.web.asgi:open_dispatcher", "--bind", bound),
         *("--worker-class", "spm.web.loop_worker.LoopWorker", "--workers", str(options.web_processes)),
         *("--timeout", "90", "--graceful-timeout", "10"),
         "--no-control-socket",  # one for all instances of a user, outside the data folder
@@ -51,7 +52,7 @@ def programs(options: Options, agent_token: str | None) -> list[Program]:
     result = [Program("web", web, {**common, **metrics}), Program("worker", worker, common)]
     if agent_token:
         spool = str(options.data / "agent")
-        own = {"SPM_AGENT_URL": options.url, "SPM_AGENT_TOKEN": agent_token, "SPM_AGENT_SPOOL": spool}
+        own = {"SPM_AGENT_URL": options.own_url, "SPM_AGENT_TOKEN": agent_token, "SPM_AGENT_SPOOL": spool}
         result.append(Program("agent", (python, "-m", "ingest.agent"), {**common, **own}))
     return result
 

@@ -53,9 +53,24 @@ def test_unknown_argument_is_refused_with_status_2() -> None:
         options("--jason")
 
 
-def test_agent_gets_the_address_and_the_token_that_are_its_own() -> None:
+@pytest.mark.parametrize(
+    ("bound", "for_people", "for_the_agent"),
+    [
+        ("127.0.0.1", "http://localhost:9000", "http://127.0.0.1:9000"),
+        ("0.0.0.0", "http://localhost:9000", "http://127.0.0.1:9000"),
+        ("::", "http://localhost:9000", "http://[::1]:9000"),
+        ("::1", "http://localhost:9000", "http://[::1]:9000"),
+        ("10.1.2.3", "http://10.1.2.3:9000", "http://10.1.2.3:9000"),
+        ("fd00::5", "http://[fd00::5]:9000", "http://[fd00::5]:9000"),
+    ],
+)
+def test_agent_reaches_its_own_server_where_no_name_resolves(bound: str, for_people: str, for_the_agent: str) -> None:
+    own = options("--port", "9000", SPM_BIND=bound)
+    assert (own.url, programs(own, "spm_y")[-1].environ["SPM_AGENT_URL"]) == (for_people, for_the_agent)
+
+
+def test_agent_gets_the_token_that_is_its_own() -> None:
     agent = programs(options("--port", "9000"), "spm_y")[-1]
-    assert agent.environ["SPM_AGENT_URL"] == "http://localhost:9000"
     assert agent.environ["SPM_AGENT_TOKEN"] == "spm_y"
 
 
