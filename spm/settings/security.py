@@ -5,6 +5,7 @@ exception is in ``spm.web.admin_csp``. When ``SPM_BASE_URL`` is https, cookies a
 """
 
 from csp.constants import NONCE, NONE, SELF
+from environs import validate
 
 from spm.limits import READ_FORM_BYTES_MAX
 from spm.settings.environment import env
@@ -23,6 +24,8 @@ LOGIN_URL = "/login"
 LOGIN_REDIRECT_URL = "/"
 LOGOUT_REDIRECT_URL = "/login"
 
+SESSION_ENGINE = "spm.accounts.logins.sessions"
+SESSION_COOKIE_AGE = 86_400 * env.int("SPM_SESSION_DAYS", 14, validate=validate.Range(1, 400))
 SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = _TLS
 SESSION_COOKIE_HTTPONLY = True
 SESSION_COOKIE_SAMESITE = CSRF_COOKIE_SAMESITE = "Lax"
