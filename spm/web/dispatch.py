@@ -54,6 +54,7 @@ _QUERIES = (
 )
 _TIMEOUT = re.compile(rb"(?:^|&)timeout=([0-9]{1,4}(?:\.[0-9]{1,3})?)s?(?:&|$)")
 _HOSTS_CACHED = 256
+_TOKEN_ID_CHARS = 12  # ``spm_`` and the token's public id
 
 
 class PushApplication(Protocol):
@@ -74,9 +75,6 @@ class AsgiApplication(Protocol):
 
     def stop(self) -> None:
         """End answers that wait, each whole, since the process is about to end."""
-
-
-_TOKEN_ID_CHARS = 12  # ``spm_`` and the token's public id
 
 
 @dataclass(frozen=True, slots=True)
