@@ -2,7 +2,8 @@
 
 ``@pytest.mark.seed(row, compares=…)`` puts a test under a row; the fixture ``figure`` records a number that it
 measured. A row without a test is listed as such. Long forms (mark ``proof``) do not run with the others: ``bin/test
---proof`` writes their last figures into ``long_forms.json`` beside this file, and the table shows them with the day.
+--proof`` writes the last figures of each into ``long_forms.json`` beside this file, and the table shows those of its
+rows with the day.
 """
 
 import json
@@ -101,9 +102,8 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
         if isinstance(report, pytest.TestReport)
     ]
     tests = list(config.stash[_TESTS].values())
-    long_cases = {case for test in tests for case in test.long_cases}
     if "proof" in str(config.getoption("-m")):
-        write_long_forms([report for _, report in reports if report.nodeid in long_cases], today=_today())
+        write_long_forms([report for _, report in reports], today=_today())
     rows = wanted_rows(config.getoption("--seeds"))
     if rows is None:
         return

@@ -1,7 +1,8 @@
 """The web server killed with -9 while it is being posted to; senders send again under the same id.
 
 Pass: what is acknowledged in the end is everything, each value is read once, no message stands under more stamps than
-it was sent, and of the process that ended in order exactly as many stamps are stored as it announced. Long form:
+it was sent, and of the process that ended in order exactly as many stamps are stored as it announced. Many senders send
+at once, so that most kills end a process within a batch of joined bodies. Long form:
 ``bin/test --proof r5_``; ``SPM_PROOF_REQUESTS`` and ``SPM_PROOF_KILLS`` set another size.
 """
 
@@ -9,7 +10,7 @@ import os
 import random
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -26,6 +27,7 @@ from tests.support.stored import copies
 
 pytestmark = [pytest.mark.chaos, pytest.mark.timeout(900)]
 REQUESTS, KILLS = 2_000, 4
+SENDERS = 32
 PAUSED = 500  # about so many are answered while the killer waits
 PROOF_REQUESTS = int(os.environ.get("SPM_PROOF_REQUESTS", "1000000"))
 PROOF_KILLS = int(os.environ.get("SPM_PROOF_KILLS", "100"))
@@ -71,13 +73,13 @@ def line(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Line]:
     indirect=["line"],
 )
 def test_r5_senders_that_send_again_lose_and_double_nothing(
-    line: Line, requests: int, kills: int, request: pytest.FixtureRequest
+    line: Line, requests: int, kills: int, request: pytest.FixtureRequest, figure: Callable[[str], None]
 ) -> None:
     token = line.token()
     line.start_web()
     if Address.parse(line.amqp_url).url != "amqp://unused":
         line.start_worker()
-    posts, killed = Posts(line.port, token), list[int]()
+    posts, killed = Posts(line.port, token, SENDERS), list[int]()
     posts.again(lambda number: not posts.over.is_set())
     reporter = _reported(posts, killed, requests)
     chance = random.Random(1)
@@ -98,7 +100,9 @@ def test_r5_senders_that_send_again_lose_and_double_nothing(
     count = len(posts.acked)
     assert sorted(posts.acked) == stored(line.backend, APP, max(posts.acked)).tolist()
     _counted(line, posts)
-    print(f"\n{count} requests, {len(killed)} kills, {sum(posts.tries.values())} tries of {len(posts.tries)} in doubt")
+    figure(
+        f"{count:,} requests, {len(killed)} kills; {len(posts.tries):,} requests in doubt, sent {sum(posts.tries.values()):,} times"
+    )
 
 
 def _answered(posts: Posts, more: int) -> None:

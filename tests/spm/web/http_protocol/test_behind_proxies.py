@@ -10,7 +10,7 @@ import json
 import random
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -123,11 +123,14 @@ def test_honest_clients_get_their_own_answers_beside_hostile_ones(proxied: tuple
 
 
 @pytest.mark.proof
-def test_a_hundred_thousand_hostile_requests_behind_a_proxy(proxied: tuple[Served, int]) -> None:
+def test_a_hundred_thousand_hostile_requests_behind_a_proxy(
+    proxied: tuple[Served, int], figure: Callable[[str], None]
+) -> None:
     served, port = proxied
     mixed = MixedClients(port, 2)
     on_loop(mixed.run(24_000), 3600)
-    print(dict(mixed.seen))
+    seen = mixed.seen
+    figure(f"{seen['requests']:,} hostile requests, {seen['answered']:,} answered; {seen['honest 200']:,} honest ones")
     assert mixed.seen["requests"] > 100_000
     assert set(mixed.seen) == {"requests", "answered", "honest 200"}
     assert served.tracebacks() == []
