@@ -12,7 +12,7 @@ from frontend.presenters import charts as presenters_charts
 from frontend.prometheus.explanations import explanation_with_corrections
 from frontend.queries import query_session
 from spm.clock import SystemClock
-from spm.limits import QUERY_TEXT_CHARS_MAX, TIME_MAX_MS
+from spm.limits import CHART_SERIES_MAX, QUERY_TEXT_CHARS_MAX, TIME_MAX_MS
 from spm.query.formats import asof
 
 _clock = SystemClock()
@@ -31,6 +31,9 @@ class ChartQuery(serializers.Serializer[dict[str, Any]]):
     step = serializers.IntegerField(
         required=False, min_value=1_000, max_value=TIME_MAX_MS, help_text="ms; a round one by default"
     )
+    top = serializers.IntegerField(
+        required=False, min_value=1, max_value=CHART_SERIES_MAX, help_text="The highest series; the others as a band"
+    )
     asof = serializers.CharField(
         required=False, max_length=40, help_text="As accepted by then: seconds since 1970, or RFC 3339"
     )
@@ -44,12 +47,21 @@ class SeriesSerializer(serializers.Serializer[dict[str, Any]]):
     values = serializers.ListField(child=serializers.FloatField(allow_null=True))
 
 
+class BandSerializer(serializers.Serializer[dict[str, Any]]):
+    """The range of the series that are not returned, at each time."""
+
+    count = serializers.IntegerField(help_text="how many series")
+    low = serializers.ListField(child=serializers.FloatField(allow_null=True))
+    high = serializers.ListField(child=serializers.FloatField(allow_null=True))
+
+
 class ChartSerializer(serializers.Serializer[dict[str, Any]]):
     """Times in ms, and for each series a value or null per time."""
 
     times = serializers.ListField(child=serializers.IntegerField())
     step = serializers.IntegerField(help_text="ms between two times")
     series = SeriesSerializer(many=True)
+    rest = BandSerializer(required=False, help_text="Of all but the highest series, if there are that many")
     infos = serializers.ListField(child=serializers.CharField(), help_text="The provenance of the answer, in short")
     warnings = serializers.ListField(child=serializers.CharField(), help_text="What is missing in it")
     explain = serializers.DictField(required=False, help_text="The full provenance, if it was requested")

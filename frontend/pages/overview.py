@@ -1,6 +1,7 @@
 """The overview: the hosts of an app, one host with its charts, completeness of sources, and the system's own charts."""
 
 from typing import Any
+from urllib.parse import urlencode
 
 from django.contrib.auth.mixins import LoginRequiredMixin
 from django.http import Http404, HttpRequest, HttpResponse
@@ -8,8 +9,8 @@ from django.shortcuts import redirect
 from django.views import View
 
 from frontend.pages.base import AppPage
-from frontend.presenters import panels
-from frontend.presenters.hosts import hosts_of
+from frontend.presenters import attention, panels
+from frontend.presenters.hosts import HostFilter, hosts_of
 from frontend.queries import query_session
 from ingest.accounting import completeness
 from rollups.services import runs as services_runs
@@ -28,15 +29,32 @@ class Home(LoginRequiredMixin, View):
 
 
 class Overview(AppPage):
-    """All hosts with their state, age and load, and a chart of their CPU."""
+    """Is anything wrong? What needs a person, the busiest hosts as charts, and a page of the table of hosts."""
 
     template_name = "frontend/overview.html"
 
     def get_context_data(self, **kwargs: Any) -> dict[str, Any]:
-        """Add the hosts and the chart's expression."""
-        context = super().get_context_data(cpu=panels.cpu_by_host(), **kwargs)
-        app = context["app"]
-        return {**context, "hosts": hosts_of(app, query_session(app, self.request), context["now_ms"])}
+        """Add what needs a person, the hosts that the address asks for, and the expressions of the charts."""
+        context = super().get_context_data(**kwargs)
+        app, given = context["app"], self.request.GET
+        chosen = HostFilter(given.get("q", "").strip(), given.get("state", ""), given.get("after", ""))
+        hosts = hosts_of(
+            app,
+            query_session(app, self.request),
+            context["now_ms"],
+            chosen=chosen,
+            firing=attention.firing_by_host(app),
+        )
+        query = {"q": chosen.text, "state": chosen.state}
+        return {
+            **context,
+            "hosts": hosts,
+            "attention": attention.attention_of(app),
+            "chosen": chosen,
+            "query": urlencode({name: value for name, value in {**query, "after": chosen.after}.items() if value}),
+            "next_query": urlencode({**query, "after": hosts.after}) if hosts.after else "",
+            "top_panels": panels.top_panels(),
+        }
 
 
 class System(AppPage):
@@ -53,7 +71,7 @@ class System(AppPage):
 
 
 class HostsTable(Overview):
-    """The part of the overview that refreshes itself."""
+    """The part of the home page that refreshes itself."""
 
     template_name = "frontend/parts/hosts.html"
 

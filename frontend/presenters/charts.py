@@ -5,8 +5,8 @@ points again. No step is shorter than the learned period of the series: points b
 ``VARIABLES`` lists what an expression may contain in place of a duration; windows hold enough samples of that period,
 so that a sender that reports once a minute shows no false gaps, and a real gap shows early.
 
-A reader cannot tell more than ``CHART_SERIES_MAX`` lines apart, and they take long to draw: only the first ones are
-returned, and ``infos`` says how many there are. Enter by ``chart``.
+A reader cannot tell more than ``CHART_SERIES_MAX`` lines apart, and they take long to draw: of more, or of more than
+``top``, only the highest are returned, and the range of all others as a band. Enter by ``chart``.
 """
 
 import re
@@ -18,8 +18,10 @@ import numpy as np
 
 from frontend.presenters.periods import learn_period
 from frontend.queries import QuerySession
+from spm.arrays import I64
 from spm.errors import BadQuery
 from spm.limits import CHART_SERIES_MAX, HOUR_MS, QUERY_POINTS_MAX
+from spm.query.promql.engine import Result
 from spm.query.request.provenance import Provenance
 
 RANGE_MS = 3_600_000
@@ -53,20 +55,42 @@ def chart(session: QuerySession, now_ms: int, query: Mapping[str, Any]) -> tuple
     filled = fill_variables(expr, steps, period_ms or UNKNOWN_PERIOD_MS)
     result = session.engine().range(filled, steps.start_ms, steps.end_ms, steps.step_ms)
     rows = np.flatnonzero(result.present.any(axis=1))
-    drawn = rows[:CHART_SERIES_MAX]
+    drawn, rest = select_highest(result, rows, min(query.get("top", CHART_SERIES_MAX), CHART_SERIES_MAX))
     lines = result.lines(drawn)
     names = [result.labels[row] for row in drawn.tolist()]
     infos, warnings = list(result.notes), list(result.warnings)
-    if len(rows) > CHART_SERIES_MAX:
-        infos.append(f"{len(rows)} series match; the first {CHART_SERIES_MAX} are drawn")
+    if len(rest):
+        infos.append(f"{len(rows)} series match; the {len(drawn)} highest are drawn, the others as a band")
     answer = {
         "times": result.times.tolist(),
         "step": steps.step_ms,
         "series": [{"labels": labels, "values": line} for labels, line in zip(names, lines, strict=True)],
+        **({"rest": _band(result, rest)} if len(rest) else {}),
         "infos": infos,
         "warnings": warnings,
     }
     return answer, result.provenance
+
+
+def select_highest(result: Result, rows: I64, count: int) -> tuple[I64, I64]:
+    """Split rows into the ``count`` with the highest mean, and the rest; both in the order of the result."""
+    if len(rows) <= count:
+        return rows, rows[:0]
+    present = result.present[rows]
+    values = np.where(present & np.isfinite(result.values[rows]), result.values[rows], 0.0)
+    means = values.sum(axis=1) / present.sum(axis=1)
+    highest = np.sort(np.argsort(-means, kind="stable")[:count])
+    return rows[highest], np.delete(rows, highest)
+
+
+def _band(result: Result, rows: I64) -> dict[str, Any]:
+    """Return the range of some series at each step, and their number."""
+    has_value = result.present[rows] & np.isfinite(result.values[rows])
+    low = np.where(has_value, result.values[rows], np.inf).min(axis=0)
+    high = np.where(has_value, result.values[rows], -np.inf).max(axis=0)
+    edges = ((side, has_value.any(axis=0)) for side in (low, high))
+    columns = [[v if some else None for v, some in zip(side.tolist(), any_.tolist(), strict=True)] for side, any_ in edges]
+    return {"count": len(rows), "low": columns[0], "high": columns[1]}
 
 
 def steps_of(start_ms: int, end_ms: int, step_ms: int | None, *, period_ms: int | None = None) -> Steps:

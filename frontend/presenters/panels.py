@@ -16,16 +16,21 @@ class Panel:
 BUSY = "avg by (host) (avg_over_time(cpu_usage_total[$window]))"  # the first expression of the chart page
 
 
-def cpu_by_host(window: str = "$window") -> str:
-    """Write the expression of CPU use per host; Telegraf reports the idle share instead."""
-    ours = f"avg by (host) (avg_over_time(cpu_usage_total[{window}]))"
-    theirs = f'100 - avg by (host) (avg_over_time(cpu_usage_idle{{cpu="cpu-total"}}[{window}]))'
+def cpu_by_host(window: str = "$window", among: str = "") -> str:
+    """Write the expression of CPU use per host, among all or some; Telegraf reports the idle share instead."""
+    ours = f"avg by (host) (avg_over_time(cpu_usage_total{{{among}}}[{window}]))"
+    theirs = f'100 - avg by (host) (avg_over_time(cpu_usage_idle{{cpu="cpu-total",{among}}}[{window}]))'
     return f"{ours} or ({theirs})"
 
 
-def memory_by_host(window: str = "$window") -> str:
-    """Write the expression of the used share of main memory per host."""
-    return f"avg by (host) (avg_over_time(mem_used_percent[{window}]))"
+def memory_by_host(window: str = "$window", among: str = "") -> str:
+    """Write the expression of the used share of main memory per host, among all or some."""
+    return f"avg by (host) (avg_over_time(mem_used_percent{{{among}}}[{window}]))"
+
+
+def top_panels() -> list[Panel]:
+    """List the charts of the home page, which draw the highest series and the range of all others."""
+    return [Panel("CPU", cpu_by_host(), "percent"), Panel("Memory", memory_by_host(), "percent")]
 
 
 def host_panels(host: str) -> list[Panel]:

@@ -1,5 +1,6 @@
 """Template tags and filters of the pages: sparklines, ages, numbers. They never read the store."""
 
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
@@ -10,12 +11,19 @@ from spm.clock import moment
 from spm.limits import TIME_MAX_MS
 
 register = template.Library()
+_STATE_WORDS = {"gone": "down"}
 
 
 @register.inclusion_tag("frontend/parts/sparkline.html")
-def sparkline(values: list[float | None], top: float = 100.0) -> dict[str, Sparkline]:
-    """Draw values between 0 and ``top`` as a small line with gaps."""
-    return {"line": draw_sparkline(values, top)}
+def sparkline(values: Sequence[float | None]) -> dict[str, Sparkline]:
+    """Draw values as a small line with gaps, over their own range."""
+    return {"line": draw_sparkline(values)}
+
+
+@register.filter
+def state_word(state: str) -> str:
+    """Write the state of a host or a source as people say it."""
+    return _STATE_WORDS.get(state, state)
 
 
 @register.filter

@@ -1,8 +1,14 @@
 // One chart: fetches columns, draws them with uPlot, and shows notes about the answer. Enter by `Plot`.
+//
+// Eight lines have a colour each, 24 a colour and a dash. Of more than 24, the eight highest have colours; the others are
+// grey hairlines in a grey band, and so is everything that the server only sent as a band.
 
 const COLOURS = 8;
 const DASHES = [[], [6, 3], [2, 2]]; // of lines 1–8, 9–16, 17–24
-const COLOURED = COLOURS * DASHES.length; // further lines are grey
+const COLOURED = COLOURS * DASHES.length;
+const HIGHEST = 8; // coloured ones, where there are more lines than colours and dashes
+const THIN_FROM = 20_000; // points: strokes wider than a device pixel cost ten times as much
+const MARKED_MAX = 30; // points with markers; of more, only those without a neighbour have one
 const ANSWER_MS = 30_000; // a live chart that waited forever would never refresh
 const BUSY = 429; // too many queries of the organisation at once
 const RANGE_UNITS = { m: 60_000, h: 3_600_000, d: 86_400_000 };
@@ -89,12 +95,29 @@ function timeTicks(chart, ticks, axis, space, increment) {
 
 const dayAndClock = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "medium", hourCycle: "h23" });
 
-/** Rewrite times in the server's notes in the browser's time zone; with the date, unless it is today. */
+/** Rewrite times in the server's notes in the browser's time zone; with the date, unless it is today; never the future. */
 function localTimes(text) {
   return text.replace(/\d{4}-\d\d-\d\dT[\d:.]+Z/g, (instant) => {
     const moment = new Date(instant);
+    if (moment > Date.now()) return "now";
     return (moment.toDateString() === new Date().toDateString() ? clockSeconds : dayAndClock).format(moment);
   });
+}
+
+/** Split lines into those with a colour and the grey rest: [coloured, grey]. */
+export function splitLines(lines) {
+  if (lines.length <= COLOURED) return [lines, []];
+  const height = ({ values }) => values.findLast((value) => value !== null) ?? -Infinity;
+  const highest = new Set([...lines].sort((one, other) => height(other) - height(one)).slice(0, HIGHEST));
+  return [lines.filter((each) => highest.has(each)), lines.filter((each) => !highest.has(each))];
+}
+
+/** The lowest and highest value of several lines and bands at each time: {low, high}. */
+export function bandOf(lines, rest) {
+  const rows = [...lines.map(({ values }) => ({ low: values, high: values })), ...(rest ? [rest] : [])];
+  if (!rows.length) return null;
+  const outer = (side, choose) => rows[0][side].map((_, at) => rows.reduce((value, row) => (row[side][at] === null ? value : value === null ? row[side][at] : choose(value, row[side][at])), null));
+  return { low: outer("low", Math.min), high: outer("high", Math.max) };
 }
 
 const BINARY = Array.from({ length: 56 }, (_, power) => 2 ** power);
@@ -110,6 +133,12 @@ function ends(unit, low, high) {
   const room = (high - low || Math.abs(high) || 1) * 0.1;
   const floor = low >= 0 && low - room < high * 0.6 ? 0 : low - room;
   return [floor, high + room];
+}
+
+/** The points without a neighbour, which no line shows. */
+function lonely(values) {
+  const absent = (value) => value === null || value === undefined;
+  return values.flatMap((value, at) => (!absent(value) && absent(values[at - 1]) && absent(values[at + 1]) ? [at] : []));
 }
 
 const element = (name, properties, ...children) => {
@@ -130,7 +159,14 @@ export class Plot {
     this.hidden = new Set();
     this.asked = 0;
     this.tip = element("div", { className: "tip", hidden: true });
-    this.area.append(this.tip);
+    this.spoken = element("div", { className: "visually-hidden" });
+    this.spoken.setAttribute("aria-live", "polite");
+    this.area.append(this.tip, this.spoken);
+    this.area.tabIndex = 0;
+    this.area.setAttribute("role", "application");
+    this.area.setAttribute("aria-roledescription", "chart");
+    this.area.addEventListener("keydown", (event) => this.key(event));
+    this.area.addEventListener("blur", () => this.leave());
     new ResizeObserver(() => this.chart?.setSize(this.size())).observe(this.area);
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this.data && this.draw(this.data));
   }
@@ -150,6 +186,7 @@ export class Plot {
     const address = new URL(this.figure.dataset.url, location.href);
     for (const [name, value] of Object.entries({ expr: this.figure.dataset.expr, start, end })) address.searchParams.set(name, value);
     if (asof) address.searchParams.set("asof", asof);
+    if (this.figure.dataset.top) address.searchParams.set("top", this.figure.dataset.top);
     if (!quiet) this.state("loading", this.chart ? "" : "Loading…");
     try {
       const headers = { Accept: "application/json" };
@@ -184,21 +221,26 @@ export class Plot {
   draw(data, range = this.range) {
     const names = lineNames(data.series.map((each) => each.labels));
     const named = data.series.map((each, index) => ({ ...each, name: names[index] }));
-    data = { ...data, series: named.sort((one, other) => one.name.localeCompare(other.name, undefined, { numeric: true })) };
-    this.data = data;
+    named.sort((one, other) => one.name.localeCompare(other.name, undefined, { numeric: true }));
+    const [coloured, grey] = splitLines(named);
+    this.band = bandOf(grey, data.rest);
+    this.further = grey.length + (data.rest?.count ?? 0);
+    this.coloured = coloured.length;
+    this.data = data = { ...data, series: [...coloured, ...grey] };
     this.range = range;
     this.names = data.series.map((each) => each.name);
-    this.note.textContent = this.noteText(data);
-    this.note.append(...(data.warnings ?? []).map((text) => element("span", { className: "warning", textContent: localTimes(text) })));
+    this.drawNote(data);
     if (!data.series.length) {
       this.chart?.destroy();
       this.chart = null;
       this.legend.replaceChildren();
-      this.state("empty", "No data in this range");
+      this.describe();
+      this.state("empty", this.emptyText(data));
       return;
     }
-    const columns = [data.times.map((ms) => ms / 1000), ...data.series.map((each) => each.values)];
-    const shape = JSON.stringify([this.names, this.unit, matchMedia("(prefers-color-scheme: dark)").matches]);
+    const columns = [data.times.map((ms) => ms / 1000), ...data.series.map((each) => each.values), ...(this.band ? [this.band.low, this.band.high] : [])];
+    this.points = data.series.reduce((sum, each) => sum + each.values.filter((v) => v !== null).length, 0);
+    const shape = JSON.stringify([this.names, this.unit, this.coloured, this.points > THIN_FROM, this.points <= MARKED_MAX, !this.band, matchMedia("(prefers-color-scheme: dark)").matches]);
     if (this.chart && this.shape === shape) {
       this.chart.setData(columns);
     } else {
@@ -207,15 +249,45 @@ export class Plot {
       this.chart = new uPlot(this.options(), columns, this.area);
     }
     this.drawLegend();
+    this.describe();
     this.state("drawn", "");
-    this.figure.dataset.points = data.series.reduce((sum, each) => sum + each.values.filter((v) => v !== null).length, 0);
+    this.figure.dataset.points = this.points;
   }
 
-  noteText(data) {
-    const count = data.series.length;
-    const parts = [`One point per ${stepText(data.step)}`];
-    if (count) parts.push(count === 1 ? "1 series" : `${count} series`);
-    return [...parts, ...data.infos.map(localTimes)].join(" · ");
+  emptyText(data) {
+    return data.empty ?? "No data in this range";
+  }
+
+  /** One row of chips: step and resolution, number of series; the sentences of the server are behind ⓘ. */
+  drawNote(data) {
+    const infos = data.infos.map(localTimes);
+    const kinds = [["raw samples", "raw"], ["hour aggregates", "hourly"], ["day aggregates", "daily"]];
+    const resolutions = kinds.filter(([start]) => infos.some((text) => text.startsWith(start))).map(([, word]) => word);
+    const count = data.series.length + (data.rest?.count ?? 0);
+    const chip = (text, name = "") => element("span", { className: `chip ${name}`, textContent: text });
+    const corrections = infos.filter((text) => text.startsWith("retraction") || / retractions? (in|may be in) effect/.test(text));
+    const chips = [chip([stepText(data.step), ...resolutions].join(" · "))];
+    if (count > 1) chips.push(chip(`${count.toLocaleString()} series`));
+    for (const text of corrections) chips.push(chip(text, "corrected"));
+    const others = infos.filter((text) => !corrections.includes(text));
+    if (others.length) {
+      const open = this.note.querySelector("details")?.open ?? false;
+      chips.push(element("details", { className: "chip-more", open }, element("summary", { textContent: `ⓘ ${others.length}`, ariaLabel: "About this answer" }), ...others.map((text) => element("span", { textContent: text }))));
+    }
+    this.note.replaceChildren(...chips, ...(data.warnings ?? []).map((text) => element("span", { className: "warning", textContent: localTimes(text) })));
+  }
+
+  /** Say in one sentence what the plot shows, for people who do not see it. */
+  describe() {
+    const title = this.figure.closest(".card")?.querySelector("h2")?.textContent ?? this.figure.dataset.expr;
+    let [top, where, when] = [-Infinity, "", 0];
+    for (const { name, values } of this.data.series) {
+      values.forEach((value, at) => { if (value !== null && value > top) [top, where, when] = [value, name, this.data.times[at]]; });
+    }
+    const count = this.data.series.length + (this.data.rest?.count ?? 0);
+    const gaps = this.data.series.filter(({ values }) => /[^n]n+[^n]/.test(values.map((value) => (value === null ? "n" : "v")).join(""))).length;
+    const found = count ? `${count} series, highest ${shown(top, this.unit)} ${where} at ${clockTime.format(when)}${gaps ? `, ${gaps} with gaps` : ""}. Arrow keys read the values.` : "no data";
+    this.area.setAttribute("aria-label", `${title}: ${found}`);
   }
 
   size() {
@@ -231,10 +303,19 @@ export class Plot {
     const [quiet, grid] = ["--quiet", "--grid"].map((name) => style.getPropertyValue(name).trim());
     const axis = { stroke: quiet, font: `12px ${style.fontFamily}`, grid: { stroke: grid, width: 1 }, ticks: { show: false } };
     const alone = this.names.length === 1;
-    const lines = this.names.map((label, index) => ({
-      label, scale: "y", stroke: this.colour(index), width: 1.6, spanGaps: false, show: !this.hidden.has(label),
-      fill: alone ? `color-mix(in srgb, ${this.colour(index)} 12%, transparent)` : undefined, points: { size: 4 },
-    }));
+    const thin = 1 / devicePixelRatio;
+    const width = this.points > THIN_FROM ? thin : this.coloured <= COLOURS ? 1.5 : 1;
+    const faint = style.getPropertyValue("--line-strong").trim();
+    const lines = this.names.map((label, index) => (index < this.coloured
+      ? {
+        label, scale: "y", stroke: this.colour(index), width, dash: DASHES[Math.floor(index / COLOURS)], spanGaps: false, show: !this.hidden.has(label),
+        fill: alone && !this.band ? `color-mix(in srgb, ${this.colour(index)} 12%, transparent)` : undefined,
+        points: { size: 4, show: this.points <= MARKED_MAX, filter: (chart, series, all) => (all ? null : lonely(chart.data[series])) },
+      }
+      : { label, scale: "y", stroke: faint, width: thin, spanGaps: false, points: { show: false } }));
+    const edges = this.band ? ["low", "high"].map((label) => ({ label, scale: "y", width: 0, spanGaps: false, points: { show: false } })) : [];
+    const [low, high] = [this.names.length + 1, this.names.length + 2];
+    const bands = this.band ? [{ series: [high, low], fill: `color-mix(in srgb, ${quiet} 16%, transparent)` }] : [];
     return {
       ...this.size(),
       padding: [10, 8, 0, 0],
@@ -248,7 +329,8 @@ export class Plot {
         { ...axis, space: 80, size: 30, values: timeTicks },
         { ...axis, size: this.unit === "bytes/s" ? 76 : 62, gap: 6, space: this.figure.classList.contains("large") ? 52 : 36, ...(this.unit.startsWith("bytes") ? { incrs: BINARY } : {}), values: (chart, ticks, index, space, step) => valueTicks(ticks, this.unit, step) },
       ],
-      series: [{}, ...lines],
+      series: [{}, ...lines, ...edges],
+      bands,
       hooks: {
         setSelect: [(chart) => {
           if (chart.select.width < 4) return;
@@ -264,7 +346,7 @@ export class Plot {
   /** Show the time under the pointer, and the highest values there. */
   point(chart) {
     const { idx, left, top } = chart.cursor;
-    if (idx === null || idx === undefined || left < 0 || !chart.over.matches(":hover")) {
+    if (idx === null || idx === undefined || left < 0 || !(chart.over.matches(":hover") || this.keyed)) {
       this.tip.hidden = true;
       return;
     }
@@ -275,10 +357,11 @@ export class Plot {
     const time = element("time", { textContent: new Date(chart.data[0][idx] * 1000).toLocaleString() });
     const lines = rows.slice(0, 8).map((row) => {
       const swatch = element("i");
-      swatch.style.background = this.colour(row.index);
+      this.paint(swatch, row.index);
       return element("div", {}, swatch, element("span", { className: "name", textContent: row.name }), element("b", { textContent: shown(row.value, this.unit) }));
     });
-    const more = rows.length > 8 ? [element("div", { textContent: `and ${rows.length - 8} more` })] : [];
+    const further = rows.length - lines.length + (this.data.rest?.count ?? 0);
+    const more = further > 0 ? [element("div", { textContent: `and ${further.toLocaleString()} more` })] : [];
     this.tip.replaceChildren(time, ...(lines.length ? lines : [element("div", { textContent: "no value" })]), ...more);
     this.tip.hidden = false;
     const box = chart.over.getBoundingClientRect();
@@ -286,20 +369,51 @@ export class Plot {
     const [x, y] = [left + box.left - own.left, top + box.top - own.top];
     this.tip.style.left = `${x + this.tip.offsetWidth + 24 > own.width ? Math.max(0, x - this.tip.offsetWidth - 14) : x + 14}px`;
     this.tip.style.top = `${Math.max(0, Math.min(y, own.height - this.tip.offsetHeight))}px`;
+    if (this.keyed) this.spoken.textContent = this.tip.innerText;
+  }
+
+  /** Arrow keys move along the times, ten at once with Shift; Escape leaves; + and - zoom. */
+  key(event) {
+    const moves = { ArrowLeft: -1, ArrowRight: 1, Home: -Infinity, End: Infinity };
+    if (!this.chart || event.target !== this.area || event.ctrlKey || event.metaKey || event.altKey) return;
+    if (event.key === "Escape") { this.leave(); return; }
+    if (!(event.key in moves)) return;
+    event.preventDefault();
+    const last = this.data.times.length - 1;
+    const from = this.keyed ? this.chart.cursor.idx ?? last : moves[event.key] < 0 ? last + 1 : last;
+    const at = Math.min(last, Math.max(0, from + moves[event.key] * (event.shiftKey ? 10 : 1)));
+    const values = this.data.series.map(({ values }) => values[at]).filter((value) => value !== null);
+    this.keyed = true;
+    const top = this.chart.valToPos(values.length ? Math.max(...values) : 0, "y");
+    this.chart.setCursor({ left: Math.max(0, this.chart.valToPos(this.data.times[at] / 1000, "x")), top: Math.max(0, top) });
+  }
+
+  leave() {
+    if (!this.keyed) return;
+    this.keyed = false;
+    this.tip.hidden = true;
+    this.chart?.setCursor({ left: -10, top: -10 }, false);
+  }
+
+  /** Draw a line's colour and dash into a swatch. */
+  paint(swatch, index) {
+    swatch.style.borderTopColor = index < this.coloured ? this.colour(index) : "var(--line-strong)";
+    swatch.style.borderTopStyle = index < this.coloured ? ["solid", "dashed", "dotted"][Math.floor(index / COLOURS)] : "solid";
   }
 
   drawLegend() {
-    this.legend.replaceChildren(...this.data.series.map((each, index) => {
+    const further = this.further ? [element("span", { className: "further", textContent: `+${this.further.toLocaleString()} more, as a grey band` })] : [];
+    this.legend.replaceChildren(...this.data.series.slice(0, this.coloured).map((each, index) => {
       const name = this.names[index];
       const last = each.values.findLast((value) => value !== null);
       const swatch = element("i");
-      swatch.style.background = this.colour(index);
+      this.paint(swatch, index);
       const entry = element("button", { type: "button", title: Object.entries(each.labels).map(([k, v]) => `${k}="${v}"`).join(", ") }, swatch,
         element("span", { className: "name", textContent: name }), element("span", { className: "value", textContent: shown(last, this.unit) }));
       entry.setAttribute("aria-pressed", String(!this.hidden.has(name)));
       entry.addEventListener("click", () => this.toggle(name, index, entry));
       return entry;
-    }));
+    }), ...further);
   }
 
   toggle(name, index, entry) {

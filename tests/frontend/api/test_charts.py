@@ -65,13 +65,24 @@ def test_an_answer_says_what_it_rests_on(desk: Client, now_ms: int) -> None:
     assert chart(desk, "cpu_usage_total")["infos"]
 
 
-def test_more_series_than_can_be_drawn_are_cut_and_counted(
+def test_of_many_series_the_highest_are_drawn_and_the_others_are_a_band(desk: Client, now_ms: int) -> None:
+    every = {each["labels"]["host"]: each["values"] for each in chart(desk, "mem_used_percent", end=now_ms)["series"]}
+    body = chart(desk, "mem_used_percent", end=now_ms, top=1)
+    assert [each["labels"]["host"] for each in body["series"]] == ["worker-1"]
+    others = [every[host] for host in ("db-1", "web-1", "web-2")]
+    columns = [[value for value in column if value is not None] for column in zip(*others, strict=True)]
+    assert body["rest"]["count"] == 3
+    assert body["rest"]["low"] == [min(column, default=None) for column in columns]
+    assert body["rest"]["high"] == [max(column, default=None) for column in columns]
+    assert "4 series match; the 1 highest are drawn, the others as a band" in body["infos"]
+
+
+def test_a_chart_never_has_more_series_than_people_can_tell_apart(
     desk: Client, now_ms: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("frontend.presenters.charts.CHART_SERIES_MAX", 3)
-    body = chart(desk, "cpu_usage_total")
-    assert len(body["series"]) == 3
-    assert "4 series match; the first 3 are drawn" in body["infos"]
+    body = chart(desk, "cpu_usage_total", top=4)
+    assert (len(body["series"]), body["rest"]["count"]) == (3, 1)
 
 
 @pytest.mark.parametrize("range_ms", [HOUR // 4, HOUR, 6 * HOUR, 24 * HOUR])

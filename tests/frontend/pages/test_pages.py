@@ -1,18 +1,22 @@
 """The pages in a browser without scripts."""
 
+import gzip
 import html
 import json
+import re
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from django.test import Client
 
+from alerts.models import Alert, Rule
 from spm.accounts import bootstrap, tokens
 from spm.accounts.models import AuditEntry, Token
 from spm.clock import SystemClock
 from spm.errors import StoreUnavailable
-from tests.support import sample_app
+from tests.support import notes, sample_app
 from tests.support.people import Tenant
 
 
@@ -61,7 +65,55 @@ def test_the_overview_shows_each_host_with_its_state_and_values(desk: Client, al
     for host in sample_app.HOSTS:
         assert f"/apps/{alpha.app.pk}/hosts/{host}" in page
     assert page.count('class="badge up"') == len(sample_app.HOSTS)
+    assert page.count('<path d="m') == 2 * len(sample_app.HOSTS)
     assert "–" not in page
+
+
+def test_the_home_page_says_first_what_needs_a_person(desk: Client, alpha: Tenant) -> None:
+    now_ms = SystemClock().now_ms()
+    notes.see_source(alpha.app.pk, "db-1", now_ms - 3_600_000)
+    notes.see_source(alpha.app.pk, "web-1", now_ms)
+    notes.see_source(alpha.app.pk, "token-1", now_ms)
+    rule = Rule.objects.create(app=alpha.app, name="CPU above 85", expr="x", created_ms=1, changed_ms=1, evaluated_ms=1)
+    fields = {"rule": rule, "since_ms": now_ms - 120_000, "episode_ms": 1, "value": 96.04}
+    Alert.objects.create(fingerprint="1", labels={"host": "web-1", "disk": "a"}, state="firing", **fields)
+    Alert.objects.create(fingerprint="2", labels={"host": "web-1"}, state="pending", **fields)
+    page = text_of(desk, f"/apps/{alpha.app.pk}/")
+    section = page[page.index('id="attention"') : page.index('id="hosts"')]
+    shown = re.sub(r"\s+", " ", re.sub("<[^>]*>", "", section))
+    assert "Needs attention" in shown
+    assert "1 of 2 hosts up" in shown
+    assert "firing CPU above 85 web-1 · disk=a 96.0 since 2 min" in shown
+    assert "down db-1 last seen 60 min ago" in shown or "down db-1 last seen 1 h ago" in shown
+    assert shown.count("CPU above 85") == 1
+
+
+def test_a_home_page_without_problems_says_so_in_one_line(desk: Client, alpha: Tenant) -> None:
+    notes.see_source(alpha.app.pk, "web-1", SystemClock().now_ms())
+    page = text_of(desk, f"/apps/{alpha.app.pk}/")
+    assert "Nothing needs attention" in page
+    assert 'class="problems"' not in page
+
+
+def test_a_home_page_of_a_thousand_hosts_is_small(desk: Client, alpha: Tenant, settings: Any) -> None:
+    now_ms = SystemClock().now_ms()
+    times = np.arange(now_ms - 1_800_000, now_ms, 60_000, dtype=np.int64)
+    draw = np.random.default_rng(1)
+    lines = [
+        sample_app.Line(metric, {"host": f"web-{number:04}"}, draw.uniform(0, 100, len(times)))
+        for number in range(1_000)
+        for metric in ("cpu_usage_total", "mem_used_percent")
+    ]
+    sample_app.write_lines(settings.SPM_STORE_URL, alpha.app.pk, "relay", lines, times)
+    answer = desk.get(f"/apps/{alpha.app.pk}/", HTTP_ACCEPT_ENCODING="gzip")
+    part = desk.get(f"/apps/{alpha.app.pk}/hosts", HTTP_ACCEPT_ENCODING="gzip")
+    text = gzip.decompress(answer.content).decode()
+    assert text.count('<tr id="host-') == 50
+    assert "50 of 1,000 hosts" in text
+    assert (len(answer.content) <= 25_000, len(part.content) <= 20_000) == (True, True)
+    following = text_of(desk, f"/apps/{alpha.app.pk}/?{re.search(r'after=web-[0-9]+', text)[0]}")  # type: ignore[index]
+    assert 'id="host-web-0050"' in following
+    assert 'id="host-web-0049"' not in following
 
 
 def test_the_overview_stays_when_the_store_is_away(
@@ -70,7 +122,7 @@ def test_the_overview_stays_when_the_store_is_away(
     def away(*_: object) -> None:
         raise StoreUnavailable("no answer")
 
-    monkeypatch.setattr("spm.query.promql.engine.Engine.range", away)
+    monkeypatch.setattr("spm.query.promql.engine.Engine.instant", away)
     assert "cannot be read now" in text_of(desk, f"/apps/{alpha.app.pk}/")
 
 

@@ -1,9 +1,11 @@
 """The table of hosts, from what the database and the engine said; and its small drawings."""
 
+import re
+
 import pytest
 
 from frontend.presenters.charts import Steps, fill_variables
-from frontend.presenters.hosts import NO_POINTS, Hosts, SeriesPoints, host_rows
+from frontend.presenters.hosts import ROWS, HostFilter, HostNumbers, is_host, list_rows, select_page
 from frontend.presenters.panels import host_panels, quote
 from frontend.presenters.sparkline import HEIGHT, WIDTH, draw_sparkline
 from frontend.templatetags.site_text import age, percent
@@ -13,73 +15,87 @@ NOW = 1_700_000_000_000
 MINUTE = 60_000
 
 
-def points(*values: float | None, end: int = NOW) -> SeriesPoints:
-    """Values one minute apart, the last one at ``end``."""
-    return SeriesPoints(list(values), [end - MINUTE * back for back in reversed(range(len(values)))])
+def names_of(seen_ms: dict[str, int], numbers: HostNumbers | None = None, **firing: int) -> list[tuple[str, str]]:
+    """The rows' names and states, in order."""
+    seen = {name: (ms, None) for name, ms in seen_ms.items()}
+    return [(row.name, row.state) for row in list_rows(seen, numbers or HostNumbers(), firing, NOW)]
 
 
 def test_a_host_that_pushes_and_one_known_by_its_label_are_both_there() -> None:
-    rows = host_rows({"pushes": NOW}, {"labelled": points(1.0)}, {}, NOW)
-    assert [row.name for row in rows] == ["labelled", "pushes"]
-
-
-def test_hosts_in_trouble_stand_first() -> None:
-    last_seen = {"a": NOW, "b": NOW - 2 * MINUTE, "c": NOW - 30 * MINUTE, "d": NOW}
-    assert [(row.name, row.state) for row in host_rows(last_seen, {}, {}, NOW)] == [
-        ("b", "late"),
-        ("c", "gone"),
-        ("a", "up"),
-        ("d", "up"),
-    ]
-
-
-def test_the_newest_sign_of_life_counts() -> None:
-    [row] = host_rows({"a": NOW - 30 * MINUTE}, {"a": points(5.0, end=NOW - 30_000)}, {}, NOW)
-    assert (row.state, row.age_ms) == ("up", 30_000)
-
-
-def test_a_step_that_lies_ahead_is_no_negative_age() -> None:
-    [row] = host_rows({}, {"a": points(5.0, end=NOW + 20_000)}, {}, NOW)
-    assert row.age_ms == 0
+    assert names_of({"pushes": NOW}, HostNumbers({"labelled": NOW})) == [("labelled", "up"), ("pushes", "up")]
 
 
 @pytest.mark.parametrize(
-    ("values", "now"),
-    [((1.0, 2.0), 2.0), ((1.0, None), 1.0), ((1.0, None, None), None), ((), None), ((0.0,), 0.0)],
-    ids=["newest", "one step late", "silent", "nothing", "zero is a value"],
+    ("source", "counts"), [("web-1", True), ("token-1", False), ("token-web", True), ("spm", False)]
 )
-def test_the_current_value_is_never_an_old_one(values: tuple[float | None, ...], now: float | None) -> None:
-    assert points(*values).latest == now
+def test_a_source_that_a_token_or_the_system_names_is_no_host(source: str, counts: bool) -> None:
+    assert is_host(source) == counts
 
 
-def test_the_sums_count_by_state_and_name_the_busiest() -> None:
-    hosts = Hosts(host_rows({"a": NOW, "b": NOW, "c": 1}, {"a": points(3.0), "b": points(40.0)}, {}, NOW))
-    assert (hosts.up, hosts.late, hosts.gone) == (2, 0, 1)
-    assert hosts.busiest is not None
-    assert hosts.busiest.name == "b"
+def test_hosts_in_trouble_stand_first() -> None:
+    last_seen = {"a": NOW, "b": NOW - 2 * MINUTE, "c": NOW - 30 * MINUTE, "d": NOW, "e": NOW}
+    assert names_of(last_seen, e=2) == [("c", "gone"), ("b", "late"), ("e", "up"), ("a", "up"), ("d", "up")]
 
 
-def test_without_any_value_there_is_no_busiest() -> None:
-    assert Hosts(host_rows({"a": NOW}, {}, {}, NOW)).busiest is None
+def test_the_newest_sign_of_life_counts() -> None:
+    [row] = list_rows({"a": (NOW - 30 * MINUTE, None)}, HostNumbers({"a": NOW - 30_000}), {}, NOW)
+    assert (row.state, row.age_ms) == ("up", 30_000)
+
+
+def test_a_sample_that_lies_ahead_is_no_negative_age() -> None:
+    [row] = list_rows({}, HostNumbers({"a": NOW + 20_000}), {}, NOW)
+    assert row.age_ms == 0
+
+
+FLEET = list_rows({f"web-{number:03}": (NOW, None) for number in range(120)} | {"db": (1, None)}, HostNumbers(), {}, NOW)
+
+
+@pytest.mark.parametrize(
+    ("chosen", "first", "count", "after", "matching"),
+    [
+        (HostFilter(), "db", ROWS, "web-048", 121),
+        (HostFilter(after="web-048"), "web-049", ROWS, "web-098", 121),
+        (HostFilter(after="web-098"), "web-099", 21, "", 121),
+        (HostFilter(text="WEB-01"), "web-010", 10, "", 10),
+        (HostFilter(state="gone"), "db", 1, "", 1),
+        (HostFilter(after="left meanwhile"), "db", ROWS, "web-048", 121),
+        (HostFilter(text="none"), None, 0, "", 0),
+    ],
+    ids=["first page", "second", "last", "by name", "by state", "a cursor that is gone", "no match"],
+)
+def test_a_page_has_few_rows_and_leads_to_the_next(
+    chosen: HostFilter, first: str | None, count: int, after: str, matching: int
+) -> None:
+    page, end, total = select_page(FLEET, chosen)
+    assert (page[0].name if page else None, len(page), end, total) == (first, count, after, matching)
+
+
+def places(path: str) -> list[tuple[int, int]]:
+    """The points of a path of relative moves."""
+    moves = [(int(x), int(y)) for x, y in re.findall(r"(-?\d+) ?(-?\d+)", path)]
+    return [(sum(x for x, _ in moves[: n + 1]), sum(y for _, y in moves[: n + 1])) for n in range(len(moves))]
 
 
 def test_a_sparkline_reaches_from_edge_to_edge_and_is_cut_by_a_gap() -> None:
-    unbroken, cut = draw_sparkline([0.0, 50.0, 100.0], 100), draw_sparkline([1.0, 2.0, None, 3.0, 4.0], 100)
-    assert unbroken.line.startswith("M0.0,")
-    assert f"L{WIDTH:.1f}," in unbroken.line
-    assert unbroken.line.count("M") == 1
-    assert cut.line.count("M") == 2
+    unbroken, cut = draw_sparkline([0.0, 50.0, 100.0]), draw_sparkline([1.0, 2.0, None, 3.0, 4.0])
+    assert places(unbroken.path) == [(0, HEIGHT - 1), (WIDTH // 2, HEIGHT // 2), (WIDTH, 1)]
+    assert (unbroken.path.count("m"), cut.path.count("m")) == (1, 2)
+    assert (cut.low, cut.high) == (1.0, 4.0)
 
 
-@pytest.mark.parametrize("values", [[], [None, None], [1.0], [None, 1.0, None]])
-def test_a_sparkline_of_no_two_neighbours_is_empty(values: list[float | None]) -> None:
-    assert draw_sparkline(values, 100).line == ""
+@pytest.mark.parametrize("values", [[], [None, None]])
+def test_a_sparkline_of_nothing_is_empty(values: list[float | None]) -> None:
+    assert draw_sparkline(values).path == ""
+
+
+def test_a_small_wobble_of_a_quiet_host_stays_small() -> None:
+    heights = [y for _, y in places(draw_sparkline([50.0, 50.4] * 10).path)]
+    assert max(heights) - min(heights) <= HEIGHT / 8
 
 
 @pytest.mark.parametrize("value", [-5.0, 0.0, 100.0, 1e9])
 def test_a_sparkline_stays_inside_its_box(value: float) -> None:
-    heights = [float(point.split(",")[1]) for point in draw_sparkline([value, value], 100).line.lstrip("M").split(" L")]
-    assert all(0 <= height <= HEIGHT for height in heights)
+    assert all(0 <= y <= HEIGHT for _, y in places(draw_sparkline([value, value / 2, value]).path))
 
 
 @pytest.mark.parametrize("host", ["web-1", 'a"b', "back\\slash", "ünï", "line\nbreak", "$window{}"])
@@ -108,7 +124,3 @@ def test_ages_read_as_people_say_them(ms: int, text: str) -> None:
 @pytest.mark.parametrize(("value", "text"), [(None, "–"), (0.0, "0.0 %"), (3.14, "3.1 %"), (42.4, "42 %")])
 def test_percents_have_as_many_digits_as_help(value: float | None, text: str) -> None:
     assert percent(value) == text
-
-
-def test_nothing_reads_as_nothing() -> None:
-    assert (NO_POINTS.latest, NO_POINTS.last_ms) == (None, None)
