@@ -100,9 +100,8 @@ def test_r5_senders_that_send_again_lose_and_double_nothing(
     count = len(posts.acked)
     assert sorted(posts.acked) == stored(line.backend, APP, max(posts.acked)).tolist()
     _counted(line, posts)
-    figure(
-        f"{count:,} requests, {len(killed)} kills; {len(posts.tries):,} requests in doubt, sent {sum(posts.tries.values()):,} times"
-    )
+    doubt = f"{len(posts.tries):,} requests in doubt, sent {sum(posts.tries.values()):,} times"
+    figure(f"{count:,} requests, {len(killed)} kills; {doubt}")
 
 
 def _answered(posts: Posts, more: int) -> None:
