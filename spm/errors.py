@@ -67,6 +67,10 @@ class StoreUnavailable(SpmError):
     rest: Sequence[tuple[str, Sequence[tuple[bytes, Mapping[bytes, bytes]]]]] | None = None
 
 
+class StoreDamaged(StoreUnavailable):
+    """The store's file is not whole. Nothing is read from it; a copy must be put back."""
+
+
 class StoreFull(StoreUnavailable):
     """The store has no room left. Reads go on; writes wait for space."""
 

@@ -109,6 +109,16 @@ class App(models.Model):
         return self.name
 
 
+class StoreBinding(models.Model):
+    """The identity of the store that belongs to this database; one row. ``is_confirmed``: the store carries it."""
+
+    identity = models.BinaryField(max_length=16, editable=False)
+    is_confirmed = models.BooleanField(default=False, editable=False)
+
+    def __str__(self) -> str:
+        return bytes(self.identity).hex()
+
+
 class Token(models.Model):
     """Lets a program send to an app or read from it. The database stores only a keyed hash of its secret."""
 

@@ -23,6 +23,7 @@ class Options:
     json: bool
     agent: bool
     web_processes: int
+    accept_store: bool = False
 
     @property
     def url(self) -> str:
@@ -53,6 +54,7 @@ def parse(arguments: Sequence[str], environ: Mapping[str, str], root: Path) -> O
     parser.add_argument("--data", type=Path, default=root / "var")
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--no-agent", action="store_true")
+    parser.add_argument("--accept-store", action="store_true")
     namespace = parser.parse_args(arguments)
     return Options(
         root=root,
@@ -62,6 +64,7 @@ def parse(arguments: Sequence[str], environ: Mapping[str, str], root: Path) -> O
         json=namespace.json,
         agent=not namespace.no_agent,
         web_processes=int(environ.get("SPM_WEB_PROCESSES", "1")),
+        accept_store=namespace.accept_store,
     )
 
 

@@ -31,6 +31,11 @@ from spm.limits import READY_TIMEOUT_S, STOP_GRACE_S
 
 ROOT = Path(__file__).resolve().parents[2]
 _TICK_S = 0.5
+_SIGNALS_OF_DAMAGE = (
+    signal.SIGBUS,
+    signal.SIGABRT,
+    signal.SIGSEGV,
+)  # a file that ends early, or whose pages are not sound
 
 
 def main(arguments: Sequence[str], environ: Mapping[str, str]) -> int:
@@ -58,8 +63,14 @@ def main(arguments: Sequence[str], environ: Mapping[str, str]) -> int:
 def prepare(options: Options) -> dict[str, Any]:
     """Run ``manage.py prepare`` and return the login, the last line of its output."""
     command = [sys.executable, str(ROOT / "manage.py"), "prepare", "--url", options.url]
+    command += ["--accept-store"] if options.accept_store else []
     environ = {**os.environ, **environment_of(options)}
     done = subprocess.run(command, cwd=ROOT, env=environ, stdout=subprocess.PIPE, text=True, check=False)
+    if -done.returncode in _SIGNALS_OF_DAMAGE:
+        raise CannotStart(
+            f"The store in {options.data} is damaged: reading it ended the program"
+            f" ({signal.strsignal(-done.returncode)}). Put a copy back that is whole, or start with another folder."
+        )
     if done.returncode != 0:
         raise CannotStart(f"The data folder {options.data} could not be prepared; the reason is above.")
     login: dict[str, Any] = json.loads(done.stdout.strip().splitlines()[-1])

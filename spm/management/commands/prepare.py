@@ -10,12 +10,15 @@ from pathlib import Path
 from typing import Any
 
 from django.conf import settings
-from django.core.management.base import BaseCommand
+from django.core.management.base import BaseCommand, CommandError
 
 from spm.accounts import internal_app
 from spm.accounts.bootstrap import create_demo
 from spm.cli.console import say
 from spm.cli.prepare import steps
+from spm.cli.store_check import StoreMismatch, check_store
+from spm.errors import StoreDamaged
+from spm.store.backends import open_backend
 
 
 class Command(BaseCommand):
@@ -27,12 +30,17 @@ class Command(BaseCommand):
     def add_arguments(self, parser: ArgumentParser) -> None:
         """``--url`` is the address for people."""
         parser.add_argument("--url", default=settings.SPM_BASE_URL)
+        parser.add_argument("--accept-store", action="store_true", help="go on with a store that is empty or another's")
 
-    def handle(self, *args: Any, url: str, **options: Any) -> None:
+    def handle(self, *args: Any, url: str, accept_store: bool, **options: Any) -> None:
         """Run the steps that are due, and print the login."""
         for title, step in steps():
             say(title)
             step()
+        try:
+            check_store(open_backend(settings.SPM_STORE_URL), settings.SPM_STORE_URL, accept=accept_store)
+        except (StoreMismatch, StoreDamaged) as error:
+            raise CommandError(str(error)) from error
         login = create_demo(Path(settings.SPM_DATA), url)
         internal_app.create()
         self.stdout.write(json.dumps(login))

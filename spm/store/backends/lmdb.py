@@ -17,12 +17,13 @@ from urllib.parse import urlsplit
 import lmdb
 
 from spm import limits
-from spm.errors import StoreFull, StoreUnavailable
+from spm.errors import StoreDamaged, StoreFull, StoreUnavailable
 from spm.store import keys as layout
 from spm.store.backends.base import Cells, Reader, Row, RowPut, Step, taken
 
 _ENVIRONMENTS: dict[str, "LmdbBackend"] = {}  # LMDB forbids opening one folder twice in a process
 _LOCK = threading.Lock()
+_UNWRITTEN_PAGES_MAX = 1_024  # pages at the end that a transaction took and gave back are counted, but never written
 
 
 def open_url(url: str) -> "LmdbBackend":
@@ -44,9 +45,21 @@ class LmdbBackend:
             os.makedirs(path, exist_ok=True)
             self._env = lmdb.open(path, map_size=map_bytes, max_dbs=len(layout.TABLES), max_readers=1024, subdir=True)
             self._env.reader_check()
+            self._check_length()
             self._tables = {t: self._env.open_db(t.encode()) for t in layout.TABLES}
         except (lmdb.Error, OSError) as error:
             raise _translate(error, path) from error
+
+    def _check_length(self) -> None:
+        """Raise ``StoreDamaged`` for a file that ends early: reading a page that is not there would end the process."""
+        needed = (self._env.info()["last_pgno"] + 1 - _UNWRITTEN_PAGES_MAX) * self._env.stat()["psize"]
+        length = os.stat(os.path.join(self.path, "data.mdb")).st_size
+        if length < needed:
+            self._env.close()
+            raise StoreDamaged(
+                f"the store {self.path}/data.mdb has lost its end: {length:,} bytes are there, {needed:,} were written."
+                " Put a copy back that is whole."
+            )
 
     def put(self, steps: Sequence[Step]) -> None:
         for piece in _transactions(steps):
