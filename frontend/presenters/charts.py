@@ -88,8 +88,8 @@ def _band(result: Result, rows: I64) -> dict[str, Any]:
     has_value = result.present[rows] & np.isfinite(result.values[rows])
     low = np.where(has_value, result.values[rows], np.inf).min(axis=0)
     high = np.where(has_value, result.values[rows], -np.inf).max(axis=0)
-    edges = ((side, has_value.any(axis=0)) for side in (low, high))
-    columns = [[v if some else None for v, some in zip(side.tolist(), any_.tolist(), strict=True)] for side, any_ in edges]
+    some = has_value.any(axis=0).tolist()
+    columns = [[v if any_ else None for v, any_ in zip(side.tolist(), some, strict=True)] for side in (low, high)]
     return {"count": len(rows), "low": columns[0], "high": columns[1]}
 
 

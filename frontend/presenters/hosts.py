@@ -104,7 +104,7 @@ def hosts_of(
     chosen: HostFilter,
     firing: Mapping[str, int],
 ) -> Hosts:
-    """List a page of an app's hosts; ``firing`` counts the firing alerts by host; the engine runs inside ``session``."""
+    """List a page of an app's hosts; ``firing`` counts firing alerts by host; the engine runs inside ``session``."""
     problem, lines = "", dict[str, tuple[Sequence[float | None], Sequence[float | None]]]()
     known = Source.objects.filter(app=app).values_list("name", "last_seen", "period_ms")
     seen = {name: (int(last.timestamp() * 1000), period_ms) for name, last, period_ms in known if is_host(name)}

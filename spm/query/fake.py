@@ -143,6 +143,9 @@ class FakeStorage:
     ) -> list[str]:
         return sorted({labels[name] for labels in self.series(matcher_sets, start_ms, end_ms) if name in labels})
 
+    def with_retracted(self) -> FakeStorage:
+        return self
+
     def notes(self) -> list[str]:
         return []
 

@@ -57,12 +57,19 @@ class AppStorage:
         """``placement`` is used until the store has a placement table of the app."""
         self._state = AppState(backend, app, placement, clock, cache)
         self._asof_ms: int | None = None
+        self._sees_retracted = False
 
     def asof(self, asof_ms: int) -> "AppStorage":
         """A storage of this app that answers as accepted by a time, without later samples and retractions."""
         earlier = copy.copy(self)
         earlier._asof_ms = asof_ms
         return earlier
+
+    def with_retracted(self) -> "AppStorage":
+        """A storage of this app that answers as if nothing had been retracted; what is erased stays hidden."""
+        complete = copy.copy(self)
+        complete._sees_retracted = True
+        return complete
 
     # --- samples
 
@@ -261,9 +268,9 @@ class AppStorage:
     def fingerprint(self, start_ms: int, end_ms: int) -> SampleFingerprint | None:
         """The fingerprint of the samples in this time range.
 
-        It is ``None`` for an as-of storage, and for a longer range than a query may read.
+        It is ``None`` for an as-of storage or one with what is retracted, and for a longer range than a query may read.
         """
-        if self._asof_ms is not None or end_ms - start_ms > limits.QUERY_DAYS_MAX * DAY_HOURS * HOUR_MS:
+        if self._asof_ms is not None or self._sees_retracted or end_ms - start_ms > limits.QUERY_DAYS_MAX * DAY_HOURS * HOUR_MS:
             return None
 
         def take(view: View) -> SampleFingerprint:
@@ -283,7 +290,7 @@ class AppStorage:
         matchers: Sequence[Matcher] = (),
         check_deadline: DeadlineCheck = no_deadline,
     ) -> ReadRequest:
-        return ReadRequest(start_ms, end_ms, matchers, self._asof_ms, check_deadline)
+        return ReadRequest(start_ms, end_ms, matchers, self._asof_ms, check_deadline, self._sees_retracted)
 
     def _answer(self, request: ReadRequest, answer: Callable[[View], T]) -> T:
         """Answer from a consistent view; start again with a new view when a run has published (PROTOCOL 10)."""

@@ -26,6 +26,9 @@ class Storage(Protocol):
     ) -> SampleRuns:
         """The samples of `select` as runs, which are not copied."""
 
+    def with_retracted(self) -> "Storage":
+        """The same data as if nothing had been retracted; what is erased stays hidden."""
+
     def select_cells(
         self, matchers: Sequence[Matcher], borders: I64, names: Collection[str], *, check_deadline: DeadlineCheck = ...
     ) -> HourBatch:

@@ -68,7 +68,9 @@ class AppState:
             manifests = self._manifests(reader, self._days(request), tail, placement)
             # Erased samples are hidden at any as-of time: a cached tail may still contain them.
             in_force = tuple(
-                r for r in retractions_of_app if (r.active(request.asof_ms) or r.erased_ms) and request.overlaps(r)
+                r
+                for r in retractions_of_app
+                if ((r.active(request.asof_ms) and not request.sees_retracted) or r.erased_ms) and request.overlaps(r)
             )
             yield View(
                 app=self.app,

@@ -50,8 +50,11 @@ class ReadRequest:
         matchers: Sequence[Matcher] = (),
         asof_ms: int | None = None,
         check_deadline: DeadlineCheck = no_deadline,
+        sees_retracted: bool = False,
     ) -> None:
+        """``sees_retracted``: retractions hide nothing from this read, except what is erased."""
         self.start_ms, self.end_ms, self.asof_ms, self.check_deadline = start_ms, end_ms, asof_ms, check_deadline
+        self.sees_retracted = sees_retracted
         self.metric = next((m.value for m in matchers if m.name == METRIC_NAME and m.op == "="), None)
 
     def hours(self) -> tuple[int, int] | None:

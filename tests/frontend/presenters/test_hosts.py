@@ -47,7 +47,8 @@ def test_a_sample_that_lies_ahead_is_no_negative_age() -> None:
     assert row.age_ms == 0
 
 
-FLEET = list_rows({f"web-{number:03}": (NOW, None) for number in range(120)} | {"db": (1, None)}, HostNumbers(), {}, NOW)
+WEB: dict[str, tuple[int, int | None]] = {f"web-{number:03}": (NOW, None) for number in range(120)}
+FLEET = list_rows(WEB | {"db": (1, None)}, HostNumbers(), {}, NOW)
 
 
 @pytest.mark.parametrize(

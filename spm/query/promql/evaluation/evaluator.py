@@ -32,6 +32,7 @@ from spm.query.promql.syntax.numerals import open_metrics
 from spm.query.request.batches import SeriesBatch
 from spm.query.request.lookback import SUBQUERY_STEP_MS
 from spm.query.request.provenance import Provenance
+from spm.query.samples.sample_runs import SampleRuns
 from spm.query.series.label_table import group_by, group_without
 
 _SELECTING = frozenset({"topk", "bottomk", "limitk", "limit_ratio"})
@@ -169,8 +170,9 @@ class Evaluation:
                 batch.labels, *self.repeat(*extended_ranges.instants(batch, steps, lookback_ms)), nameless=False
             )
         runs = self.source.select_runs(node.matchers, start, steps.last_ms, steps=count)
-        elements = windows.instants(runs, steps, lookback_ms, check_deadline=self.source.check_deadline)
-        return make_vector(runs.labels, *self.repeat(*elements), nameless=False)
+        values, present = windows.instants(runs, steps, lookback_ms, check_deadline=self.source.check_deadline)
+        present &= self._not_retracted(node, runs, steps)
+        return make_vector(runs.labels, *self.repeat(values, present), nameless=False)
 
     def _timestamp(self, node: plan.TimestampOf) -> Vector:
         if not isinstance(node.vector, plan.Selector):
@@ -187,8 +189,27 @@ class Evaluation:
         runs = self.source.select_runs(
             selector.matchers, steps.first_ms - lookback_ms, steps.last_ms, steps=self.steps.count
         )
-        elements = windows.stamps(runs, steps, lookback_ms, check_deadline=self.source.check_deadline)
-        return make_vector(runs.labels, *self.repeat(*elements), nameless=False)
+        stamps, present = windows.stamps(runs, steps, lookback_ms, check_deadline=self.source.check_deadline)
+        present &= self._not_retracted(selector, runs, steps)
+        return make_vector(runs.labels, *self.repeat(stamps, present), nameless=False)
+
+    def _not_retracted(self, selector: plan.Selector, runs: SampleRuns, steps: Steps) -> BOOL:
+        """bool[S, T]: whether no retraction hides a sample that is newer than the one in the look-back of a step.
+
+        Without it, a series would go on with its last value for the look-back's length where its data was retracted.
+        """
+        if not runs.provenance.retractions:
+            return np.ones((1, 1), np.bool_)
+        start_ms, lookback_ms = steps.first_ms - self.source.lookback_ms, self.source.lookback_ms
+        complete = self.source.select_complete_runs(
+            selector.matchers, start_ms, steps.last_ms, steps=self.steps.count
+        )
+        check_deadline = self.source.check_deadline
+        newest, _ = windows.stamps(runs, steps, lookback_ms, check_deadline=check_deadline)
+        stamps, present = windows.stamps(complete, steps, lookback_ms, check_deadline=check_deadline)
+        rows = {frozenset(labels.items()): row for row, labels in enumerate(complete.labels)}
+        order = np.array([rows[frozenset(labels.items())] for labels in runs.labels], np.int64)
+        return ~(present[order] & (stamps[order] > newest))
 
     def _absent(self, node: plan.Absent) -> Vector:
         return self._absent_series(self.vector(node.vector).present, dict(node.labels))

@@ -30,6 +30,7 @@ class SampleSource:
         self.lookback_ms = budget.limits.lookback_ms
         self.vector_bytes = 0  # of the vectors that are computed and still needed
         self._runs: dict[tuple[tuple[Matcher, ...], int, int], SampleRuns] = {}
+        self._complete_runs: dict[tuple[tuple[Matcher, ...], int, int], SampleRuns] = {}  # with what is retracted
         self._batches: dict[tuple[tuple[Matcher, ...], int, int], SeriesBatch] = {}
         self._provenances: list[Provenance] = []  # of aggregates and sketches that are not stored here
         self._cells: dict[_CellsKey, HourBatch] = {}
@@ -76,6 +77,18 @@ class SampleSource:
             self._check(len(runs.labels), runs.samples, matchers, steps)
             self._runs[key] = runs
         return self._runs[key]
+
+    def select_complete_runs(
+        self, matchers: tuple[Matcher, ...], start_ms: int, end_ms: int, *, steps: int
+    ) -> SampleRuns:
+        """Reads what `select_runs` reads, and what is retracted of it; the provenance of an answer does not count it."""
+        key = (matchers, start_ms, end_ms)
+        if key not in self._complete_runs:
+            storage = self._storage.with_retracted()
+            runs = storage.select_runs(matchers, start_ms, end_ms, check_deadline=self.check_deadline)
+            self._check(len(runs.labels), runs.samples, matchers, steps)
+            self._complete_runs[key] = runs
+        return self._complete_runs[key]
 
     def forget(self, matchers: tuple[Matcher, ...], start_ms: int, end_ms: int) -> None:
         """Drops samples that turned out to be of no use."""

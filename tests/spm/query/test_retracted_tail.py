@@ -1,0 +1,75 @@
+"""A series ends where its data was retracted: its last value does not go on for the length of the look-back."""
+
+import pytest
+
+from spm.query.promql.engine import Engine
+from tests.model.world import START, World
+
+MINUTE = 60_000
+
+
+def values(world: World, expr: str, *minutes: int) -> list[list[float | None]]:
+    """The values of each series at some minutes."""
+    results = [Engine(world.readers).instant(expr, START + minute * MINUTE) for minute in minutes]
+    names = sorted({labels["n"] for result in results for labels in result.labels})
+    return [
+        [
+            next((float(v[0]) for labels, v in zip(r.labels, r.values, strict=True) if labels["n"] == name), None)
+            for r in results
+        ]
+        for name in names
+    ]
+
+
+@pytest.fixture
+def world() -> World:
+    """Twenty minutes of two series of one metric, a sample each minute; the second one is of another host."""
+    world = World()
+    for minute in range(1, 21):
+        world.send((0, minute * MINUTE, float(minute)))
+        world.send((3, minute * MINUTE, 100.0 + minute), source="other")
+    return world
+
+
+def test_a_retracted_stretch_is_a_gap_from_its_first_sample_on(world: World) -> None:
+    world.retract(source="host", data_from=START + 9 * MINUTE, data_to=START + 12 * MINUTE)
+    assert values(world, "m0", 9, 10, 11, 12, 13) == [[9, None, None, None, 13], [109, 110, 111, 112, 113]]
+
+
+def test_the_last_value_stays_for_the_look_back_where_nothing_was_sent(world: World) -> None:
+    assert values(world, "m0", 20, 24, 25) == [[20, 20, None], [120, 120, None]]
+
+
+def test_a_retracted_end_leaves_no_stale_tail(world: World) -> None:
+    world.retract(source="host", data_from=START + 18 * MINUTE)
+    assert values(world, "m0", 18, 19, 20, 22) == [[18, None, None, None], [118, 119, 120, 120]]
+
+
+def test_the_times_of_samples_end_there_too(world: World) -> None:
+    world.retract(source="host", data_from=START + 18 * MINUTE)
+    second = (START + 18 * MINUTE) / 1_000
+    assert values(world, "timestamp(m0)", 18, 19)[0] == [second, None]
+
+
+def test_a_value_that_a_retraction_brings_back_is_shown(world: World) -> None:
+    world.send((0, 10 * MINUTE, -1.0), source="test run")
+    world.retract(source="test run")
+    assert values(world, "m0", 10, 11)[0] == [10, 11]
+
+
+def test_a_range_draws_the_gap_and_an_undo_the_line(world: World) -> None:
+    number = world.retract(source="host", data_from=START + 9 * MINUTE, data_to=START + 12 * MINUTE)
+    times = START + 8 * MINUTE, START + 14 * MINUTE, MINUTE
+
+    def line() -> list[float | None]:
+        result = Engine(world.readers).range('m0{n="0"}', *times)
+        return [value if some else None for value, some in zip(result.values[0], result.present[0], strict=True)]
+
+    assert line() == [8, 9, None, None, None, 13, 14]
+    world.undo(number)
+    assert line() == [8, 9, 10, 11, 12, 13, 14]
+
+
+def test_samples_themselves_are_only_those_that_count(world: World) -> None:
+    world.retract(source="host", data_from=START + 9 * MINUTE, data_to=START + 12 * MINUTE)
+    assert values(world, "count_over_time(m0[5m])", 13)[0] == [2]
