@@ -26,6 +26,7 @@ from spm.query.reader import AppStorage
 from spm.query.request.batches import METRIC_NAME, Matcher
 from spm.query.series.label_table import LabelTable
 from spm.query.view.page_cache import PageCache
+from spm.store import id_set
 from spm.store.backends import open_backend
 from spm.store.backends.base import Backend
 from spm.store.keys import PlacementTable
@@ -72,6 +73,7 @@ def warm_pipeline() -> None:
         driver.roll(LocalExecutor(backend), [APP], minor=minor)
     _run_queries(backend, clock)
     sketch.warm()  # a check of stored sketches has a kernel of its own
+    id_set.warm()  # many known series do not fit into a rehearsal
 
 
 def _push(backend: Backend, clock: FakeClock) -> None:

@@ -74,6 +74,16 @@ class IdSet:
             self._table, self._count = _empty(_SLOTS_MIN), 0
 
 
+def warm() -> None:
+    """Compile every kernel for the types it is called with, those of a set that grows too."""
+    ids = np.arange(1, _SLOTS_MIN + 1, dtype=np.uint64)
+    known = IdSet()
+    for part in (ids[:1], ids):
+        known.add(part, np.ones(len(part), np.uint32))
+    known.contains(ids, np.ones(len(ids), np.uint32))
+    known.contains_all(ids, 1)
+
+
 def _empty(slots: int) -> _Table:
     return _Table(np.zeros(slots, np.uint64), np.zeros(slots, np.uint32))
 
