@@ -57,6 +57,7 @@ class Site:
         self.acceptor = Acceptor(silent_announcer(clock, MemoryBackend()), self.transport, clock)
         self.pool = FairPool("names", threads=4, threads_max=4, per_key_max=4, waiting_max=9, per_key_waiting_max=9)
         self.app = PushApplication(lambda: self.acceptor, self.pool, SystemClock())
+        self.pieces_read = 0  # of all bodies
 
     async def ask(
         self,
@@ -87,6 +88,7 @@ class Site:
 
         async def receive() -> dict[str, Any]:
             await asyncio.sleep(0)
+            self.pieces_read += 1
             piece = pieces.pop(0) if pieces else None
             if piece is None:
                 return {"type": "http.disconnect"}
@@ -149,12 +151,28 @@ class TestBytes:
 
         on_loop(act())
 
-    def test_a_length_over_the_bound_is_refused_before_a_byte_is_read(self) -> None:
+    @pytest.mark.parametrize("path", ["/write", "/v1/metrics", "/api/v1/write", "/api/v1/import/prometheus"])
+    @pytest.mark.parametrize(
+        ("status", "token", "length", "is_too_fast"),
+        [
+            pytest.param(401, "none", 9, False, id="no token of ours"),
+            pytest.param(429, "one", 9, True, id="over the rate"),
+            pytest.param(413, "one", limits.BODY_BYTES_MAX + 1, False, id="too large"),
+        ],
+    )
+    def test_a_push_that_is_refused_by_its_head_is_answered_before_a_byte_is_read(
+        self, path: str, status: int, token: str, length: int, is_too_fast: bool
+    ) -> None:
         async def act() -> None:
-            length: Any = {"content_length": str(limits.BODY_BYTES_MAX + 1)}
+            site = Site()
+            if is_too_fast:
+                _too_fast(site)
+            kind = "application/x-protobuf"
             pieces: Pieces = [b"never read"]
-            said = await Site().ask("/write", pieces, authorization="Bearer one", **length)
-            assert said.status == 413
+            headers = {"authorization": f"Bearer {token}", "content_type": kind, "content_length": str(length)}
+            said = await site.ask(path, pieces, **headers)
+            assert said.status == (503 if is_too_fast and path == "/api/v1/write" else status)  # Prometheus drops on 429
+            assert site.pieces_read == 0
 
         on_loop(act())
 
