@@ -8,8 +8,9 @@ from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect
 from django.views import View
 
-from frontend.pages.base import AppPage
+from frontend.pages.base import AppPage, clock
 from frontend.presenters import attention, panels
+from frontend.presenters.host_head import head_of, nearest_names
 from frontend.presenters.hosts import HostFilter, hosts_of
 from frontend.queries import query_session
 from ingest.accounting import completeness
@@ -94,9 +95,24 @@ class Completeness(AppPage):
 
 
 class Host(AppPage):
-    """One host."""
+    """One host: its state, and its charts."""
 
     template_name = "frontend/host.html"
+
+    def get(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
+        """Show the host; 404 with the nearest names for one that the app never heard of."""
+        app, host, now_ms = self.app(), self.kwargs["host"], clock.now_ms()
+        try:
+            head = head_of(app, host, now_ms, firing=attention.firing_by_host(app).get(host, 0))
+        except SpmError:
+            return self.render_to_response(self.get_context_data(head=None, **kwargs))  # the charts say what is wrong
+        if head is None:
+            nearest = nearest_names(app, host, now_ms)
+            context = self.get_context_data(unknown=host, nearest=nearest, **kwargs)
+            return self.response_class(request, "frontend/unknown_host.html", context, status=404)
+        age_ms = head.age_ms(now_ms)
+        until_ms = head.last_ms if head.state == "gone" and head.last_ms else 0
+        return self.render_to_response(self.get_context_data(head=head, age_ms=age_ms, until_ms=until_ms, **kwargs))
 
     def get_context_data(self, **kwargs: Any) -> dict[str, Any]:
         """Add the charts of this host."""

@@ -20,7 +20,7 @@ async function loadEach(plots, range, quiet) {
 /** Draw every figure of the page; returns what the page's own script needs. */
 export function start() {
   const plots = [...document.querySelectorAll("[data-chart]")].map((figure) => new Plot(figure, { onZoom: zoom, onReset: reset }));
-  const usual = document.querySelector("[data-ranges]").dataset.ranges;
+  const { ranges: usual, until } = document.querySelector("[data-ranges]").dataset;
   const buttons = [...document.querySelectorAll("[data-ranges] button")];
   const text = document.querySelector("[data-range-text]");
 
@@ -28,9 +28,12 @@ export function start() {
   const fixed = () => parameters().has("from") && parameters().has("to");
   const named = () => (rangeMs(parameters().get("range") ?? "") ? parameters().get("range") : usual);
 
+  /** A host that is down is shown up to its last sample, until somebody chooses a range. */
+  const ended = () => until !== undefined && !parameters().has("range");
+
   function range() {
     if (fixed()) return { start: Number(parameters().get("from")), end: Number(parameters().get("to")) };
-    const end = Date.now();
+    const end = ended() ? Number(until) + 60_000 : Date.now();
     return { start: end - rangeMs(named()), end };
   }
 
@@ -55,8 +58,8 @@ export function start() {
   function show(quiet = false) {
     const { start: from, end: to } = range();
     const moment = (ms) => new Date(ms).toLocaleString(undefined, { dateStyle: "medium", timeStyle: "medium" });
-    const live = !fixed() && !parameters().has("asof");
-    if (text) text.textContent = fixed() ? `${moment(from)} – ${moment(to)}` : live ? "live" : "";
+    const live = !fixed() && !ended() && !parameters().has("asof");
+    if (text) text.textContent = fixed() || ended() ? `${moment(from)} – ${moment(to)}` : live ? "live" : "";
     text?.classList.toggle("badge", live);
     text?.classList.toggle("live", live);
     for (const button of buttons) button.setAttribute("aria-pressed", String(!fixed() && button.dataset.range === named()));

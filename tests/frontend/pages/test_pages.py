@@ -127,8 +127,50 @@ def test_the_overview_stays_when_the_store_is_away(
 
 
 def test_a_host_name_is_escaped_wherever_it_stands(desk: Client, alpha: Tenant) -> None:
-    page = text_of(desk, f"/apps/{alpha.app.pk}/hosts/%3Cscript%3Ealert(1)%3C/script%3E")
-    assert "<script>alert" not in page
+    name = "<script>alert(1)</script>"
+    unknown = desk.get(f"/apps/{alpha.app.pk}/hosts/%3Cscript%3Ealert(1)%3C/script%3E")
+    notes.see_source(alpha.app.pk, name, SystemClock().now_ms())
+    for page in (
+        unknown.content.decode(),
+        text_of(desk, f"/apps/{alpha.app.pk}/hosts/%3Cscript%3Ealert(1)%3C/script%3E"),
+    ):
+        assert "<script>alert" not in page
+        assert html.escape(name) in page
+
+
+def test_an_unknown_host_is_404_and_leads_to_the_nearest_ones(desk: Client, alpha: Tenant, settings: Any) -> None:
+    sample_app.fill(settings.SPM_STORE_URL, alpha.app.pk, now_ms=SystemClock().now_ms(), span_ms=60_000)
+    answer = desk.get(f"/apps/{alpha.app.pk}/hosts/WEB-3")
+    page = answer.content.decode()
+    assert answer.status_code == 404
+    assert 'hosts/web-1"' in page
+    assert 'hosts/web-2"' in page
+    assert "hosts/db-1" not in page
+    assert "data-chart" not in page
+
+
+def test_the_page_of_a_host_says_its_state_its_labels_and_its_alerts(
+    desk: Client, alpha: Tenant, settings: Any
+) -> None:
+    now_ms = SystemClock().now_ms()
+    lines = [
+        sample_app.Line(name, {"host": "web-9", "role": "web", "cpu": name}, np.array([1.0])) for name in ("a", "b")
+    ]
+    sample_app.write_lines(settings.SPM_STORE_URL, alpha.app.pk, "relay", lines, np.array([now_ms - 20_000]))
+    page = re.sub(r"\s+", " ", text_of(desk, f"/apps/{alpha.app.pk}/hosts/web-9"))
+    assert '<span class="badge up">up</span>' in page
+    assert "last seen 20 s ago" in page or "last seen 21 s ago" in page or "last seen 22 s ago" in page
+    assert '<span class="chip">role=web</span>' in page
+    assert "cpu=" not in page[page.index("host-facts") : page.index("data-ranges")]
+    assert "data-until" not in page
+
+
+def test_a_host_that_is_down_is_shown_up_to_its_last_sample(desk: Client, alpha: Tenant) -> None:
+    last_ms = SystemClock().now_ms() - 86_400_000
+    notes.see_source(alpha.app.pk, "web-1", last_ms)
+    page = text_of(desk, f"/apps/{alpha.app.pk}/hosts/web-1")
+    assert f'data-until="{last_ms}"' in page
+    assert '<span class="badge gone">down</span>' in page
 
 
 def test_an_expression_of_the_address_is_escaped(desk: Client, alpha: Tenant) -> None:
