@@ -23,6 +23,8 @@ slow     --slow slow heads, bodies, readers and idle connections each, held for 
          and memory without and beside them (--url and --token of a running server, or --proxy nginx or caddy)
 logins   40 wrong logins a second, of one account and of any, for --hold seconds each: pages, pings, pushes, queries and
          memory without and beside them, and what the account's owner and the audit log see
+parallel  20 to 500 queries at once, of one organisation and of ten; pings and one organisation's queries beside the
+         slow ones of two others for --hold seconds
 footprint  bytes per value by table and column, of whole hours written and rolled up in memory
 full     the full stack, servers and all: HTTP and AMQP through RabbitMQ and a worker into HBase, values/s, messages/s
          and CPU µs per value by process, beside OpenTSDB on the same HBase (--values, --small, --peer-values)
@@ -51,6 +53,7 @@ from tests.bench.protocols import protocols
 from tests.bench.rolled import compact
 from tests.bench.slow import slow
 from tests.bench.slow.logins import logins
+from tests.bench.slow.parallel import parallel
 from tests.servers.product import ROOT, Served, disk_bytes, start_peer, start_product
 from tests.support.fleet import STEP_MS, Fleet
 
@@ -81,7 +84,7 @@ def main() -> None:
     parser.add_argument("--series", type=int, default=1_000_000, help="of names")
     parser.add_argument("--scale", type=int, default=1, help="of tsbs: so many times fewer hosts")
     parser.add_argument("--slow", type=int, default=1_000, help="of slow: connections of each kind")
-    parser.add_argument("--hold", type=float, default=60, help="of slow and logins: seconds")
+    parser.add_argument("--hold", type=float, default=60, help="of slow, logins and parallel: seconds")
     parser.add_argument("--url", default="", help="of slow: a running server")
     parser.add_argument("--token", default="", help="of slow: for pushes and queries")
     parser.add_argument("--proxy", default="", help="of slow: nginx or caddy, before the server")
@@ -171,6 +174,12 @@ def wrong_logins(options: argparse.Namespace) -> None:
     """Floods of wrong logins."""
     with tempfile.TemporaryDirectory(prefix="spm-bench-") as folder:
         logins(options, Path(folder))
+
+
+def parallel_queries(options: argparse.Namespace) -> None:
+    """Queries at once."""
+    with tempfile.TemporaryDirectory(prefix="spm-bench-") as folder:
+        parallel(options, Path(folder))
 
 
 def every_protocol(options: argparse.Namespace) -> None:
@@ -343,6 +352,7 @@ ROOMS: dict[str, Callable[[argparse.Namespace], object]] = {
     "listeners": every_listener,
     "slow": slow_clients,
     "logins": wrong_logins,
+    "parallel": parallel_queries,
     "small_bodies": steps_of_small_bodies,
     "protocols": every_protocol,
     "compact": compact,
