@@ -29,7 +29,10 @@ def slow(options: argparse.Namespace, folder: Path) -> None:
         )
         assert clients.stdin is not None
         assert clients.stdout is not None
-        print(clients.stdout.readline().strip(), flush=True)
+        opened = clients.stdout.readline().strip()
+        if not opened:
+            raise RuntimeError(f"the slow clients ended with {clients.wait(60)}")
+        print(opened, flush=True)
         time.sleep(_SETTLE_S)
         during, grown = measured(target, options.hold), target.memory_bytes()
         clients.stdin.write("\n")

@@ -22,6 +22,7 @@ import uvloop
 _PER_ADDRESS, _AT_ONCE = 100, 100
 _DRIP_S, _AGAIN_S = 3.0, 0.5
 _RECEIVE_BYTES = 4_096
+_OWN_FILES = 100  # open in this process beside connections
 _LARGE = "/static/unfold/css/styles.css"  # some hundred kilobytes for anybody
 
 
@@ -122,8 +123,16 @@ async def _run(host: str, port: str, number: str, token: str = "") -> None:
     await MixedClients(host, int(port), token).run(int(number))
 
 
-if __name__ == "__main__":
+def _allow_files(number: int) -> None:
+    """Raise the limit of open files as far as it is needed; ends the process where that is not allowed."""
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (max(most, number), max(most, number)))
+    except ValueError:
+        sys.exit(f"got a limit of {most} open files, wanted {number}: raise it (ulimit -Hn), or ask for fewer clients")
+
+
+if __name__ == "__main__":
+    _allow_files(len(requests("")) * int(sys.argv[3]) + _OWN_FILES)
     os.nice(19)  # clients have processors of their own
     uvloop.run(_run(*sys.argv[1:]))
