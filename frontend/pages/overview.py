@@ -16,6 +16,8 @@ from frontend.queries import query_session
 from ingest.accounting import completeness
 from rollups.services import runs as services_runs
 from spm.accounts.access import app_of_person
+from spm.accounts.models import Source
+from spm.accounts.sources import SYSTEM_SOURCE
 from spm.errors import SpmError
 
 COMPLETENESS_HOURS, COMPLETENESS_SHOWN = 24, 20
@@ -91,7 +93,13 @@ class Completeness(AppPage):
             )
         except SpmError as error:
             return {**context, "problem": f"The numbers cannot be read now: {error}"}
-        return {**context, "rows": rows[:COMPLETENESS_SHOWN], "more": max(0, len(rows) - COMPLETENESS_SHOWN)}
+        silent_about = Source.objects.filter(app=context["app"]).exclude(period_ms__gt=0).exclude(name=SYSTEM_SOURCE)
+        return {
+            **context,
+            "rows": rows[:COMPLETENESS_SHOWN],
+            "more": max(0, len(rows) - COMPLETENESS_SHOWN),
+            "silent_about": silent_about.count(),
+        }
 
 
 class Host(AppPage):

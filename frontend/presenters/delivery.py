@@ -21,6 +21,7 @@ from spm.accounts import quotas
 from spm.accounts.models import App
 from spm.clock import moment
 from spm.errors import StoreUnavailable
+from spm.query import storage_for
 from spm.store.ledger import quota
 from spm.store.ledger.balance import Balance
 from spm.store.ledger.balance_hours import NumberGap
@@ -33,11 +34,15 @@ _LAG_NORMAL_MS = 60_000  # a queue that waits longer is worth a word to the staf
 
 @dataclass(frozen=True, slots=True)
 class QuotaUse:
-    """The quotas of an app and how much of them is used; ``series`` is None until they have been counted."""
+    """The quotas of an app and how much of them is used; ``series`` is None until they have been counted.
+
+    ``reserved``: the series that server processes may register, in portions of thousands; it decides who is refused.
+    """
 
     series: int | None
     series_max: int
     samples_per_s: int | None  # None: any number
+    reserved: int | None = None
 
     @property
     def share(self) -> float:
@@ -47,17 +52,18 @@ class QuotaUse:
     @property
     def full(self) -> bool:
         """Whether new series are rejected."""
-        return self.series is not None and self.series >= self.series_max
+        return self.reserved is not None and self.reserved >= self.series_max
 
 
 def quota_of(app: App) -> QuotaUse:
     """Read an app's quotas and their use."""
     allowed = quotas.quota_of_row(app)
     try:
-        series = quota.series_of(services_runs.site().store, app.pk)
+        reserved = quota.series_of(services_runs.site().store, app.pk)
+        series = None if reserved is None else storage_for(app.pk).cardinality(most=1).series
     except StoreUnavailable:
-        series = None
-    return QuotaUse(series, allowed.series, allowed.samples_per_s)
+        series = reserved = None
+    return QuotaUse(series, allowed.series, allowed.samples_per_s, reserved)
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,17 +137,26 @@ def balance_entries(now: Balance) -> list[BalanceEntry]:
 
 @dataclass(frozen=True, slots=True)
 class HourBar:
-    """One row of the table by hour, with its samples in percent of the busiest hour."""
+    """One hour of the chart and the table, with its samples in percent of the busiest hour."""
 
     line: BalanceLine
     share: float
+    lost_share: float  # of those that are not stored: too late, rejected or dead
+
+    @property
+    def top(self) -> float:
+        """Where its bar begins, in percent from above."""
+        return 100 - self.share
 
 
 def hour_bars(span: HourSpan) -> list[HourBar]:
     """List the rows of the table by hour, newest first."""
     lines = span.by_hour()
     most = max((line.accepted for line in lines), default=0) or 1
-    return [HourBar(line, 100 * line.accepted / most) for line in lines]
+    return [
+        HourBar(line, 100 * line.accepted / most, 100 * (line.late + line.rejected + line.dead) / most)
+        for line in lines
+    ]
 
 
 # --- rows of a download -----------------------------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 import html
 import re
 
+import numpy as np
 import pytest
 from django.conf import settings
 from django.test import Client
@@ -10,11 +11,12 @@ from django.test import Client
 from ingest.http import pings
 from ingest.models import Heartbeat, RejectedLine
 from spm.accounts.models import App, AuditEntry
+from spm.clock import SystemClock
 from spm.query.promql.planning.planner import parse
 from spm.store.backends import open_backend
 from spm.store.ledger import quota
 from spm.wire import Rejection
-from tests.support import notes
+from tests.support import notes, sample_app
 from tests.support.people import Tenant
 
 pytestmark = pytest.mark.django_db
@@ -48,6 +50,15 @@ def test_the_page_shows_quotas_and_says_when_they_are_used_up(desk: Client, alph
     for _ in range(2):
         quota.take_series(store, alpha.app.pk, wanted=1, quota=2, now_ms=NOW_MS)
     assert "new series are rejected" in desk.get(place).content.decode()
+
+
+def test_the_page_counts_the_series_that_there_are_not_those_that_are_reserved(desk: Client, alpha: Tenant) -> None:
+    now_ms = SystemClock().now_ms()
+    lines = [sample_app.Line("m", {"n": str(number)}, np.array([1.0])) for number in range(7)]
+    sample_app.write_lines(settings.SPM_STORE_URL, alpha.app.pk, "web-1", lines, np.array([now_ms]))
+    quota.take_series(open_backend(settings.SPM_STORE_URL), alpha.app.pk, wanted=1, quota=9_000, now_ms=now_ms)
+    page = desk.get(f"/apps/{alpha.app.pk}/delivery/rejected").content.decode()
+    assert "<dd>7 of 500,000" in page
 
 
 def test_programs_read_rejections_reasons_and_quotas(client: Client, alpha: Tenant) -> None:
