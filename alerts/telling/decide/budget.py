@@ -12,7 +12,7 @@ HOUR_MS = 3_600_000
 
 @dataclass(frozen=True, slots=True)
 class TokenBucket:
-    """A budget: ``tokens`` at ``at_ms``, refilled by ``per_hour`` up to ``tokens_max``. A value; spending gives another."""
+    """A budget: ``tokens`` at ``at_ms``, refilled by ``per_hour`` up to ``tokens_max``. Spending gives a new value."""
 
     tokens: float
     at_ms: int

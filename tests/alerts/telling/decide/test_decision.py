@@ -34,8 +34,8 @@ CASES = {
         replace(NOW, mutes=[Cover(0, T0 + 20_000, "#1")]),
         LineKind.BRIEF,
     ),
-    "the end of one that was told, under a silence": (TOLD_OPEN, OVER, replace(NOW, mutes=[ALWAYS]), LineKind.RESOLVED),
-    "the end of one that was told, without a route": (TOLD_OPEN, OVER, replace(NOW, is_routed=False), LineKind.RESOLVED),
+    "the end of one told before, under a silence": (TOLD_OPEN, OVER, replace(NOW, mutes=[ALWAYS]), LineKind.RESOLVED),
+    "the end of one told before, without a route": (TOLD_OPEN, OVER, replace(NOW, is_routed=False), LineKind.RESOLVED),
     "one that an open alert inhibits": (NEW, episode(), replace(NOW, inhibitors=[ALWAYS]), None),
     "one whose inhibitor recovered a moment ago": (
         NEW,
