@@ -5,7 +5,7 @@ from django.db.models import QuerySet
 from django.http import HttpRequest
 from unfold.admin import ModelAdmin
 
-from alerts.models import Alert, AlertEvent, Outbox, Rule
+from alerts.models import AlertEvent, Episode, Instance, Lane, Outbox, Rule
 from alerts.notify import outbox
 from alerts.notify.text import time_text
 
@@ -27,27 +27,48 @@ class ReadOnly(ModelAdmin):  # type: ignore[misc]
 class RuleAdmin(ReadOnly):
     """The rules of all organisations."""
 
-    list_display = ("name", "app", "severity", "enabled", "evaluated_up_to", "error")
+    list_display = ("name", "app", "severity", "enabled")
     list_filter = ("enabled", "severity")
     search_fields = ("name", "expr")
     list_select_related = ("app",)
 
-    @admin.display(description="evaluated up to", ordering="evaluated_ms")
-    def evaluated_up_to(self, rule: Rule) -> str:
-        return time_text(rule.evaluated_ms)
+
+@admin.register(Lane)
+class LaneAdmin(ReadOnly):
+    """How far each app is judged."""
+
+    list_display = ("app", "evaluated_up_to", "seq", "waiting")
+    list_select_related = ("app",)
+
+    @admin.display(description="evaluated up to", ordering="position_ms")
+    def evaluated_up_to(self, lane: Lane) -> str:
+        return time_text(lane.position_ms)
 
 
-@admin.register(Alert)
-class AlertAdmin(ReadOnly):
-    """The states of series."""
+@admin.register(Instance)
+class InstanceAdmin(ReadOnly):
+    """The instances that are not ok."""
 
-    list_display = ("rule", "labels", "state", "value", "since")
-    list_filter = ("state",)
+    list_display = ("rule", "labels", "aspect", "phase", "value", "since", "detail")
+    list_filter = ("phase", "aspect")
     list_select_related = ("rule",)
 
     @admin.display(ordering="since_ms")
-    def since(self, alert: Alert) -> str:
-        return time_text(alert.since_ms)
+    def since(self, instance: Instance) -> str:
+        return time_text(instance.since_ms)
+
+
+@admin.register(Episode)
+class EpisodeAdmin(ReadOnly):
+    """The episodes."""
+
+    list_display = ("start", "rule", "labels", "aspect", "status", "end_reason", "revision")
+    list_filter = ("status", "aspect")
+    list_select_related = ("rule",)
+
+    @admin.display(ordering="start_ms")
+    def start(self, episode: Episode) -> str:
+        return time_text(episode.start_ms)
 
 
 @admin.register(AlertEvent)

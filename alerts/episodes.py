@@ -1,29 +1,60 @@
-"""Writes episodes in the transaction of the change that begins or ends them, and announces each change.
+"""Writes episodes in the transaction of the operation that begins, ends or moves them, and announces each change.
 
-``episodes_changed`` is the one place through which telling learns that episodes changed. Enter by ``record``.
+``episodes_changed`` is the one place through which telling learns that episodes changed. Enter by ``follow``.
 """
 
 from collections.abc import Mapping, Sequence
 
 from django.db import transaction
-from django.db.models import F
+from django.db.models import Q
 
-from alerts.models import EndReason, Episode, EpisodeStatus, Rule
-from alerts.rules import Change, State
+from alerts import messages
+from alerts.judging.answers import Labels
+from alerts.judging.automaton import OK
+from alerts.judging.lane_plan import Operation
+from alerts.judging.reconciliation import EpisodeStatus, Span, reconcile, stretches_of
+from alerts.judging.run import EndReason, InstanceKey, Outcome, States, Transition
+from alerts.models import Episode, Lane, Rule
+
+_WRITTEN = [
+    "start_ms",
+    "end_ms",
+    "status",
+    "end_reason",
+    "revision",
+    "start_value",
+    "last_value",
+    "merged_into",
+    "changed_ms",
+]
+_BATCH_ROWS = 200  # of one update: databases bound the parameters of a statement
 
 
-def record(
-    rule: Rule, changes: Sequence[Change], labels: Mapping[str, Mapping[str, str]], *, at_ms: int, reason: EndReason
+def follow(
+    lane: Lane,
+    operation: Operation,
+    before: States,
+    outcome: Outcome,
+    changed: set[InstanceKey],
+    labels: Mapping[str, Labels],
+    *,
+    now_ms: int,
 ) -> None:
-    """Begin an episode for each series that fires now, and end those of series that no longer do."""
-    ended = {change.fingerprint: change for change in changes if change.before.state is State.FIRING}
-    begun = {change.fingerprint: change for change in changes if change.after.state is State.FIRING}
-    changed = [_end(each, ended[each.fingerprint], at_ms, reason) for each in _open(rule, ended)]
-    new = [_begin(rule, change, labels[name], at_ms) for name, change in begun.items()]
-    for episode in Episode.objects.bulk_create(new):
-        changed.append(episode.pk)
-    if changed:
-        episodes_changed(changed, now_ms=at_ms)
+    """Bring the episodes of the changed instances in step with an operation of their lane."""
+    if not changed:
+        return
+    known = _episodes_of(changed, operation.after_ms)
+    transitions: dict[InstanceKey, list[Transition]] = {key: [] for key in changed}
+    for each in outcome.transitions:
+        if each.key in changed:
+            transitions[each.key].append(each)
+    writer = _Writer(lane, labels, now_ms)
+    for key, own in transitions.items():
+        spans = [_span(episode) for episode in known.get(key, ())]
+        stretches = stretches_of(before.get(key, OK), own)
+        after_ms, position_ms = operation.after_ms, min(lane.position_ms, operation.upto_ms)
+        writer.take(key, known.get(key, ()), reconcile(spans, stretches, after_ms=after_ms, position_ms=position_ms))
+    writer.write()
 
 
 def episodes_changed(episode_ids: Sequence[int], *, now_ms: int) -> None:
@@ -35,31 +66,89 @@ def episodes_changed(episode_ids: Sequence[int], *, now_ms: int) -> None:
     assert transaction.get_connection().in_atomic_block, "BUG: episodes changed outside a transaction"
 
 
-def _open(rule: Rule, fingerprints: Mapping[str, Change]) -> list[Episode]:
-    return list(Episode.objects.filter(rule=rule, status=EpisodeStatus.OPEN, fingerprint__in=list(fingerprints)))
+class _Writer:
+    """Collects the changes of an operation and writes them in an order in which one episode at a time is open."""
+
+    def __init__(self, lane: Lane, labels: Mapping[str, Labels], now_ms: int) -> None:
+        self._lane, self._labels, self._now_ms = lane, labels, now_ms
+        self._new: list[Episode] = []
+        self._changed: list[Episode] = []
+        self._before: dict[int, str] = {}  # status by id, before the change
+        self._merged: list[tuple[Episode, InstanceKey, int]] = []
+        self._rules = dict[int, Rule]()
+
+    def take(self, key: InstanceKey, known: Sequence[Episode], spans: Sequence[Span]) -> None:
+        """Take the changed episodes of one instance."""
+        by_id = {episode.pk: episode for episode in known}
+        for span in spans:
+            episode = by_id.get(span.id) if span.id is not None else None
+            if episode is None:
+                episode = self._begin(key, span)
+                self._new.append(episode)
+            else:
+                self._before[episode.pk] = episode.status
+                episode.revision += 1
+                self._changed.append(episode)
+            self._set(episode, span)
+            if span.host is not None:
+                self._merged.append((episode, key, span.host.start_ms))
+
+    def write(self) -> None:
+        """Write all changes, announce them, and write their messages."""
+        closed = [episode for episode in self._changed if episode.status != EpisodeStatus.OPEN]
+        opened = [episode for episode in self._changed if episode.status == EpisodeStatus.OPEN]
+        for part in (closed, opened):
+            Episode.objects.bulk_update(part, _WRITTEN, batch_size=_BATCH_ROWS)
+        Episode.objects.bulk_create(self._new, batch_size=_BATCH_ROWS)
+        self._link_merged()
+        written = [*self._changed, *self._new]
+        if written:
+            episodes_changed([episode.pk for episode in written], now_ms=self._now_ms)
+            messages.record([(self._before.get(each.pk), each) for each in written], now_ms=self._now_ms)
+
+    def _link_merged(self) -> None:
+        for episode, key, start_ms in self._merged:
+            same = Episode.objects.filter(rule=key.rule, fingerprint=key.fingerprint, aspect=key.aspect)
+            episode.merged_into = same.filter(start_ms=start_ms).exclude(pk=episode.pk).order_by("status").last()
+            episode.save(update_fields=["merged_into"])
+
+    def _begin(self, key: InstanceKey, span: Span) -> Episode:
+        if key.rule not in self._rules:
+            self._rules[key.rule] = Rule.objects.select_related("app").get(pk=key.rule)
+        return Episode(
+            rule=self._rules[key.rule],
+            fingerprint=key.fingerprint,
+            aspect=key.aspect,
+            labels=dict(self._labels.get(key.fingerprint, {})),
+            severity=self._rules[key.rule].severity,
+            found_late=span.end_ms is not None and span.start_ms <= self._lane.position_ms,
+            created_ms=self._now_ms,
+        )
+
+    def _set(self, episode: Episode, span: Span) -> None:
+        episode.start_ms, episode.end_ms, episode.status = span.start_ms, span.end_ms, span.status
+        episode.changed_ms = self._now_ms
+        episode.end_reason = ""
+        if span.stretch is not None:
+            episode.merged_into = None
+            if span.stretch.start_value is not None:
+                episode.start_value = span.stretch.start_value
+            episode.last_value = episode.start_value if span.stretch.last_value is None else span.stretch.last_value
+            is_over = span.end_ms is not None
+            episode.end_reason = (span.stretch.reason or EndReason.RECOVERED) if is_over else ""
 
 
-def _end(episode: Episode, change: Change, at_ms: int, reason: EndReason) -> int:
-    Episode.objects.filter(pk=episode.pk).update(
-        status=EpisodeStatus.ENDED,
-        end_ms=at_ms,
-        end_reason=reason,
-        last_value=change.after.number,
-        revision=F("revision") + 1,
-        changed_ms=at_ms,
-    )
-    return episode.pk
+def _episodes_of(keys: set[InstanceKey], after_ms: int) -> dict[InstanceKey, list[Episode]]:
+    """Return the episodes of instances that reach beyond a step."""
+    reaches = Q(end_ms=None) | Q(end_ms__gt=after_ms)
+    rows = Episode.objects.filter(reaches, rule__in={key.rule for key in keys}).select_related("rule__app")
+    groups: dict[InstanceKey, list[Episode]] = {}
+    for row in rows:
+        key = InstanceKey(row.rule_id, row.fingerprint, row.aspect)
+        if key in keys:
+            groups.setdefault(key, []).append(row)
+    return groups
 
 
-def _begin(rule: Rule, change: Change, labels: Mapping[str, str], at_ms: int) -> Episode:
-    return Episode(
-        rule=rule,
-        fingerprint=change.fingerprint,
-        labels=dict(labels),
-        severity=rule.severity,
-        start_ms=at_ms,
-        start_value=change.after.number,
-        last_value=change.after.number,
-        created_ms=at_ms,
-        changed_ms=at_ms,
-    )
+def _span(episode: Episode) -> Span:
+    return Span(episode.pk, episode.start_ms, episode.end_ms, EpisodeStatus(episode.status))

@@ -1,21 +1,26 @@
-"""The values of a rule's expression at one time: one value per series. Only this module calls the query engine.
+"""The values of rules' expressions. Only this module calls the query engine.
 
-``Querier`` is the type of the question that ``evaluate`` and the form ask; ``query_engine`` answers it from the app's
-own data. A person who tries an expression waits for a place among the queries of the organisation
-(``with_admission``); rules do not wait for people.
+``open_session`` evaluates the expressions of an app's rules over many steps: each distinct expression once, with the
+samples that several of them select read once. ``query_engine`` evaluates one expression at one time, for the form. A
+person who tries an expression waits for a place among the queries of the organisation (``with_admission``); rules do
+not wait for people.
 """
 
-import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from hashlib import blake2b
+from dataclasses import dataclass, replace
 
 from django.conf import settings
 
+from alerts.judging.answers import Answer, Read, join
+from alerts.judging.versions import Steps
 from spm import limits, query
-from spm.errors import BadQuery, LimitExceeded
-from spm.query.promql.engine import Engine
+from spm.errors import BadQuery, LimitExceeded, QueryTimeout, QueryTooLarge
+from spm.query.promql.engine import LOOKBACK_MS, Engine
+from spm.query.promql.planning.planner import depends_on_query, parse
+from spm.query.promql.planning.read_range import read_range
 from spm.query.request.admission import shared_admission
+from spm.query.shared_reads import SharedReads
+from spm.query.storage import Storage
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,11 +35,47 @@ Querier = Callable[[int, str, int], Sequence[SeriesValue]]  # app, expression, t
 
 
 def query_engine(app: int, expr: str, at_ms: int) -> Sequence[SeriesValue]:
-    """Evaluate the expression for the app at one time; raises `SpmError` if the engine refuses it."""
-    query.configure(settings.SPM_STORE_URL)
-    result = Engine(query.storage_for(app)).instant(expr, at_ms)
-    if result.kind not in ("vector", "scalar"):
-        raise BadQuery(f"a rule needs numbers, this expression gives a {result.kind}")
+    """Evaluate the expression for the app at one time; raises `SpmError` if the engine or judging refuses it."""
+    answer = evaluate(_storage(app), expr, Steps(at_ms, at_ms, limits.RULE_PERIOD_MS))
+    rows = zip(answer.labels, answer.values[:, 0], answer.present[:, 0], strict=True)
+    return [SeriesValue(labels, float(value)) for labels, value, present in rows if present]
+
+
+def open_session(app: int) -> Read:
+    """Return what evaluates expressions of the app's rules: an expression and steps are evaluated once.
+
+    A step at which the expression cannot be evaluated becomes an error of the answer. Raises ``StoreUnavailable``.
+    """
+    storage = SharedReads(_storage(app), limits.QUERY_BYTES_MAX)
+    answers: dict[tuple[str, Steps], Answer] = {}
+
+    def read(expr: str, steps: Steps) -> Answer:
+        key = expr, steps
+        if key not in answers:
+            answers[key] = _evaluate_parts(storage, expr, steps)
+        return answers[key]
+
+    return read
+
+
+def check_expression(expr: str) -> None:
+    """Refuse an expression that no rule may have: one that does not parse, or whose value at a step depends on more.
+
+    A rule is judged step by step and again when late data comes: its value at a step must rest on the samples up to
+    that step, and not on the range of the query.
+    """
+    plan = parse(expr)
+    if depends_on_query(expr):
+        raise BadQuery("a rule cannot use @ start(), @ end(), start(), end(), step() or range(): it has no range")
+    reach = read_range(expr, plan, LOOKBACK_MS)
+    if reach is not None and reach.after_ms > 0:
+        raise BadQuery("a rule cannot read samples after the time that it judges; remove the negative offset")
+
+
+def evaluate(storage: Storage, expr: str, steps: Steps) -> Answer:
+    """Evaluate the expression at all steps; raises ``SpmError`` if that fails at any of them."""
+    check_expression(expr)
+    result = Engine(storage).range(expr, steps.first_ms, steps.last_ms, steps.period_ms)
     if len(result.labels) > limits.RULE_SERIES_MAX:
         raise LimitExceeded(
             "the expression gives too many series",
@@ -42,8 +83,38 @@ def query_engine(app: int, expr: str, at_ms: int) -> Sequence[SeriesValue]:
             wanted=f"at most {limits.RULE_SERIES_MAX}",
             remedy="Aggregate with sum by (…) or max by (…).",
         )
-    rows = zip(result.labels, result.values[:, -1], result.present[:, -1], strict=True)
-    return [SeriesValue(labels, float(value)) for labels, value, present in rows if present]
+    return Answer(result.labels, result.values, result.present)
+
+
+def _evaluate_parts(storage: Storage, expr: str, steps: Steps) -> Answer:
+    """Evaluate at all steps at once; if that fails, in halves, so that the error stays with the steps that have it."""
+    try:
+        return evaluate(storage, expr, steps)
+    except BadQuery as refusal:
+        error: Exception = refusal
+        if _is_static(expr):
+            return Answer.failed(steps, str(refusal))
+    except (LimitExceeded, QueryTooLarge, QueryTimeout) as refusal:
+        error = refusal
+    if len(steps) == 1:
+        return Answer.failed(steps, str(error))
+    middle = steps.at_ms(len(steps) // 2)
+    halves = replace(steps, last_ms=middle - steps.period_ms), replace(steps, first_ms=middle)
+    return join([(half, _evaluate_parts(storage, expr, half)) for half in halves], steps)
+
+
+def _is_static(expr: str) -> bool:
+    """Whether the expression is refused whatever the data is."""
+    try:
+        check_expression(expr)
+    except BadQuery:
+        return True
+    return False
+
+
+def _storage(app: int) -> Storage:
+    query.configure(settings.SPM_STORE_URL)
+    return query.storage_for(app)
 
 
 def with_admission(organisation: int, querier: Querier) -> Querier:
@@ -54,9 +125,3 @@ def with_admission(organisation: int, querier: Querier) -> Querier:
             return querier(app, expr, at_ms)
 
     return query_when_admitted
-
-
-def fingerprint(labels: Mapping[str, str]) -> str:
-    """Return a short, permanent name for a label set."""
-    text = json.dumps(sorted(labels.items()), ensure_ascii=False, separators=(",", ":"))
-    return blake2b(text.encode(), digest_size=16).hexdigest()

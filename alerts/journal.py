@@ -1,130 +1,194 @@
-"""Records changes of state: series states, events and messages, in the caller's transaction.
+"""Reads the states of a lane at a step, and commits operations: states, transitions, episodes and messages at once.
 
-One change of state is one event and, if it is to be reported, one row of the outbox per kind of receiver. The row's key
-names rule, series, episode and state, so the database itself refuses a second one.
+``commit`` takes the lane's next number by a conditional update; a judge that comes second writes nothing. An operation
+that goes back behind the lane's position replaces what was said of those steps: transitions that no longer hold are
+marked, states and episodes follow. Unchanged rules cost two rows for the whole lane: its own and the operation's.
 """
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
 
 from django.db import transaction
+from django.db.models import F, Q
 
 from alerts import episodes
-from alerts.models import DEFAULT_KIND, Alert, AlertEvent, EndReason, Outbox, Rule
-from alerts.notify.registry import receivers_by_kind
-from alerts.rules import REPORTED, Change, SeriesState, State
-
-Labels = Mapping[str, str]
-
-REASON_TEXTS: Mapping[EndReason, str] = {
-    EndReason.EDITED: "the expression was changed",
-    EndReason.SWITCHED_OFF: "the rule is switched off",
-    EndReason.DELETED: "the rule was deleted",
-}
+from alerts.judging import lane_plan
+from alerts.judging.answers import Labels
+from alerts.judging.automaton import OK, InstanceState, Phase, Timing
+from alerts.judging.conditions import Condition, MissingPolicy
+from alerts.judging.run import InstanceKey, Outcome, States, Transition
+from alerts.judging.versions import RuleVersion
+from alerts.models import AlertEvent, Instance, Lane, Operation, Rule, RuleVersionRow
 
 
-def series_states(rule: Rule) -> tuple[dict[str, SeriesState], dict[str, Labels]]:
-    """Return the recorded states of the rule's series, and their labels, by fingerprint."""
-    alerts = list(Alert.objects.filter(rule=rule))
-    return {row.fingerprint: row.series_state for row in alerts}, {row.fingerprint: row.labels for row in alerts}
+@dataclass(frozen=True, slots=True)
+class LaneStates:
+    """The states of a lane's instances at a step, the rows that have them now, and the transitions after the step."""
+
+    states: States
+    rows: Mapping[InstanceKey, Instance]
+    later: tuple[AlertEvent, ...]
 
 
-def record(
-    rule: Rule,
-    changes: Sequence[Change],
-    labels: Mapping[str, Labels],
-    *,
-    at_ms: int,
-    end_reason: EndReason = EndReason.RECOVERED,
-) -> int:
-    """Write the changes; returns how many messages were written. Must run inside the transaction of their cause."""
-    reason = REASON_TEXTS.get(end_reason, "")
-    assert transaction.get_connection().in_atomic_block, "BUG: a change of state outside a transaction"
-    _write_series_states(rule, changes, labels)
-    events = [change for change in changes if change.is_event]
-    episodes.record(rule, events, labels, at_ms=at_ms, reason=end_reason)
+def states_at(lane: Lane, at_ms: int) -> LaneStates:
+    """Return the states at a step: the present ones, with the transitions after the step taken back."""
+    rows = {row.key: row for row in Instance.objects.filter(rule__app=lane.app_id)}
+    states = {key: row.state for key, row in rows.items()}
+    later: tuple[AlertEvent, ...] = ()
+    if at_ms < lane.position_ms:
+        events = AlertEvent.objects.filter(rule__app=lane.app_id, superseded_seq=None, at_ms__gt=at_ms).exclude(seq=0)
+        later = tuple(events.order_by("at_ms", "pk"))
+    for event in reversed(later):
+        state = state_of(event.before_state)
+        if state == OK:
+            states.pop(event.key, None)
+        else:
+            states[event.key] = state
+    return LaneStates(states, rows, later)
+
+
+def versions_between(lane: Lane, after_ms: int, upto_ms: int) -> list[RuleVersion]:
+    """Return the versions of the lane's rules that are in force at any step of (after, upto], or end there."""
+    is_in_force = Q(until_ms=None) | Q(until_ms__gt=after_ms)
+    rows = RuleVersionRow.objects.filter(is_in_force, rule__app=lane.app_id, from_ms__lte=upto_ms)
+    return [version_of(row) for row in rows]
+
+
+def version_of(row: RuleVersionRow) -> RuleVersion:
+    """Return the version that a row holds."""
+    content = dict(row.content)
+    condition = Condition(**{**content["condition"], "missing": MissingPolicy(content["condition"]["missing"])})
+    timing = Timing(**content["timing"])
+    return RuleVersion(
+        row.rule_id,
+        row.from_ms,
+        row.until_ms,
+        content["expr"],
+        condition,
+        timing,
+        content["missing_for_ms"],
+        content["ended"],
+    )
+
+
+def content_of(rule: Rule, ended: str = "") -> dict[str, object]:
+    """Return the content of a version of the rule as it is now; ``ended`` says why it is no longer judged."""
+    return {
+        "expr": rule.expr,
+        "condition": asdict(rule.condition),
+        "timing": asdict(rule.timing),
+        "missing_for_ms": rule.missing_for_ms,
+        "ended": ended,
+    }
+
+
+def commit(lane: Lane, operation: lane_plan.Operation, before: LaneStates, outcome: Outcome, *, now_ms: int) -> bool:
+    """Write an operation in one transaction; returns False, and writes nothing, if the lane has another number now."""
+    with transaction.atomic():
+        mine = Lane.objects.filter(pk=lane.pk, seq=lane.seq)
+        if not mine.update(seq=F("seq") + 1, position_ms=operation.upto_ms, waiting=""):
+            return False
+        Operation.objects.create(
+            lane=lane,
+            seq=lane.seq + 1,
+            kind=operation.kind,
+            after_ms=operation.after_ms,
+            upto_ms=operation.upto_ms,
+            made_ms=now_ms,
+        )
+        labels = {key.fingerprint: row.labels for key, row in before.rows.items()}
+        labels |= {event.fingerprint: event.labels for event in before.later} | dict(outcome.labels)
+        changed = _write_transitions(before, outcome, labels, lane.seq + 1)
+        _write_instances(before, outcome, labels)
+        episodes.follow(lane, operation, before.states, outcome, changed, labels, now_ms=now_ms)
+    return True
+
+
+def _write_transitions(
+    before: LaneStates, outcome: Outcome, labels: Mapping[str, Labels], seq: int
+) -> set[InstanceKey]:
+    """Add the transitions that are new and mark those that no longer hold; returns the instances concerned."""
+    lasting = {_content(event): event.pk for event in before.later}
+    new = [each for each in outcome.transitions if lasting.pop(_identity(each), None) is None]
+    stale = set(lasting.values())
+    AlertEvent.objects.filter(pk__in=stale).update(superseded_seq=seq)
     AlertEvent.objects.bulk_create(
         AlertEvent(
-            rule=rule,
-            fingerprint=change.fingerprint,
-            labels=labels[change.fingerprint],
-            before=change.before.state,
-            state=change.after.state,
-            episode_ms=change.episode_ms,
-            at_ms=at_ms,
-            value=(change.after if change.after.episode_ms else change.before).number,
-            reason=reason,
+            rule_id=each.key.rule,
+            fingerprint=each.key.fingerprint,
+            aspect=each.key.aspect,
+            labels=labels.get(each.key.fingerprint, {}),
+            before=each.before.phase,
+            state=each.after.phase,
+            episode_ms=_active_ms(each),
+            at_ms=each.at_ms,
+            value=each.value,
+            reason=each.reason or each.detail[:200],
+            before_state=state_columns(each.before),
+            seq=seq,
         )
-        for change in events
+        for each in new
     )
-    groups = receivers_by_kind(rule.receivers)
-    messages = [
-        Outbox(
-            app_id=rule.app_id,
-            kind=kind,
-            key=message_key(rule.pk, change.fingerprint, change.after.episode_ms, change.after.state, kind),
-            payload=_payload(rule, change, labels[change.fingerprint], receivers=receivers, at_ms=at_ms, reason=reason),
-            created_ms=at_ms,
-            next_attempt_ms=0,
-        )
-        for change in events
-        if change.after.state in REPORTED
-        for kind, receivers in groups.items()
+    return {each.key for each in new} | {event.key for event in before.later if event.pk in stale}
+
+
+def _write_instances(before: LaneStates, outcome: Outcome, labels: Mapping[str, Labels]) -> None:
+    """Write the rows of instances whose state differs from their row, and delete those that are ok."""
+    last = {each.key: each for each in outcome.transitions}
+    gone = [row.pk for key, row in before.rows.items() if key not in outcome.states]
+    if gone:
+        Instance.objects.filter(pk__in=gone).delete()
+    changed = [
+        (key, state)
+        for key, state in outcome.states.items()
+        if key not in before.rows or before.rows[key].state != state
     ]
-    Outbox.objects.bulk_create(messages)
-    return len(messages)
-
-
-def message_key(rule: int, fingerprint: str, episode_ms: int, state: str, kind: str = DEFAULT_KIND) -> str:
-    """Return the permanent name of a message. Only kinds other than the default one stand in it."""
-    prefix = "" if kind == DEFAULT_KIND else f"{kind}:"
-    return f"{prefix}{rule}:{fingerprint}:{episode_ms}:{state}"
-
-
-def _write_series_states(rule: Rule, changes: Sequence[Change], labels: Mapping[str, Labels]) -> None:
-    ended = [change.fingerprint for change in changes if change.after.state is State.INACTIVE]
-    Alert.objects.filter(rule=rule, fingerprint__in=ended).delete()
-    Alert.objects.bulk_create(
-        [
-            Alert(
-                rule=rule,
-                fingerprint=change.fingerprint,
-                labels=labels[change.fingerprint],
-                state=change.after.state,
-                since_ms=change.after.since_ms,
-                episode_ms=change.after.episode_ms,
-                value=change.after.number,
-                well_since_ms=change.after.well_since_ms,
-            )
-            for change in changes
-            if change.after.state is not State.INACTIVE
-        ],
+    Instance.objects.bulk_create(
+        [_instance(key, state, last.get(key), labels.get(key.fingerprint, {})) for key, state in changed],
         update_conflicts=True,
-        unique_fields=["rule", "fingerprint"],
-        update_fields=["state", "since_ms", "episode_ms", "value", "well_since_ms"],
+        unique_fields=["rule", "fingerprint", "aspect"],
+        update_fields=["phase", "since_ms", "start_ms", "active_ms", "missing_ms", "value", "detail"],
     )
 
 
-def _payload(
-    rule: Rule, change: Change, labels: Labels, *, receivers: Sequence[str], at_ms: int, reason: str
-) -> dict[str, Any]:
-    """Copy what the message says, as of now. Numbers are stored as text, because JSON has neither NaN nor infinity."""
-    return {
-        "rule": rule.pk,
-        "name": rule.name,
-        "app": rule.app_id,
-        "app_name": rule.app.name,
-        "severity": rule.severity,
-        "state": change.after.state.value,
-        "labels": dict(labels),
-        "value": repr(change.after.value),
-        "expr": rule.expr,
-        "comparator": rule.comparator,
-        "threshold": repr(rule.threshold),
-        "for_ms": rule.for_ms,
-        "at_ms": at_ms,
-        "episode_ms": change.after.episode_ms,
-        "fingerprint": change.fingerprint,
-        "receivers": list(receivers),
-        "reason": reason,
-    }
+def _instance(key: InstanceKey, state: InstanceState, last: Transition | None, labels: Labels) -> Instance:
+    return Instance(
+        rule_id=key.rule,
+        fingerprint=key.fingerprint,
+        aspect=key.aspect,
+        labels=dict(labels),
+        value=last.value if last else None,
+        detail=last.detail if last else "",
+        **asdict(state),
+    )
+
+
+def _active_ms(transition: Transition) -> int:
+    """Return the step at which the instance left ok: a transition comes from or leads to such a state."""
+    active_ms = transition.before.active_ms if transition.after == OK else transition.after.active_ms
+    assert active_ms is not None, "BUG: a transition between two states that are ok"
+    return active_ms
+
+
+def state_columns(state: InstanceState) -> list[object]:
+    """Return a state as a list for the database."""
+    return [state.phase.value, state.since_ms, state.start_ms, state.active_ms, state.missing_ms]
+
+
+def state_of(columns: Iterable[object] | None) -> InstanceState:
+    """Return the state that ``state_columns`` wrote."""
+    if columns is None:
+        return OK
+    phase, *times = columns
+    numbers = [time if isinstance(time, int) else None for time in times]
+    return InstanceState(Phase(str(phase)), *numbers)
+
+
+def _identity(transition: Transition) -> tuple[object, ...]:
+    before = tuple(state_columns(transition.before))
+    return transition.key, transition.at_ms, before, transition.after.phase, transition.reason or ""
+
+
+def _content(event: AlertEvent) -> tuple[object, ...]:
+    reason = event.reason if event.state == Phase.OK else ""
+    return event.key, event.at_ms, tuple(event.before_state or ()), Phase(event.state), reason

@@ -8,14 +8,15 @@ these samples is not decided here. Enter by ``count_fired``.
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, fields, is_dataclass
 
-from alerts.models import AlertEvent, Rule
-from alerts.rules import State
+from alerts.models import Aspect, Episode, EpisodeStatus, Rule
 from spm.errors import BadQuery
 from spm.query.promql.engine import LOOKBACK_MS
 from spm.query.promql.planning.plan import Selector, Subquery, Window
 from spm.query.promql.planning.planner import parse
 from spm.query.request.batches import METRIC_NAME, Matcher
 from spm.store.matchers import mask
+
+_NOT_REAL = (EpisodeStatus.VOID, EpisodeStatus.MERGED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,8 +34,8 @@ def count_fired(app_id: int, metrics: Collection[str], first_ms: int, last_ms: i
         reach = reach_ms(rule.expr, metrics)
         if reach is not None:
             until = last_ms + reach + rule.for_ms
-            events = AlertEvent.objects.filter(rule=rule, state=State.FIRING, at_ms__gte=first_ms, at_ms__lte=until)
-            count += events.count()
+            real = Episode.objects.filter(rule=rule, aspect=Aspect.VALUE).exclude(status__in=_NOT_REAL)
+            count += real.filter(start_ms__gte=first_ms, start_ms__lte=until).count()
     return count
 
 

@@ -3,7 +3,7 @@
 from celery import shared_task
 
 from alerts import evaluate, prune
-from alerts.expressions import query_engine
+from alerts.expressions import open_session
 from alerts.notify import login_notices, outbox
 from alerts.notify.registry import NOTIFIERS
 from spm.clock import SystemClock
@@ -11,9 +11,9 @@ from spm.clock import SystemClock
 
 @shared_task(ignore_result=True)  # type: ignore[untyped-decorator]
 def evaluate_rules() -> None:
-    """Evaluate the rules that are due, and delete old rows."""
+    """Judge the lanes that are due, and delete old rows."""
     clock = SystemClock()
-    evaluate.evaluate_due_rules(querier=query_engine, clock=clock)
+    evaluate.evaluate_due_lanes(open_session=open_session, clock=clock)
     prune.prune(clock.now_ms())
 
 

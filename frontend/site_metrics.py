@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from django.conf import settings
 from django.db.models import Count, Q
 
-from alerts.models import Alert, Delivery, Outbox, Rule
+from alerts.models import Aspect, Delivery, Instance, Outbox
 from ingest.accounting import dead_letter_review
 from rollups.models import Run, RunState
 from spm import limits
@@ -105,10 +105,11 @@ def _silent_since(now_ms: int, periods: list[int], which: int) -> Q:
 
 
 def _alerts() -> Iterator[MetricValue]:
-    for state, count in Alert.objects.order_by("state").values_list("state").annotate(Count("pk")):
+    alerts = Instance.objects.exclude(aspect=Aspect.ERROR).order_by("phase").values_list("phase")
+    for state, count in alerts.annotate(Count("pk")):
         yield MetricValue("spm_alerts", {"state": state}, count)
-    live = Rule.objects.filter(enabled=True, deleted_ms=None, app__going=None)
-    yield MetricValue("spm_alerts_rules_failing", {}, live.exclude(error="").count())
+    failing = Instance.objects.filter(aspect=Aspect.ERROR, rule__app__going=None)
+    yield MetricValue("spm_alerts_rules_failing", {}, failing.count())
     for state in (Delivery.WAITING, Delivery.DEAD):
         yield MetricValue(
             "spm_alerts_outbox_messages", {"state": state.value}, Outbox.objects.filter(state=state).count()

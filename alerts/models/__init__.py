@@ -1,23 +1,28 @@
-"""The tables of alerting: ``rule``, ``judging`` (states, events, episodes) and ``telling`` (messages).
+"""The tables of alerting: ``rule``, ``judging`` (lanes, instances, transitions, episodes) and ``telling`` (messages).
 
-Times are milliseconds since the epoch. Rows change only through ``rulebook`` (people), ``evaluate`` (evaluations) and
+Times are milliseconds since the epoch. Rows change only through ``rulebook`` (people), ``journal`` (judging) and
 ``outbox`` (deliveries).
 """
 
-from alerts.models.judging import Alert, AlertEvent, Aspect, EndReason, Episode, EpisodeStatus
+from alerts.judging.reconciliation import EpisodeStatus
+from alerts.judging.run import Aspect, EndReason
+from alerts.models.judging import AlertEvent, Episode, Instance, Lane, Operation, RuleVersionRow
 from alerts.models.rule import Rule, Severity
 from alerts.models.telling import DEFAULT_KIND, Delivery, Outbox
 
 __all__ = [
     "DEFAULT_KIND",
-    "Alert",
     "AlertEvent",
     "Aspect",
     "Delivery",
     "EndReason",
     "Episode",
     "EpisodeStatus",
+    "Instance",
+    "Lane",
+    "Operation",
     "Outbox",
     "Rule",
+    "RuleVersionRow",
     "Severity",
 ]

@@ -1,96 +1,164 @@
-"""The tables of judging: the states of series, the history of events, and episodes."""
+"""The tables of judging: lanes and their operations, versions of rules, instances, transitions and episodes."""
+
+from collections.abc import Iterable
+from enum import StrEnum
 
 from django.db import models
 
+from alerts.judging.automaton import InstanceState, Phase
+from alerts.judging.lane_plan import OperationKind
+from alerts.judging.reconciliation import EpisodeStatus
+from alerts.judging.run import Aspect, EndReason, InstanceKey
 from alerts.models.rule import Rule, Severity
-from alerts.rules import SeriesState, State
 
 
-class Alert(models.Model):
-    """The state of one series of a rule. A series that was never violated has no row."""
+def _choices(kinds: Iterable[StrEnum]) -> list[tuple[str, str]]:
+    return [(kind.value, kind.name.replace("_", " ").title()) for kind in kinds]
 
-    STATES = [(state.value, state.value) for state in State]
 
-    rule = models.ForeignKey(Rule, models.CASCADE, related_name="alerts")
-    fingerprint = models.CharField(max_length=32)
-    labels = models.JSONField()
-    state = models.CharField(max_length=8, choices=STATES)
-    since_ms = models.BigIntegerField()
-    episode_ms = models.BigIntegerField()
-    value = models.FloatField(null=True)
-    well_since_ms = models.BigIntegerField(null=True, blank=True)
+class Lane(models.Model):
+    """The unit of judging and of locking: the rules of one app, judged together, step by step.
+
+    ``seq`` grows by one with each operation and each edit of a rule; an operation is committed only if it still has the
+    number that was read before, so that no two judges write one step and no verdict rests on a replaced version.
+    """
+
+    app = models.OneToOneField("accounts.App", models.CASCADE, related_name="lane")
+    seq = models.BigIntegerField(default=0)
+    position_ms = models.BigIntegerField(help_text="judged up to this step")
+    first_ms = models.BigIntegerField(help_text="the step before the first one that was judged")
+    waiting = models.TextField(blank=True, help_text="why the next step is not judged yet")
+    lease_until_ms = models.BigIntegerField(default=0)
 
     class Meta:
-        ordering = ["state", "-since_ms"]
-        constraints = [models.UniqueConstraint(fields=["rule", "fingerprint"], name="one_alert_per_series")]
-        indexes = [models.Index(fields=["state", "since_ms"])]
+        indexes = [models.Index(fields=["position_ms"])]
 
     def __str__(self) -> str:
-        return f"{self.rule} {self.fingerprint} {self.state}"
+        return f"lane of {self.app}"
+
+
+class Operation(models.Model):
+    """One change of a lane: its steps (after, upto] were judged, skipped or taken back."""
+
+    lane = models.ForeignKey(Lane, models.CASCADE, related_name="operations")
+    seq = models.BigIntegerField()
+    kind = models.CharField(max_length=8, choices=_choices(OperationKind))
+    after_ms = models.BigIntegerField()
+    upto_ms = models.BigIntegerField()
+    made_ms = models.BigIntegerField()
+
+    class Meta:
+        ordering = ["-seq"]
+        constraints = [models.UniqueConstraint(fields=["lane", "seq"], name="one_operation_per_number")]
+        indexes = [models.Index(fields=["made_ms"])]
+
+    def __str__(self) -> str:
+        return f"{self.lane} {self.seq}"
+
+
+class RuleVersionRow(models.Model):
+    """The content of a rule from a step on, until before another step. Edits add rows."""
+
+    rule = models.ForeignKey(Rule, models.CASCADE, related_name="versions")
+    from_ms = models.BigIntegerField()
+    until_ms = models.BigIntegerField(null=True, blank=True)
+    seq = models.BigIntegerField(help_text="the lane's number that the edit took")
+    content = models.JSONField()
+
+    class Meta:
+        ordering = ["rule", "from_ms"]
+        constraints = [models.UniqueConstraint(fields=["rule", "from_ms"], name="one_version_per_step")]
+
+    def __str__(self) -> str:
+        return f"{self.rule} from {self.from_ms}"
+
+
+class Instance(models.Model):
+    """One aspect of a series of a rule, while it is not ok. What is ok has no row."""
+
+    rule = models.ForeignKey(Rule, models.CASCADE, related_name="instances")
+    fingerprint = models.CharField(max_length=32, blank=True)
+    aspect = models.CharField(max_length=8, choices=_choices(Aspect))
+    labels = models.JSONField()
+    phase = models.CharField(max_length=10, choices=_choices(Phase))
+    since_ms = models.BigIntegerField(help_text="the step at which the phase began")
+    start_ms = models.BigIntegerField(null=True, blank=True, help_text="the first firing step")
+    active_ms = models.BigIntegerField(help_text="the step at which it left ok")
+    missing_ms = models.BigIntegerField(null=True, blank=True, help_text="the first step without data")
+    value = models.FloatField(null=True, help_text="at its last transition")
+    detail = models.TextField(blank=True, help_text="the text of an error")
+
+    class Meta:
+        ordering = ["phase", "-since_ms"]
+        constraints = [models.UniqueConstraint(fields=["rule", "fingerprint", "aspect"], name="one_row_per_instance")]
+
+    def __str__(self) -> str:
+        return f"{self.rule} {self.fingerprint} {self.phase}"
 
     @property
-    def series_state(self) -> SeriesState:
-        """The series state, for the state machine."""
-        return SeriesState(
-            state=State(self.state),
-            since_ms=self.since_ms,
-            episode_ms=self.episode_ms,
-            value=float("nan") if self.value is None else self.value,
-            well_since_ms=self.well_since_ms,
-        )
+    def key(self) -> InstanceKey:
+        """The instance's name in judging."""
+        return InstanceKey(self.rule_id, self.fingerprint, self.aspect)
+
+    @property
+    def state(self) -> InstanceState:
+        """The instance's state, for the automaton."""
+        return InstanceState(Phase(self.phase), self.since_ms, self.start_ms, self.active_ms, self.missing_ms)
+
+    @property
+    def shown(self) -> str:
+        """The state in one word, as pages show it."""
+        if self.aspect == Aspect.ERROR:
+            return "error"
+        if self.aspect == Aspect.MISSING or (self.phase == Phase.PENDING and self.missing_ms is not None):
+            return "no data"
+        return self.phase
 
 
 class AlertEvent(models.Model):
-    """One change of state, written once in the transaction of the change."""
+    """One transition of an instance, written once in the transaction of its operation.
+
+    A transition that changes no phase begins or ends a gap in the data. Judging again marks rows that no longer hold
+    with the number of its operation, and deletes none. ``before_state`` is what the automaton had before; rows older
+    than lanes have none.
+    """
+
+    STATES = [*_choices(Phase), ("inactive", "Inactive"), ("resolved", "Resolved")]
 
     rule = models.ForeignKey(Rule, models.CASCADE, related_name="events")
-    fingerprint = models.CharField(max_length=32)
+    fingerprint = models.CharField(max_length=32, blank=True)
+    aspect = models.CharField(max_length=8, choices=_choices(Aspect), default=Aspect.VALUE)
     labels = models.JSONField()
-    before = models.CharField(max_length=8, choices=Alert.STATES)
-    state = models.CharField(max_length=8, choices=Alert.STATES)
+    before = models.CharField(max_length=10, choices=STATES)
+    state = models.CharField(max_length=10, choices=STATES)
     episode_ms = models.BigIntegerField()
     at_ms = models.BigIntegerField()
     value = models.FloatField(null=True)
     reason = models.CharField(max_length=200, blank=True)
+    before_state = models.JSONField(null=True)
+    seq = models.BigIntegerField(default=0, help_text="the number of its operation")
+    superseded_seq = models.BigIntegerField(
+        null=True, blank=True, help_text="the operation since which it does not hold"
+    )
 
     class Meta:
         ordering = ["-at_ms", "-id"]
         constraints = [
-            models.UniqueConstraint(fields=["rule", "fingerprint", "episode_ms", "state"], name="one_event_per_change")
+            models.UniqueConstraint(
+                fields=["rule", "fingerprint", "aspect", "at_ms"],
+                condition=models.Q(superseded_seq=None) & ~models.Q(seq=0),
+                name="one_transition_per_step",
+            )
         ]
         indexes = [models.Index(fields=["rule", "-at_ms"])]
 
     def __str__(self) -> str:
         return f"{self.rule} {self.before} → {self.state}"
 
-
-class Aspect(models.TextChoices):
-    """What an episode is about: the value of a series, its absence, or a rule that cannot be judged."""
-
-    VALUE = "value"
-    MISSING = "missing"
-    ERROR = "error"
-
-
-class EpisodeStatus(models.TextChoices):
-    """Whether an episode goes on, is over, never was by what is known now, or became a part of another one."""
-
-    OPEN = "open"
-    ENDED = "ended"
-    VOID = "void"
-    MERGED = "merged"
-
-
-class EndReason(models.TextChoices):
-    """Why an episode ended."""
-
-    RECOVERED = "recovered"
-    NO_DATA = "no data"
-    GONE = "gone"
-    EDITED = "edited"
-    SWITCHED_OFF = "switched off"
-    DELETED = "deleted"
-    PERSON = "person"
+    @property
+    def key(self) -> InstanceKey:
+        """The instance's name in judging."""
+        return InstanceKey(self.rule_id, self.fingerprint, self.aspect)
 
 
 class Episode(models.Model):
@@ -103,13 +171,13 @@ class Episode(models.Model):
 
     rule = models.ForeignKey(Rule, models.CASCADE, related_name="episodes")
     fingerprint = models.CharField(max_length=32)
-    aspect = models.CharField(max_length=8, choices=Aspect.choices, default=Aspect.VALUE)
+    aspect = models.CharField(max_length=8, choices=_choices(Aspect), default=Aspect.VALUE)
     labels = models.JSONField()
     severity = models.CharField(max_length=8, choices=Severity.choices, help_text="of the rule when it began")
     start_ms = models.BigIntegerField(help_text="the first step at which it fired")
     end_ms = models.BigIntegerField(null=True, blank=True, help_text="the first step at which it no longer fired")
-    status = models.CharField(max_length=8, choices=EpisodeStatus.choices, default=EpisodeStatus.OPEN)
-    end_reason = models.CharField(max_length=16, choices=EndReason.choices, blank=True)
+    status = models.CharField(max_length=8, choices=_choices(EpisodeStatus), default=EpisodeStatus.OPEN)
+    end_reason = models.CharField(max_length=16, choices=_choices(EndReason), blank=True)
     found_late = models.BooleanField(default=False, help_text="it was over when it was first judged")
     revision = models.IntegerField(default=1)
     start_value = models.FloatField(null=True)

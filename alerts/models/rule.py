@@ -3,7 +3,9 @@
 from django.conf import settings
 from django.db import models
 
-from alerts.rules import COMPARATORS, NO_COMPARATOR, Condition
+from alerts.judging import limits as judging_limits
+from alerts.judging.automaton import Timing
+from alerts.judging.conditions import COMPARATORS, NO_COMPARATOR, Condition, MissingPolicy
 from spm import limits
 
 
@@ -16,9 +18,14 @@ class Severity(models.TextChoices):
 
 
 class Rule(models.Model):
-    """A condition on a PromQL expression, and the receivers of its messages."""
+    """A condition on a PromQL expression, and the receivers of its messages. Judging writes no row of this table."""
 
     COMPARATORS = [(NO_COMPARATOR, "the expression decides"), *((sign, sign) for sign in COMPARATORS)]
+    MISSING = [
+        (MissingPolicy.HOLD.value, "keep the state for a while"),
+        (MissingPolicy.RESOLVE.value, "it is well"),
+        (MissingPolicy.ALERT.value, "it is an alert of its own"),
+    ]
 
     app = models.ForeignKey("accounts.App", models.CASCADE, related_name="rules")
     name = models.CharField(max_length=limits.RULE_NAME_CHARS_MAX)
@@ -28,6 +35,9 @@ class Rule(models.Model):
     recovery = models.FloatField(null=True, blank=True)
     for_ms = models.BigIntegerField(default=0)
     keep_firing_for_ms = models.BigIntegerField(default=0)
+    missing = models.CharField(max_length=8, choices=MISSING, default=MissingPolicy.HOLD)
+    hold_ms = models.BigIntegerField(default=judging_limits.HOLD_MS)
+    missing_for_ms = models.BigIntegerField(default=judging_limits.MISSING_FOR_MS)
     severity = models.CharField(max_length=8, choices=Severity.choices, default=Severity.WARNING)
     receivers = models.JSONField(default=list, help_text="who gets the messages")
     enabled = models.BooleanField(default=True)
@@ -35,25 +45,19 @@ class Rule(models.Model):
     created_ms = models.BigIntegerField()
     changed_ms = models.BigIntegerField()
     deleted_ms = models.BigIntegerField(null=True, blank=True)
-    evaluated_ms = models.BigIntegerField(default=0, help_text="evaluated up to")
-    error = models.TextField(blank=True, help_text="why the last evaluation failed")
-    claim = models.BigIntegerField(default=0)
-    claim_until_ms = models.BigIntegerField(default=0)
 
     class Meta:
         ordering = ["name", "id"]
-        indexes = [models.Index(fields=["enabled", "evaluated_ms"])]
 
     def __str__(self) -> str:
         return self.name
 
     @property
     def condition(self) -> Condition:
-        """The rule's condition, for the state machine."""
-        return Condition(
-            comparator=self.comparator,
-            threshold=self.threshold,
-            recovery=self.recovery,
-            for_ms=self.for_ms,
-            keep_firing_for_ms=self.keep_firing_for_ms,
-        )
+        """The rule's condition, for judging."""
+        return Condition(self.comparator, self.threshold, self.recovery, MissingPolicy(self.missing))
+
+    @property
+    def timing(self) -> Timing:
+        """The rule's durations, for judging."""
+        return Timing(self.for_ms, self.keep_firing_for_ms, self.hold_ms)

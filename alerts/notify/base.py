@@ -10,6 +10,8 @@ from typing import Any, Protocol
 
 from spm.errors import SpmError
 
+FIRING, RESOLVED = "firing", "resolved"  # what a message says of an episode
+
 
 class DeliveryFailed(SpmError):
     """The receiver's service did not take the message; ``permanent`` says that trying again cannot help."""

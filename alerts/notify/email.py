@@ -17,9 +17,8 @@ from django.core.mail import BadHeaderError, EmailMessage
 from django.core.validators import validate_email
 from django.urls import reverse
 
-from alerts.notify.base import DeliveryFailed, RenderedMessage
+from alerts.notify.base import FIRING, RESOLVED, DeliveryFailed, RenderedMessage
 from alerts.notify.text import body, subject
-from alerts.rules import State
 from spm.limits import HOUR_MS
 
 
@@ -59,8 +58,8 @@ def compose(key: str, payload: Mapping[str, Any]) -> EmailMessage:
     if not receivers:
         raise DeliveryFailed("no receiver with a mail address", permanent=True)
     headers = {"Message-ID": message_id(key), "Auto-Submitted": "auto-generated", "X-SPM-Severity": payload["severity"]}
-    if payload["state"] == State.RESOLVED:
-        first_id = message_id(key.removesuffix(State.RESOLVED) + State.FIRING)
+    if payload["state"] == RESOLVED:
+        first_id = message_id(key.removesuffix(RESOLVED) + FIRING)
         headers |= {"In-Reply-To": first_id, "References": first_id}
     return EmailMessage(
         subject=subject(payload),

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from alerts.expressions import Querier
-from alerts.rules import Condition, State, is_violated
+from alerts.judging.conditions import Condition, is_violated
 from spm import limits
 from spm.errors import BadQuery, SpmError
 
@@ -46,7 +46,7 @@ def check(app: int, expr: str, condition: Condition, *, at_ms: int, querier: Que
         return Check(error=str(error), pointer="" if error.position is None else expr[: error.position])
     except SpmError as error:
         return Check(error=str(error))
-    rows = [Row(one.labels, one.value, bool(is_violated(condition, State.INACTIVE, one.value))) for one in values]
+    rows = [Row(one.labels, one.value, is_violated(condition, one.value)) for one in values]
     rows.sort(key=lambda row: (not row.violated, -row.value, sorted(row.labels.items())))
     violated = sum(row.violated for row in rows)
     return Check(rows=tuple(rows[: limits.PREVIEW_ROWS_MAX]), total=len(rows), violated=violated)

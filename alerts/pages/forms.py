@@ -6,21 +6,27 @@ from django import forms
 
 from alerts import durations
 from alerts.expressions import Querier
+from alerts.judging import limits as judging_limits
+from alerts.judging.conditions import NO_COMPARATOR, Condition, MissingPolicy, recovery_is_sound
 from alerts.models import Rule, Severity
 from alerts.notify.registry import kind_of, receiver_hints
 from alerts.pages.check import check
 from alerts.rulebook import Draft
-from alerts.rules import NO_COMPARATOR, Condition, recovery_is_sound
 from spm import limits
 from spm.errors import BadQuery
 
 
 class DurationField(forms.CharField):
-    """A duration: text on the page, milliseconds in the draft."""
+    """A duration: text on the page, milliseconds in the draft; ``empty_ms`` is what an empty field means."""
+
+    def __init__(self, *, empty_ms: int = 0, **kwargs: Any) -> None:
+        super().__init__(required=False, initial=durations.spell(empty_ms) if empty_ms else "", **kwargs)
+        self._empty_ms = empty_ms
 
     def clean(self, value: Any) -> int:
+        text = super().clean(value)
         try:
-            ms = durations.read(super().clean(value))
+            ms = durations.read(text) if text else self._empty_ms
         except BadQuery as error:
             raise forms.ValidationError(str(error)) from error
         if ms > limits.RULE_DURATION_MAX_MS:
@@ -71,11 +77,26 @@ class RuleForm(ConditionForm):
         label="Recovers at",
         help_text="While the rule fires, this replaces the threshold. Empty: the threshold itself.",
     )
-    for_ms = DurationField(
-        required=False, label="For", initial="1m", help_text="How long the condition must last: 90s, 5m, 1h30m"
-    )
+    for_ms = DurationField(label="For", help_text="How long the condition must last: 90s, 5m, 1h30m")
     keep_firing_for_ms = DurationField(
-        required=False, label="Keep firing for", help_text="How long the value must be good before it resolves"
+        label="Keep firing for", help_text="How long the value must be good before it resolves"
+    )
+    missing = forms.ChoiceField(
+        choices=Rule.MISSING,
+        initial=MissingPolicy.HOLD,
+        required=False,
+        label="When a series has no data",
+        help_text="Ended for lack of data is never reported as recovered",
+    )
+    hold_ms = DurationField(
+        label="Hold",
+        empty_ms=judging_limits.HOLD_MS,
+        help_text="How long an alert keeps its state without data, at most 24h",
+    )
+    missing_for_ms = DurationField(
+        label="Missing for",
+        empty_ms=judging_limits.MISSING_FOR_MS,
+        help_text="If missing data is an alert: how long it must be missing",
     )
     severity = forms.ChoiceField(choices=Severity.choices, initial=Severity.WARNING)
     receivers = ReceiversField(label="Receivers", help_text=f"One or more, each a {receiver_hints()}")
@@ -93,6 +114,8 @@ class RuleForm(ConditionForm):
             self.add_error("threshold", "A comparison needs a threshold.")
         if recovery is not None and not recovery_is_sound(comparator or NO_COMPARATOR, threshold, recovery):
             self.add_error("recovery", "This must be on the good side of the threshold of a < or > comparison.")
+        if cleaned.get("hold_ms", 0) > judging_limits.HOLD_MAX_MS:
+            self.add_error("hold_ms", f"At most {durations.spell(judging_limits.HOLD_MAX_MS)}.")
         if expr := cleaned.get("expr"):
             result = check(self._app, expr, Condition(), at_ms=self._at_ms, querier=self._querier)
             if result.error:
@@ -102,14 +125,16 @@ class RuleForm(ConditionForm):
     def draft(self) -> Draft:
         """Return the draft of a valid form."""
         values = self.cleaned_data
-        return Draft(**{**values, "threshold": values["threshold"] or 0.0})
+        defaults = {"threshold": values["threshold"] or 0.0, "missing": values["missing"] or MissingPolicy.HOLD.value}
+        return Draft(**{**values, **defaults})
 
 
 def initial_of(rule: Rule) -> dict[str, Any]:
     """Return the initial values of the form of an existing rule."""
-    plain = {name: getattr(rule, name) for name in ("name", "expr", "comparator", "severity")}
+    plain = {name: getattr(rule, name) for name in ("name", "expr", "comparator", "severity", "missing")}
     plain |= {"threshold": _number(rule.threshold), "recovery": _number(rule.recovery)}
-    durations_text = {name: durations.spell(getattr(rule, name)) for name in ("for_ms", "keep_firing_for_ms")}
+    duration_fields = ("for_ms", "keep_firing_for_ms", "hold_ms", "missing_for_ms")
+    durations_text = {name: durations.spell(getattr(rule, name)) for name in duration_fields}
     return {**plain, **durations_text, "enabled": rule.enabled, "receivers": ", ".join(rule.receivers)}
 
 

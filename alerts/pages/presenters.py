@@ -2,15 +2,16 @@
 
 from dataclasses import dataclass
 
-from django.db.models import Count, Q, QuerySet
+from django.db.models import Count, F, Q, QuerySet
 
 from alerts.durations import spell
-from alerts.models import Outbox, Rule
+from alerts.judging.automaton import Phase
+from alerts.models import AlertEvent, Aspect, Instance, Lane, Outbox, Rule
 from alerts.notify.base import DeliveryFailed, RenderedMessage
 from alerts.notify.registry import NOTIFIERS
 from alerts.rulebook import messages_of, rules_of
-from alerts.rules import State
 from spm.accounts.models import App
+from spm.limits import RULE_PERIOD_MS
 
 MESSAGES_SHOWN = 200
 EVENTS_SHOWN = 100
@@ -18,13 +19,20 @@ EVENTS_SHOWN = 100
 
 @dataclass(frozen=True, slots=True)
 class RuleRow:
-    """A rule, the number of its firing and pending series, and its status in one word."""
+    """A rule, the number of its firing and pending instances, and its status in one word.
+
+    ``judged_ms`` is the step up to which its app is judged, None before the first one; ``waiting`` says why the next
+    step is not judged yet.
+    """
 
     rule: Rule
     firing: int
     pending: int
+    error: str
     status: str
     condition: str
+    judged_ms: int | None
+    waiting: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,20 +78,43 @@ def condition_text(rule: Rule) -> str:
     return comparison + duration
 
 
+def instances_of(rule: Rule) -> QuerySet[Instance]:
+    """Select the instances of a rule that are not ok, without the one of its errors."""
+    return Instance.objects.filter(rule=rule).exclude(aspect=Aspect.ERROR)
+
+
+def events_of(rule: Rule) -> QuerySet[AlertEvent]:
+    """Select the latest changes of phase of a rule's instances that still hold."""
+    events = AlertEvent.objects.filter(rule=rule, superseded_seq=None).exclude(before=F("state"))
+    return events[:EVENTS_SHOWN]
+
+
 def _rule_rows(rules: QuerySet[Rule]) -> list[RuleRow]:
-    firing = Count("alerts", filter=Q(alerts__state=State.FIRING))
-    pending = Count("alerts", filter=Q(alerts__state=State.PENDING))
+    is_error = Q(instances__aspect=Aspect.ERROR)
+    firing = Count("instances", filter=Q(instances__phase__in=(Phase.FIRING, Phase.RECOVERING)) & ~is_error)
+    pending = Count("instances", filter=Q(instances__phase=Phase.PENDING) & ~is_error)
+    chosen = list(rules.annotate(firing=firing, pending=pending).select_related("app", "created_by"))
+    lanes = {lane.app_id: lane for lane in Lane.objects.filter(app__in={rule.app_id for rule in chosen})}
+    failing = Instance.objects.filter(rule__in=chosen, aspect=Aspect.ERROR).values_list("rule", "detail")
+    errors = {number: detail or "the expression could not be evaluated" for number, detail in failing}
     return [
-        RuleRow(rule, rule.firing, rule.pending, _status(rule, rule.firing, rule.pending), condition_text(rule))
-        for rule in rules.annotate(firing=firing, pending=pending).select_related("app", "created_by")
+        _rule_row(rule, rule.firing, rule.pending, lanes.get(rule.app_id), errors.get(rule.pk, "")) for rule in chosen
     ]
 
 
-def _status(rule: Rule, firing: int, pending: int) -> str:
+def _rule_row(rule: Rule, firing: int, pending: int, lane: Lane | None, error: str) -> RuleRow:
+    is_judged = lane is not None and lane.position_ms > rule.created_ms - RULE_PERIOD_MS
+    status = _status(rule, firing, pending, error, is_judged=is_judged)
+    judged_ms = lane.position_ms if lane is not None and is_judged else None
+    waiting = lane.waiting if lane is not None else ""
+    return RuleRow(rule, firing, pending, error, status, condition_text(rule), judged_ms, waiting)
+
+
+def _status(rule: Rule, firing: int, pending: int, error: str, *, is_judged: bool) -> str:
     if not rule.enabled:
         return "off"
     if firing:
         return "firing"
-    if rule.error:
+    if error:
         return "error"
-    return "pending" if pending else "ok" if rule.evaluated_ms else "new"
+    return "pending" if pending else "ok" if is_judged else "new"

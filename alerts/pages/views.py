@@ -15,13 +15,12 @@ from django.views.decorators.http import require_GET, require_http_methods, requ
 
 from alerts import rulebook
 from alerts.expressions import query_engine, with_admission
-from alerts.models import Alert, AlertEvent, Outbox, Rule
+from alerts.models import Outbox, Rule
 from alerts.notify import outbox
 from alerts.notify.email import chart_path
 from alerts.pages import presenters
 from alerts.pages.check import check
 from alerts.pages.forms import ConditionForm, RuleForm, initial_of
-from alerts.rules import State
 from spm.accounts import access
 from spm.accounts.models import App, Role
 from spm.clock import SystemClock
@@ -48,8 +47,8 @@ def rule_page(request: HttpRequest, rule_id: int) -> HttpResponse:
         "rule",
         rule.app,
         row=presenters.row_of(rule),
-        alerts=Alert.objects.filter(rule=rule).exclude(state=State.RESOLVED),
-        events=AlertEvent.objects.filter(rule=rule)[: presenters.EVENTS_SHOWN],
+        instances=presenters.instances_of(rule),
+        events=presenters.events_of(rule),
         chart=chart_path(rule.app_id, rule.expr),
     )
 
@@ -60,7 +59,7 @@ def rule_new(request: HttpRequest) -> HttpResponse:
     """Create a rule; the person's own address is the first receiver."""
     app = _app(request, Role.EDITOR)
     prefilled = {name: request.GET[name] for name in ("expr", "name", "threshold") if name in request.GET}
-    form = _form(request, app, initial={"receivers": _person(request).email, **prefilled})
+    form = _form(request, app, initial={"receivers": _person(request).email, "for_ms": "1m", **prefilled})
     if form.is_bound and form.is_valid():
         return _save(request, app, form, None)
     return _page(request, "form", app, form=form, heading="New rule")

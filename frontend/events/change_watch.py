@@ -122,11 +122,14 @@ def _newest_numbers(table: _Table) -> list[int]:
 
 def _alerts(rows: Iterable[Row]) -> Iterator[tuple[int, int, str, Row]]:
     for row in rows:
+        if row["before"] == row["state"]:
+            continue  # a gap in its data began or ended
         body = {
             "id": row["pk"],
             "rule": row["rule_id"],
             "name": row["rule__name"],
             "series": row["labels"],
+            "aspect": row["aspect"],
             "state": row["state"],
             "before": row["before"],
             "at_ms": row["at_ms"],
@@ -160,7 +163,7 @@ def _sources(rows: Iterable[Row]) -> Iterator[tuple[int, int, str, Row]]:
         yield row["app_id"], row["pk"], "source", {"name": row["name"], "state": "new", "first_ms": first_ms}
 
 
-_ALERT_FIELDS = ("rule_id", "rule__app_id", "rule__name", "labels", "state", "before", "at_ms", "value")
+_ALERT_FIELDS = ("rule_id", "rule__app_id", "rule__name", "labels", "aspect", "state", "before", "at_ms", "value")
 _TABLES = (
     _Table(Feed.ALERTS, AlertEvent, _ALERT_FIELDS, _alerts),
     _Table(Feed.RUNS, RunDay, ("app_id", "run__number"), _runs),

@@ -7,10 +7,10 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from django.db.models import Min
+from django.db.models import QuerySet
 
-from alerts.models import Alert, Rule
-from alerts.rules import State
+from alerts.judging.automaton import ALERTING
+from alerts.models import Aspect, Instance, Lane, Rule
 from spm.accounts.models import App
 
 SHOWN = 8
@@ -28,11 +28,11 @@ class FiringAlert:
 
 @dataclass(frozen=True, slots=True)
 class Attention:
-    """What needs a person; ``evaluated_ms``: the time up to which all enabled rules were evaluated, 0 without rules."""
+    """What needs a person; ``evaluated_ms``: the step up to which the rules are judged, 0 without rules."""
 
     firing: Sequence[FiringAlert]
     firing_count: int
-    failing: Sequence[Rule]  # whose last evaluation failed
+    failing: Sequence[Rule]  # which cannot be judged
     evaluated_ms: int
 
     @property
@@ -44,16 +44,23 @@ class Attention:
 def attention_of(app: App) -> Attention:
     """List the newest firing alerts of an app, and its rules that cannot be evaluated."""
     rules = Rule.objects.filter(app=app, deleted_ms=None, enabled=True)
-    alerts = Alert.objects.filter(rule__in=rules, state=State.FIRING.value).select_related("rule").order_by("-since_ms")
-    evaluated_ms = rules.aggregate(first=Min("evaluated_ms"))["first"]
-    firing = [FiringAlert(each.rule, subject_of(each.labels), each.value, each.since_ms) for each in alerts[:SHOWN]]
-    return Attention(firing, alerts.count(), list(rules.exclude(error="")[:SHOWN]), evaluated_ms or 0)
+    alerts = _firing(app).select_related("rule").order_by("-start_ms")
+    shown = alerts[:SHOWN]
+    firing = [FiringAlert(each.rule, subject_of(each.labels), each.value, each.start_ms or 0) for each in shown]
+    failing = list(rules.filter(instances__aspect=Aspect.ERROR)[:SHOWN])
+    lane = Lane.objects.filter(app=app).first() if rules.exists() else None
+    return Attention(firing, alerts.count(), failing, lane.position_ms if lane else 0)
 
 
 def firing_by_host(app: App) -> Mapping[str, int]:
     """Count the firing alerts of each host."""
-    alerts = Alert.objects.filter(rule__app=app, rule__deleted_ms=None, rule__enabled=True, state=State.FIRING.value)
-    return Counter(labels["host"] for labels in alerts.values_list("labels", flat=True) if "host" in labels)
+    labels_of_alerts = _firing(app).values_list("labels", flat=True)
+    return Counter(labels["host"] for labels in labels_of_alerts if "host" in labels)
+
+
+def _firing(app: App) -> QuerySet[Instance]:
+    rules = Rule.objects.filter(app=app, deleted_ms=None, enabled=True)
+    return Instance.objects.filter(rule__in=rules, phase__in=ALERTING).exclude(aspect=Aspect.ERROR)
 
 
 def subject_of(labels: Mapping[str, str]) -> str:

@@ -8,8 +8,8 @@ severity.
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from alerts import rules as states
-from alerts.models import Alert, Rule
+from alerts.judging.automaton import ALERTING, Phase
+from alerts.models import Aspect, Instance, Lane, Rule
 from alerts.rulebook import rules_of
 from frontend.prometheus.endpoint import Call, json_endpoint
 from frontend.prometheus.parameters import Parameters
@@ -20,7 +20,6 @@ from spm.query.formats import prometheus
 from spm.store.matchers import Matcher, mask
 
 FILE = "alert rules"  # Prometheus groups rules by file; here they are in the database
-_ACTIVE = (states.State.PENDING, states.State.FIRING)
 _WEIGHT = {"firing": 2, "pending": 1, "inactive": 0}
 
 
@@ -33,15 +32,15 @@ def rules(call: Call) -> bytes:
         raise BadQuery(f'invalid parameter "type": not supported value "{kind[:40]}"')
     matching = parameters.selectors()
     selected = [rule for rule in _rules(app) if kind == "alert" and _is_selected(rule, app, parameters, matching)]
-    entries = [_rule(rule, alerts=not parameters.flag("exclude_alerts")) for rule in selected]
-    evaluated_ms = max((rule.evaluated_ms for rule in selected), default=0)
+    judged_ms = Lane.objects.filter(app=app).values_list("position_ms", flat=True).first() or 0
+    entries = [_rule(rule, judged_ms, alerts=not parameters.flag("exclude_alerts")) for rule in selected]
     group = {
         "name": app.name,
         "file": FILE,
         "rules": entries,
         "interval": RULE_PERIOD_MS / 1000,
         "limit": 0,
-        "lastEvaluation": prometheus.rfc3339(evaluated_ms),
+        "lastEvaluation": prometheus.rfc3339(judged_ms),
     }
     return prometheus.success({"groups": [group] if entries else []})
 
@@ -54,7 +53,7 @@ def alerts(call: Call) -> bytes:
 
 
 def _rules(app: App) -> Sequence[Rule]:
-    return list(rules_of(app).filter(enabled=True).prefetch_related("alerts"))
+    return list(rules_of(app).filter(enabled=True).prefetch_related("instances"))
 
 
 def _is_selected(rule: Rule, app: App, parameters: Parameters, matching: Sequence[Sequence[Matcher]]) -> bool:
@@ -68,8 +67,9 @@ def _satisfies(labels: Mapping[str, str], matchers: Sequence[Matcher]) -> bool:
     return all(bool(mask([labels.get(matcher.name, "")], matcher)[0]) for matcher in matchers)
 
 
-def _rule(rule: Rule, *, alerts: bool) -> dict[str, Any]:
+def _rule(rule: Rule, judged_ms: int, *, alerts: bool) -> dict[str, Any]:
     alert_entries = [_alert(rule, each) for each in _active(rule)]
+    errors = [each.detail for each in rule.instances.all() if each.aspect == Aspect.ERROR]
     return {
         "state": max((each["state"] for each in alert_entries), key=_WEIGHT.__getitem__, default="inactive"),
         "name": rule.name,
@@ -79,28 +79,28 @@ def _rule(rule: Rule, *, alerts: bool) -> dict[str, Any]:
         "labels": _labels_of(rule),
         "annotations": {},
         "alerts": alert_entries if alerts else [],
-        "health": "err" if rule.error else "ok" if rule.evaluated_ms else "unknown",
-        "lastError": rule.error,
-        "lastEvaluation": prometheus.rfc3339(rule.evaluated_ms),
+        "health": "err" if errors else "ok" if judged_ms else "unknown",
+        "lastError": "".join(errors),
+        "lastEvaluation": prometheus.rfc3339(judged_ms),
         "type": "alerting",
     }
 
 
-def _active(rule: Rule) -> list[Alert]:
-    return [alert for alert in rule.alerts.all() if alert.state in _ACTIVE]
+def _active(rule: Rule) -> list[Instance]:
+    return [instance for instance in rule.instances.all() if instance.aspect == Aspect.VALUE]
 
 
-def _alert(rule: Rule, alert: Alert) -> dict[str, Any]:
-    state = alert.series_state
+def _alert(rule: Rule, instance: Instance) -> dict[str, Any]:
+    value = float("nan") if instance.value is None else instance.value
     entry = {
-        "labels": {**alert.labels, "alertname": rule.name, **_labels_of(rule)},
+        "labels": {**instance.labels, "alertname": rule.name, **_labels_of(rule)},
         "annotations": {},
-        "state": alert.state,
-        "activeAt": prometheus.rfc3339(state.episode_ms),
-        "value": prometheus.exponent(state.value),
+        "state": "firing" if instance.phase in ALERTING else "pending",
+        "activeAt": prometheus.rfc3339(instance.active_ms),
+        "value": prometheus.exponent(value),
     }
-    if state.well_since_ms is not None:
-        entry["keepFiringSince"] = prometheus.rfc3339(state.well_since_ms)
+    if instance.phase == Phase.RECOVERING:
+        entry["keepFiringSince"] = prometheus.rfc3339(instance.since_ms)
     return entry
 
 

@@ -27,8 +27,15 @@ class SharedReads:
     """Reads from another storage, and keeps the runs of samples for the next query."""
 
     def __init__(self, storage: Storage, bytes_max: int) -> None:
-        self._storage = storage
+        self._storage, self._bytes_max = storage, bytes_max
+        self._retracted: SharedReads | None = None
         self._runs: LruCache[tuple[tuple[Matcher, ...], int, int], SampleRuns] = LruCache(bytes_max)
+
+    def with_retracted(self) -> "SharedReads":
+        """The same data as if nothing had been retracted, shared by the queries too."""
+        if self._retracted is None:
+            self._retracted = SharedReads(self._storage.with_retracted(), self._bytes_max)
+        return self._retracted
 
     def select(
         self, matchers: Sequence[Matcher], start_ms: int, end_ms: int, *, check_deadline: DeadlineCheck = no_deadline

@@ -4,16 +4,19 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
 import pytest
 from django.contrib.auth.models import User
 
 from alerts import evaluate, rulebook
 from alerts.expressions import SeriesValue
+from alerts.judging.answers import Answer, Read
+from alerts.judging.versions import Steps
 from alerts.models import Rule
 from alerts.rulebook import Draft
 from spm.accounts.models import App, Membership, Organisation, Role
 from spm.clock import FakeClock
-from spm.errors import SpmError
+from spm.errors import BadQuery, SpmError
 
 START_MS = 1_700_000_000_000
 PERIOD_MS = 10_000
@@ -50,6 +53,20 @@ class Machine:
             raise self.error
         return [SeriesValue({"__name__": "cpu", "host": host}, value) for host, value in self.values.items()]
 
+    def open_session(self, app: int) -> Read:
+        """Answer with the same values at all steps; an error is one of the world, or of the expression."""
+
+        def read(expr: str, steps: Steps) -> Answer:
+            try:
+                series = self.query(app, expr, steps.last_ms)
+            except BadQuery as refusal:
+                return Answer.failed(steps, str(refusal))
+            column = np.array([each.value for each in series], np.float64).reshape(-1, 1)
+            values = np.repeat(column, len(steps), axis=1)
+            return Answer([each.labels for each in series], values, np.ones(values.shape, np.bool_))
+
+        return read
+
 
 @dataclass(slots=True)
 class AlertingWorld:
@@ -59,7 +76,7 @@ class AlertingWorld:
     clock: FakeClock
 
     def evaluate(self) -> evaluate.EvaluationCounts:
-        return evaluate.evaluate_due_rules(querier=self.machine.query, clock=self.clock)
+        return evaluate.evaluate_due_lanes(open_session=self.machine.open_session, clock=self.clock)
 
     def evaluate_values(self, *values: float | None, host: str = "a") -> None:
         """Evaluate once per value, a period apart; None is no data."""

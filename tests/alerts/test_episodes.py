@@ -56,6 +56,8 @@ def test_a_person_who_ends_a_rule_ends_its_episodes_with_the_reason(
         rulebook.delete(rule, by=people["edda"], now_ms=world.clock.now_ms())
     else:
         rulebook.change(rule, draft(**changes), by=people["edda"], now_ms=world.clock.now_ms())
+    world.machine.values = {}
+    world.evaluate()
     episode = Episode.objects.get()
     assert (episode.status, episode.end_reason) == ("ended", reason)
 

@@ -3,7 +3,7 @@
 import pytest
 
 from alerts import past_alerts, rulebook
-from alerts.models import AlertEvent, Rule
+from alerts.models import Episode, Rule
 from spm.accounts.models import App, Organisation
 from tests.alerts.conftest import START_MS, draft
 
@@ -42,20 +42,19 @@ def rule(db: None) -> Rule:
 
 
 @pytest.mark.parametrize(
-    ("at_ms", "state", "counts"),
+    ("at_ms", "status", "counts"),
     [
-        (START_MS, "firing", True),
-        (START_MS + 6 * MINUTE, "firing", True),
-        (START_MS + 6 * MINUTE + 1, "firing", False),
-        (START_MS - 1, "firing", False),
-        (START_MS, "pending", False),
-        (START_MS, "resolved", False),
+        (START_MS, "ended", True),
+        (START_MS + 6 * MINUTE, "ended", True),
+        (START_MS + 6 * MINUTE + 1, "ended", False),
+        (START_MS - 1, "ended", False),
+        (START_MS, "void", False),
+        (START_MS, "merged", False),
     ],
 )
-def test_alerts_count_while_their_rule_could_see_the_samples(rule: Rule, at_ms: int, state: str, counts: bool) -> None:
-    AlertEvent.objects.create(
-        rule=rule, fingerprint="x", labels={}, before="inactive", state=state, episode_ms=at_ms, at_ms=at_ms
-    )
+def test_alerts_count_while_their_rule_could_see_the_samples(rule: Rule, at_ms: int, status: str, counts: bool) -> None:
+    times = {"start_ms": at_ms, "end_ms": at_ms + MINUTE, "created_ms": at_ms, "changed_ms": at_ms}
+    Episode.objects.create(rule=rule, fingerprint="x", labels={}, severity="info", status=status, **times)
     assert past_alerts.count_fired(rule.app_id, ["cpu"], START_MS, START_MS) == counts
     assert past_alerts.count_fired(rule.app_id, ["mem"], START_MS, START_MS) == 0
     assert past_alerts.count_fired(rule.app_id + 1, ["cpu"], START_MS, START_MS) == 0

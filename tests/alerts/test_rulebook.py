@@ -7,12 +7,13 @@ import pytest
 from django.contrib.auth.models import User
 
 from alerts import evaluate, prune, rulebook
-from alerts.expressions import SeriesValue
-from alerts.models import Alert, AlertEvent, Outbox, Rule
+from alerts.judging.lane_plan import Operation as Plan
+from alerts.judging.lane_plan import OperationKind
+from alerts.models import AlertEvent, Instance, Lane, Outbox, Rule, RuleVersionRow
 from spm import limits
 from spm.accounts.models import App, AuditEntry
 from spm.errors import LimitExceeded
-from tests.alerts.conftest import START_MS, AlertingWorld, draft
+from tests.alerts.conftest import PERIOD_MS, START_MS, AlertingWorld, draft
 
 pytestmark = pytest.mark.django_db
 MakeRule = Callable[..., Rule]
@@ -40,6 +41,8 @@ def test_a_change_that_ends_the_evaluation_resolves_firing_alerts(
     rule = make_rule()
     world.evaluate_values(95)
     change(rule, **changes)
+    world.machine.values = {}
+    world.evaluate()
     assert reported() == [("firing", ""), ("resolved", reason)]
 
 
@@ -53,30 +56,37 @@ def test_a_new_threshold_continues_the_episode(
     assert reported() == [("firing", ""), ("resolved", "")]
 
 
-def test_an_edit_and_a_new_crossing_in_one_period_are_two_episodes(
+def test_two_edits_between_two_steps_leave_one_version(
     make_rule: MakeRule, world: AlertingWorld, change: Callable[..., Rule]
 ) -> None:
     rule = make_rule()
+    world.evaluate_values(50)
+    change(rule, threshold=80.0)
+    change(rule, threshold=70.0)
+    versions = RuleVersionRow.objects.filter(rule=rule).order_by("from_ms")
+    assert [row.content["condition"]["threshold"] for row in versions] == [90.0, 70.0]
+    assert [(row.from_ms, row.until_ms) for row in versions] == [
+        (START_MS, START_MS + PERIOD_MS),
+        (START_MS + PERIOD_MS, None),
+    ]
+
+
+def test_an_edit_cancels_an_operation_under_way(
+    make_rule: MakeRule, world: AlertingWorld, change: Callable[..., Rule]
+) -> None:
+    rule = make_rule()
+    lane, plan = Lane.objects.get(), Plan(OperationKind.JUDGE, START_MS - PERIOD_MS, START_MS)
     world.machine.values = {"a": 95}
-    world.evaluate()
-    world.clock.advance(3_000)
     change(rule, expr="other")
-    assert [world.evaluate().failed, world.evaluate().evaluated] == [0, 0]
-    world.clock.advance(7_000)
-    assert world.evaluate().messages == 1
-    assert [state for state, _ in reported()] == ["firing", "resolved", "firing"]
-
-
-def test_an_edit_cancels_an_evaluation_under_way(
-    make_rule: MakeRule, world: AlertingWorld, change: Callable[..., Rule]
-) -> None:
-    rule = make_rule()
-    claim_id = evaluate.claim(rule.pk, world.clock.now_ms())
-    assert claim_id is not None
-    change(rule, expr="other")
-    values = [SeriesValue({"host": "a"}, 95.0)]
-    assert evaluate.record_evaluation(rule, claim_id, values, at_ms=START_MS, error="") is None
+    assert not evaluate.judge(lane, plan, open_session=world.machine.open_session, now_ms=START_MS)
     assert not Outbox.objects.exists()
+
+
+def test_a_rule_of_an_idle_lane_is_judged_from_now_on(make_rule: MakeRule, world: AlertingWorld) -> None:
+    make_rule(enabled=False)
+    world.clock.advance(7 * 86_400_000)
+    make_rule()
+    assert Lane.objects.get().position_ms == START_MS + 7 * 86_400_000 - PERIOD_MS
 
 
 def test_a_deleted_rule_resolves_and_keeps_its_history(
@@ -85,7 +95,7 @@ def test_a_deleted_rule_resolves_and_keeps_its_history(
     rule = make_rule()
     world.evaluate_values(95)
     rulebook.delete(rule, by=people["edda"], now_ms=world.clock.now_ms())
-    world.evaluate_values(95)
+    world.evaluate_values(95, 95)
     assert reported() == [("firing", ""), ("resolved", "the rule was deleted")]
     assert AlertEvent.objects.filter(rule=rule).count() == 2
     assert not rulebook.rules_of(app).exists()
@@ -119,5 +129,5 @@ def test_pruning_deletes_old_rows_and_keeps_open_ones(make_rule: MakeRule, world
     Outbox.objects.filter(key__endswith="resolved").update(state="sent")
     assert prune.prune(world.clock.now_ms()) == 0
     prune.prune(world.clock.now_ms() + limits.ALERT_EVENTS_KEEP_MS + 1)
-    assert (AlertEvent.objects.count(), Alert.objects.get().state) == (0, "firing")
+    assert (AlertEvent.objects.count(), Instance.objects.get().phase) == (0, "firing")
     assert set(Outbox.objects.values_list("state", flat=True)) == {"waiting"}

@@ -81,6 +81,7 @@ def test_look_finds_an_alert_of_its_app(watch: ChangeWatch, alpha: Tenant) -> No
         "rule": event.rule_id,
         "name": "hot",
         "series": {"host": "a"},
+        "aspect": "value",
         "state": "firing",
         "before": "pending",
         "at_ms": MS,

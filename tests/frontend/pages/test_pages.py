@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from django.test import Client
 
-from alerts.models import Alert, Rule
+from alerts.models import Instance, Rule
 from spm.accounts import bootstrap, tokens
 from spm.accounts.models import AuditEntry, Token
 from spm.clock import SystemClock
@@ -74,10 +74,11 @@ def test_the_home_page_says_first_what_needs_a_person(desk: Client, alpha: Tenan
     notes.see_source(alpha.app.pk, "db-1", now_ms - 3_600_000)
     notes.see_source(alpha.app.pk, "web-1", now_ms)
     notes.see_source(alpha.app.pk, "token-1", now_ms)
-    rule = Rule.objects.create(app=alpha.app, name="CPU above 85", expr="x", created_ms=1, changed_ms=1, evaluated_ms=1)
-    fields = {"rule": rule, "since_ms": now_ms - 120_000, "episode_ms": 1, "value": 96.04}
-    Alert.objects.create(fingerprint="1", labels={"host": "web-1", "disk": "a"}, state="firing", **fields)
-    Alert.objects.create(fingerprint="2", labels={"host": "web-1"}, state="pending", **fields)
+    rule = Rule.objects.create(app=alpha.app, name="CPU above 85", expr="x", created_ms=1, changed_ms=1)
+    times = dict.fromkeys(("since_ms", "start_ms", "active_ms"), now_ms - 120_000)
+    fields = {"rule": rule, "aspect": "value", "value": 96.04, **times}
+    Instance.objects.create(fingerprint="1", labels={"host": "web-1", "disk": "a"}, phase="firing", **fields)
+    Instance.objects.create(fingerprint="2", labels={"host": "web-1"}, phase="pending", **fields)
     page = text_of(desk, f"/apps/{alpha.app.pk}/")
     section = page[page.index('id="attention"') : page.index('id="hosts"')]
     shown = re.sub(r"\s+", " ", re.sub("<[^>]*>", "", section))

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from django.test import Client
 
-from alerts.models import Alert, Rule
+from alerts.models import Instance, Lane, Rule
 from spm.clock import SystemClock
 from tests.support import sample_app
 from tests.support.people import Tenant
@@ -154,16 +154,13 @@ def test_rules_and_alerts_are_those_of_the_app_alone(grafana: Desk, alpha: Tenan
             threshold=5,
             created_ms=1,
             changed_ms=1,
-            evaluated_ms=1_700_000_000_000,
         )
-        Alert.objects.create(
-            rule=rule,
-            fingerprint="x",
-            labels={"host": "web-1"},
-            state="firing",
-            since_ms=1_700_000_000_000,
-            episode_ms=1_700_000_000_000,
-            value=93.5,
+        at_ms = 1_700_000_000_000
+        Lane.objects.create(app=tenant.app, position_ms=at_ms, first_ms=at_ms)
+        times = {"since_ms": at_ms, "start_ms": at_ms, "active_ms": at_ms}
+        labels = {"host": "web-1"}
+        Instance.objects.create(
+            rule=rule, fingerprint="x", aspect="value", labels=labels, phase="firing", value=93.5, **times
         )
     [group] = grafana.ask(CALLS["rules"])["data"]["groups"]
     [rule] = group["rules"]

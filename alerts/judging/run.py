@@ -1,0 +1,326 @@
+"""Folds steps of all instances of some rules: what live judging, catching up, judging again and backtests share. Pure.
+
+1. Each version of a rule reads its expression once for all its steps.
+2. The condition turns the values into inputs, a row per series; series with a state that are not in the answer get a
+   row of absences. Edits, deletions and errors overwrite single columns or all.
+3. ``step`` runs only where it can change something: where a row's input changes, where a timer is due, and where an
+   instance that is ok may leave it. A heap brings these places of all rows into the order of time, because the bound on
+   active instances of a rule joins its rows.
+4. Besides series, a rule has an instance for its errors and, if it wants that, one for each missing series.
+
+Judging steps in one call or in several gives the same transitions. Enter by ``run``.
+"""
+
+import heapq
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from typing import NamedTuple
+
+import numpy as np
+
+from alerts.judging import limits
+from alerts.judging.answers import Answer, Labels, Read
+from alerts.judging.automaton import OK, Input, InstanceState, Phase, Timing, due_ms, step
+from alerts.judging.conditions import Codes, MissingPolicy, classify
+from alerts.judging.versions import RuleVersion, Steps, by_rule, stretches
+from spm.arrays import BOOL, F64
+
+
+class Aspect(StrEnum):
+    """What an instance is about: the value of a series, its absence, or a rule that cannot be judged."""
+
+    VALUE = "value"
+    MISSING = "missing"
+    ERROR = "error"
+
+
+class EndReason(StrEnum):
+    """Why an instance became ok."""
+
+    RECOVERED = "recovered"
+    NO_DATA = "no data"
+    GONE = "gone"
+    EDITED = "edited"
+    SWITCHED_OFF = "switched off"
+    DELETED = "deleted"
+    PERSON = "person"
+
+
+class InstanceKey(NamedTuple):
+    """The name of an instance: its rule, its label set, its aspect."""
+
+    rule: int
+    fingerprint: str
+    aspect: str
+
+
+@dataclass(frozen=True, slots=True)
+class Transition:
+    """One change of an instance's state; ``reason`` says why it became ok, ``detail`` is the text of an error."""
+
+    key: InstanceKey
+    at_ms: int
+    before: InstanceState
+    after: InstanceState
+    value: float | None
+    reason: EndReason | None = None
+    detail: str = ""
+
+
+States = Mapping[InstanceKey, InstanceState]  # of instances that are not ok
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a run says: the transitions in the order of time, the states at its end, and the labels of instances."""
+
+    transitions: tuple[Transition, ...]
+    states: States
+    labels: Mapping[str, Labels]  # by fingerprint
+
+
+def run(
+    versions: Sequence[RuleVersion],
+    steps: Steps,
+    states: States,
+    *,
+    read: Read,
+    active_max: int,
+    incomplete: BOOL | None = None,
+) -> Outcome:
+    """Judge all steps by the versions in force at each, beginning with these states.
+
+    ``read`` evaluates expressions. ``active_max`` bounds the instances of one rule that are not ok. ``incomplete``
+    marks steps at which absences cannot be judged, because data is still on its way.
+    """
+    fold = _Fold(steps, dict(states), read, active_max, incomplete)
+    for rule, of_rule in by_rule(versions).items():
+        for version, before, part in stretches(of_rule, steps):
+            fold.judge(rule, version, before, part)
+    fold.transitions.sort(key=lambda each: (each.at_ms, each.key))
+    return Outcome(tuple(fold.transitions), fold.states, fold.labels)
+
+
+@dataclass(frozen=True, slots=True)
+class _Rows:
+    """Instances of one aspect of a rule, a row each. ``may_begin``: where a row that is ok may leave it."""
+
+    keys: list[InstanceKey]
+    codes: Codes
+    may_begin: BOOL
+    values: F64
+    edited: BOOL  # rows that end because the rule's version selects other series
+    changes: list[np.ndarray] = field(default_factory=list)
+
+
+class _Fold:
+    """The states, transitions and labels of a run under way."""
+
+    def __init__(
+        self,
+        steps: Steps,
+        states: dict[InstanceKey, InstanceState],
+        read: Read,
+        active_max: int,
+        incomplete: BOOL | None,
+    ) -> None:
+        self.states, self.transitions, self.labels = states, list[Transition](), dict[str, Labels]()
+        self._steps, self._read, self._active_max, self._incomplete = steps, read, active_max, incomplete
+
+    def judge(self, rule: int, version: RuleVersion, before: RuleVersion | None, steps: Steps) -> None:
+        """Judge one version of a rule at its steps."""
+        known = sorted(key for key in self.states if key.rule == rule)
+        if version.ended:
+            self._end_all(known, EndReason(version.ended), steps.first_ms)
+            return
+        is_absence_judged = version.condition.missing is MissingPolicy.ALERT and version.condition.comparator != ""
+        lead = 1 if is_absence_judged else 0
+        wide = replace(steps, first_ms=steps.first_ms - lead * steps.period_ms)
+        answer = self._read(version.expr, wide)
+        errors = {index - lead: text for index, text in answer.errors.items() if index >= lead}
+        is_new_selection = before is not None and version.selects_anew(before)
+        table = _Table(version, steps, answer, lead, errors, self._incomplete_part(steps), is_new_selection)
+        skipped = np.array(self._fold(table.value_rows(rule, known), version.timing, steps, bounded=True))
+        if is_absence_judged:
+            timing = Timing(version.missing_for_ms, 0, limits.HOLD_MAX_MS, limits.FORGET_MS)
+            skipped += self._fold(table.missing_rows(rule, known), timing, steps, bounded=True)
+        else:
+            self._end_all([key for key in known if key.aspect == Aspect.MISSING], EndReason.EDITED, steps.first_ms)
+        for index, count in enumerate(skipped.tolist()):
+            if count:
+                errors[index] = f"{count} more series are violated than the {self._active_max} a rule watches."
+        self.labels.update(answer.labels_by_name())
+        timing = Timing((limits.ERROR_FOR_STEPS - 1) * steps.period_ms)
+        self._fold(_error_row(rule, errors, len(steps)), timing, steps, details=errors)
+
+    def _incomplete_part(self, steps: Steps) -> BOOL | None:
+        if self._incomplete is None:
+            return None
+        first = self._steps.index_from(steps.first_ms)
+        return self._incomplete[first : first + len(steps)]
+
+    def _end_all(self, keys: Iterable[InstanceKey], reason: EndReason, at_ms: int) -> None:
+        for key in keys:
+            before = self.states.pop(key)
+            self.transitions.append(Transition(key, at_ms, before, OK, None, reason))
+
+    def _fold(
+        self,
+        rows: _Rows,
+        timing: Timing,
+        steps: Steps,
+        *,
+        bounded: bool = False,
+        details: Mapping[int, str] | None = None,
+    ) -> list[int]:
+        """Step the rows in the order of time; returns for each step how many instances the bound kept out."""
+        skipped = [0] * len(steps)
+        heap = []
+        for row, key in enumerate(rows.keys):
+            codes = rows.codes[row]
+            rows.changes.append(np.flatnonzero(codes[1:] != codes[:-1]) + 1)
+            first = 0 if key in self.states else _next_place(rows.may_begin[row], 0)
+            if first is not None:
+                heap.append((first, key.fingerprint, row))
+        heapq.heapify(heap)
+        active = sum(key in self.states for key in rows.keys)
+        while heap:
+            index, name, row = heapq.heappop(heap)
+            key = rows.keys[row]
+            before = self.states.get(key, OK)
+            if bounded and before is OK and active >= self._active_max:
+                skipped[index] += 1
+                later = _next_place(rows.may_begin[row], index + 1)
+            else:
+                after = self._step(rows, row, index, timing, steps, (details or {}).get(index, ""))
+                active += (after.phase is not Phase.OK) - (before.phase is not Phase.OK)
+                later = _later(rows, row, index, timing, after, steps)
+            if later is not None:
+                heapq.heappush(heap, (later, name, row))
+        return skipped
+
+    def _step(self, rows: _Rows, row: int, index: int, timing: Timing, steps: Steps, detail: str) -> InstanceState:
+        key, given, at_ms = rows.keys[row], Input(int(rows.codes[row, index])), steps.at_ms(index)
+        before = self.states.get(key, OK)
+        after = step(timing, before, given, at_ms)
+        if after == before:
+            return after
+        reason = _end_reason(given, is_edited=bool(rows.edited[row])) if after.phase is Phase.OK else None
+        value = float(rows.values[row, index])
+        number = None if math.isnan(value) else value
+        self.transitions.append(Transition(key, at_ms, before, after, number, reason, detail))
+        if after.phase is Phase.OK:
+            self.states.pop(key, None)
+            return OK
+        self.states[key] = after
+        return after
+
+
+@dataclass(frozen=True, slots=True)
+class _Table:
+    """The answer of a version, as rows of inputs. ``lead``: the columns of the answer before the first step."""
+
+    version: RuleVersion
+    steps: Steps
+    answer: Answer
+    lead: int
+    errors: Mapping[int, str]
+    incomplete: BOOL | None
+    is_new_selection: bool
+
+    def value_rows(self, rule: int, known: Sequence[InstanceKey]) -> _Rows:
+        """Return the rows of the aspect value: the series that are violated at some step, and those with a state."""
+        present = self.answer.present[:, self.lead :]
+        values = np.where(present, self.answer.values[:, self.lead :], np.nan)
+        codes = classify(self.version.condition, values, present)
+        self._hold(codes, ~present)
+        wanted = {key.fingerprint for key in known if key.aspect == Aspect.VALUE}
+        chosen = np.flatnonzero((codes == Input.VIOLATED).any(axis=1) | self._rows_of(wanted))
+        names = [self.answer.name(int(row)) for row in chosen]
+        absent = sorted(wanted.difference(names))
+        absences = np.full((len(absent), len(self.steps)), self.version.condition.absent, np.uint8)
+        self._hold(absences, np.ones(absences.shape, np.bool_))
+        codes, is_edited = np.concatenate([codes[chosen], absences]), np.zeros(len(names) + len(absent), np.bool_)
+        if self._is_edit_judged:
+            is_edited[: len(chosen)] = ~present[chosen, 0]
+            is_edited[len(chosen) :] = True
+            codes[is_edited, 0] = Input.GONE
+        keys = [InstanceKey(rule, name, Aspect.VALUE) for name in [*names, *absent]]
+        numbers = np.concatenate([values[chosen], np.full(absences.shape, np.nan)])
+        return _Rows(keys, codes, codes == Input.VIOLATED, numbers, is_edited)
+
+    def missing_rows(self, rule: int, known: Sequence[InstanceKey]) -> _Rows:
+        """Return the rows of the aspect missing: its absence begins where a series was there one step before."""
+        has_value = self.answer.present & ~np.isnan(self.answer.values)
+        is_there = has_value[:, self.lead :]
+        codes = np.where(is_there, Input.WELL, Input.VIOLATED).astype(np.uint8)
+        self._hold(codes, ~is_there)
+        may_begin = (codes == Input.VIOLATED) & has_value[:, :-1]
+        wanted = {key.fingerprint for key in known if key.aspect == Aspect.MISSING}
+        chosen = np.flatnonzero(may_begin.any(axis=1) | self._rows_of(wanted))
+        names = [self.answer.name(int(row)) for row in chosen]
+        absent = sorted(wanted.difference(names))
+        absences = np.full((len(absent), len(self.steps)), Input.VIOLATED, np.uint8)
+        self._hold(absences, np.ones(absences.shape, np.bool_))
+        codes = np.concatenate([codes[chosen], absences])
+        may_begin = np.concatenate([may_begin[chosen], np.zeros(absences.shape, np.bool_)])
+        is_edited = np.zeros(len(codes), np.bool_)
+        if self._is_edit_judged:
+            is_edited = codes[:, 0] == Input.VIOLATED
+            codes[is_edited, 0] = Input.GONE
+            may_begin[:, 0] = False
+        keys = [InstanceKey(rule, name, Aspect.MISSING) for name in [*names, *absent]]
+        return _Rows(keys, codes, may_begin, np.full(codes.shape, np.nan), is_edited)
+
+    @property
+    def _is_edit_judged(self) -> bool:
+        return self.is_new_selection and 0 not in self.errors
+
+    def _rows_of(self, names: set[str]) -> BOOL:
+        """bool[S]: the rows of the answer with these names."""
+        count = len(self.answer.labels)
+        if not names:
+            return np.zeros(count, np.bool_)
+        return np.fromiter((self.answer.name(row) in names for row in range(count)), np.bool_, count)
+
+    def _hold(self, codes: Codes, is_absent: BOOL) -> None:
+        """Overwrite what cannot be judged: everything at a step that failed, absences while data is on its way."""
+        if self.incomplete is not None:
+            codes[is_absent & self.incomplete] = Input.UNJUDGED
+        codes[:, list(self.errors)] = Input.UNJUDGED
+
+
+def _error_row(rule: int, errors: Mapping[int, str], size: int) -> _Rows:
+    codes = np.full((1, size), Input.WELL, np.uint8)
+    codes[0, list(errors)] = Input.VIOLATED
+    key = InstanceKey(rule, "", Aspect.ERROR)
+    return _Rows([key], codes, codes == Input.VIOLATED, np.full((1, size), np.nan), np.zeros(1, np.bool_))
+
+
+def _later(rows: _Rows, row: int, index: int, timing: Timing, state: InstanceState, steps: Steps) -> int | None:
+    """Return the next place at which the row's state can change."""
+    if state.phase is Phase.OK:
+        return _next_place(rows.may_begin[row], index + 1)
+    changes = rows.changes[row]
+    at = int(np.searchsorted(changes, index, side="right"))
+    places = [int(changes[at])] if at < len(changes) else []
+    due = due_ms(timing, state, Input(int(rows.codes[row, index])))
+    if due is not None:
+        places.append(max(index + 1, steps.index_from(due)))
+    place = min(places, default=len(steps))
+    return place if place < len(steps) else None
+
+
+def _next_place(marks: BOOL, index: int) -> int | None:
+    places = np.flatnonzero(marks[index:])
+    return index + int(places[0]) if len(places) else None
+
+
+def _end_reason(given: Input, *, is_edited: bool) -> EndReason:
+    if given is Input.GONE:
+        return EndReason.EDITED if is_edited else EndReason.GONE
+    if given is Input.MISSING:
+        return EndReason.NO_DATA
+    return EndReason.GONE if given is Input.VIOLATED else EndReason.RECOVERED

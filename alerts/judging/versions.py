@@ -1,0 +1,76 @@
+"""The versions of a rule: its content from a step on. A version never changes; another one follows it. Pure."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from alerts.judging.automaton import Timing
+from alerts.judging.conditions import Condition
+
+
+@dataclass(frozen=True, slots=True)
+class Steps:
+    """The steps first, first + period, …, last, in milliseconds; empty if last < first."""
+
+    first_ms: int
+    last_ms: int
+    period_ms: int
+
+    def __len__(self) -> int:
+        return max(0, (self.last_ms - self.first_ms) // self.period_ms + 1)
+
+    def at_ms(self, index: int) -> int:
+        """Return the time of a step."""
+        return self.first_ms + index * self.period_ms
+
+    def index_from(self, time_ms: int) -> int:
+        """Return the index of the first step that is not before a time."""
+        return -(-(time_ms - self.first_ms) // self.period_ms)
+
+
+@dataclass(frozen=True, slots=True)
+class RuleVersion:
+    """What a rule was from the step ``from_ms`` until before ``until_ms`` (None: it still is).
+
+    ``ended`` says why the rule is not judged in this version: "deleted", "switched off", or "" if it is judged.
+    ``missing_for_ms`` counts if the absence of a series is an alert of its own.
+    """
+
+    rule: int
+    from_ms: int
+    until_ms: int | None
+    expr: str
+    condition: Condition
+    timing: Timing
+    missing_for_ms: int = 0
+    ended: str = ""
+
+    def selects_anew(self, before: "RuleVersion") -> bool:
+        """Whether the series of the version before may be no series of this one."""
+        own, old = self.condition.comparator, before.condition.comparator
+        return self.expr != before.expr or bool(own) != bool(old)
+
+
+def stretches(versions: Iterable[RuleVersion], steps: Steps) -> Iterator[tuple[RuleVersion, RuleVersion | None, Steps]]:
+    """Yield each version of one rule with the one before it and the steps at which it is in force, in order.
+
+    The version before is None where no version change falls into the steps.
+    """
+    before: RuleVersion | None = None
+    for version in sorted(versions, key=lambda each: each.from_ms):
+        first = steps.at_ms(max(0, steps.index_from(version.from_ms)))
+        until = steps.last_ms if version.until_ms is None else min(steps.last_ms, version.until_ms - 1)
+        last = first + (until - first) // steps.period_ms * steps.period_ms
+        part = Steps(first, last, steps.period_ms)
+        if len(part):
+            is_edit = first - steps.period_ms < version.from_ms
+            yield version, before if is_edit else None, part
+        if version.from_ms <= steps.last_ms:
+            before = version
+
+
+def by_rule(versions: Sequence[RuleVersion]) -> dict[int, list[RuleVersion]]:
+    """Group versions by their rule, rules in order."""
+    groups: dict[int, list[RuleVersion]] = {}
+    for version in sorted(versions, key=lambda each: (each.rule, each.from_ms)):
+        groups.setdefault(version.rule, []).append(version)
+    return groups
