@@ -88,7 +88,7 @@ def _band(result: Result, rows: I64) -> dict[str, Any]:
     has_value = result.present[rows] & np.isfinite(result.values[rows])
     low = np.where(has_value, result.values[rows], np.inf).min(axis=0)
     high = np.where(has_value, result.values[rows], -np.inf).max(axis=0)
-    some = has_value.any(axis=0).tolist()
+    some = np.logical_or.reduce(has_value, axis=0).tolist()
     columns = [[v if any_ else None for v, any_ in zip(side.tolist(), some, strict=True)] for side in (low, high)]
     return {"count": len(rows), "low": columns[0], "high": columns[1]}
 

@@ -34,7 +34,7 @@ def learn_period(storage: AppStorage, budget: Budget, expr: str, end_ms: int, *,
 
     Of several selectors the slowest counts. Raises ``BadQuery`` if the expression cannot be parsed.
     """
-    periods_ms = []
+    periods_ms: list[int | None] = []
     for selector in list(_selectors(parse(expr)))[:_SELECTORS_READ]:
         until_ms = end_ms - max(selector.offset_ms, 0)
 
@@ -71,7 +71,7 @@ def period_of(batch: SeriesBatch, samples_min: int = _SAMPLES_MIN) -> tuple[int 
     medians = gaps[order][first + (counts[telling] - 1) // 2]
     period_ms = int(np.quantile(medians, _SHARE, method="inverted_cdf"))
     rounded_ms = round(period_ms, -3) if period_ms >= 1_000 else period_ms  # senders jitter by some ms
-    return max(rounded_ms, 1), len(telling) >= _SHARE * np.count_nonzero(counts)
+    return max(rounded_ms, 1), bool(len(telling) >= _SHARE * np.count_nonzero(counts))
 
 
 def _read_period(storage: AppStorage, budget: Budget, matchers: Sequence[Matcher], until_ms: int) -> int:

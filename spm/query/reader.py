@@ -270,7 +270,8 @@ class AppStorage:
 
         It is ``None`` for an as-of storage or one with what is retracted, and for a longer range than a query may read.
         """
-        if self._asof_ms is not None or self._sees_retracted or end_ms - start_ms > limits.QUERY_DAYS_MAX * DAY_HOURS * HOUR_MS:
+        is_too_long = end_ms - start_ms > limits.QUERY_DAYS_MAX * DAY_HOURS * HOUR_MS
+        if self._asof_ms is not None or self._sees_retracted or is_too_long:
             return None
 
         def take(view: View) -> SampleFingerprint:

@@ -104,10 +104,10 @@ def _find(key: np.uint64, ids: U64, tags: U32, number: np.uint64, tag: np.uint32
     """
     at = _slot(key, number, tag, ids.size)
     while True:
-        found, of = ids[at], tags[at]
-        if found == 0 and of == 0:
+        slot_id, slot_tag = ids[at], tags[at]
+        if slot_id == 0 and slot_tag == 0:
             return -1 - at
-        if found == number and of == tag:
+        if slot_id == number and slot_tag == tag:
             return at
         at += 1
         if at == ids.size:

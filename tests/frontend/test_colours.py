@@ -45,14 +45,14 @@ def oklab(colour: str, sight: npt.NDArray[np.float64]) -> npt.NDArray[np.float64
 
 @THEMES
 @pytest.mark.parametrize(
-    ("text", "ground", "least"),
-    [("ink", "surface", 7.0), ("quiet", "ground", 4.5), ("quiet", "grid", 4.5), ("quiet", "surface", 4.5)]
+    ("text", "behind", "least"),
+    [("ink", "surface", 7.0), ("quiet", "backdrop", 4.5), ("quiet", "grid", 4.5), ("quiet", "surface", 4.5)]
     + [(name, f"{name}-soft", 4.5) for name in ("accent", "good", "warn", "bad", "absent", "broken", "corrected")]
     + [("accent", "surface", 4.5), ("bad", "surface", 4.5), ("warn", "surface", 4.5), ("control", "surface", 3.0)]
     + [(f"s{number}", "surface", 3.0) for number in range(1, 9)],
 )
-def test_text_borders_and_lines_stand_out(theme: dict[str, str], text: str, ground: str, least: float) -> None:
-    assert contrast(theme[text], theme[ground]) >= least
+def test_text_borders_and_lines_stand_out(theme: dict[str, str], text: str, behind: str, least: float) -> None:
+    assert contrast(theme[text], theme[behind]) >= least
 
 
 @THEMES

@@ -30,7 +30,7 @@ def answer(response: HttpResponseBase, accepted: str = BROWSER) -> HttpResponseB
 
 def body_of(response: HttpResponseBase) -> bytes:
     """The bytes as they leave."""
-    return b"".join(response)  # type: ignore[arg-type]  # of bytes where no view is asynchronous
+    return b"".join(response)
 
 
 @pytest.mark.parametrize(

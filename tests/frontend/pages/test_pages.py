@@ -180,6 +180,7 @@ def test_an_expression_of_the_address_is_escaped(desk: Client, alpha: Tenant) ->
 
 
 def test_pages_run_no_inline_script_or_style(desk: Client, alpha: Tenant) -> None:
+    notes.see_source(alpha.app.pk, "x", SystemClock().now_ms())
     for rest in ("", "chart", "send", "hosts/x"):
         page = text_of(desk, f"/apps/{alpha.app.pk}/{rest}")
         assert " style=" not in page

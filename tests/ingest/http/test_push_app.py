@@ -29,9 +29,9 @@ from spm.store.backends.memory import MemoryBackend
 from spm.web.fair_pool import FairPool, PoolClosed, PoolFull, WaitedTooLong
 from tests.ingest.http.pushing import HeldTransport, soon
 from tests.ingest.protocols.remote_bodies import Series, request
+from tests.spm.web.event_loop import on_loop
 from tests.support import process_state
 from tests.support.acceptors import silent_announcer
-from tests.support.event_loop import on_loop
 
 NOW_MS = 1_700_000_000_000
 SECRETS = {"one": Principal(1, 1, 1, frozenset({"ingest"})), "two": Principal(2, 2, 2, frozenset({"ingest"}))}
@@ -169,7 +169,11 @@ class TestBytes:
                 _too_fast(site)
             kind = "application/x-protobuf"
             pieces: Pieces = [b"never read"]
-            headers = {"authorization": f"Bearer {token}", "content_type": kind, "content_length": str(length)}
+            headers: dict[str, Any] = {
+                "authorization": f"Bearer {token}",
+                "content_type": kind,
+                "content_length": str(length),
+            }
             said = await site.ask(path, pieces, **headers)
             wants_503 = is_too_fast and path == "/api/v1/write"  # Prometheus drops a body that is answered with 429
             assert said.status == (503 if wants_503 else status)

@@ -201,9 +201,7 @@ class Evaluation:
         if not runs.provenance.retractions:
             return np.ones((1, 1), np.bool_)
         start_ms, lookback_ms = steps.first_ms - self.source.lookback_ms, self.source.lookback_ms
-        complete = self.source.select_complete_runs(
-            selector.matchers, start_ms, steps.last_ms, steps=self.steps.count
-        )
+        complete = self.source.select_complete_runs(selector.matchers, start_ms, steps.last_ms, steps=self.steps.count)
         check_deadline = self.source.check_deadline
         newest, _ = windows.stamps(runs, steps, lookback_ms, check_deadline=check_deadline)
         stamps, present = windows.stamps(complete, steps, lookback_ms, check_deadline=check_deadline)

@@ -81,7 +81,7 @@ class SampleSource:
     def select_complete_runs(
         self, matchers: tuple[Matcher, ...], start_ms: int, end_ms: int, *, steps: int
     ) -> SampleRuns:
-        """Reads what `select_runs` reads, and what is retracted of it; the provenance of an answer does not count it."""
+        """Reads what `select_runs` reads, and what is retracted of it; an answer's provenance does not count it."""
         key = (matchers, start_ms, end_ms)
         if key not in self._complete_runs:
             storage = self._storage.with_retracted()
