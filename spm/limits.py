@@ -392,6 +392,7 @@ WEB_LINGER_S = 10  # for a client to read an answer that came before the end of 
 WEB_LINGER_STALL_S = 2  # of that without a byte
 WEB_LINGER_BYTES_MAX = 64_000_000  # of such a body, read and dropped; some clients read no answer before they sent all
 WEB_LINGERING_MAX = 256  # connections that wait so; more, and the oldest are closed at once
+GC_YOUNG_OBJECTS = 10_000  # new objects until the next look for garbage; a batch of bodies at work makes thousands
 
 # --- listeners to events ----------------------------------------------------------------------------------------------
 EVENTS_LISTENERS_MAX = 10_000  # of one web process, some 15 kB each; other requests keep the rest of its connections

@@ -143,7 +143,7 @@ class Stamper:
 
 def _check_hours(parsed: Parsed) -> None:
     """Bound the hours of a message: each becomes a row that names all the others."""
-    if not len(parsed.ts) or int(parsed.ts.max()) - int(parsed.ts.min()) < MESSAGE_HOURS_MAX * HOUR_MS:
+    if len(parsed.ts) <= MESSAGE_HOURS_MAX or int(parsed.ts.max()) - int(parsed.ts.min()) < MESSAGE_HOURS_MAX * HOUR_MS:
         return
     touched = len(np.unique(hour_of(parsed.ts)))
     if touched > MESSAGE_HOURS_MAX:

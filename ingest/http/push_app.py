@@ -8,6 +8,7 @@ rate that the store must be asked for) runs in a thread. Every answer has the pr
 import logging
 from collections.abc import Awaitable, Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeVar
 from urllib.parse import unquote_to_bytes
 
@@ -19,7 +20,7 @@ from ingest.accept.activity import record_rejected_body
 from ingest.accept.identity import Sender
 from ingest.http.answers import ANSWERED, Unauthorised, error_answer
 from ingest.http.body import too_large_body
-from ingest.http.endpoints.base import Endpoint, Plan, Probe, PushEndpoint
+from ingest.http.endpoints.base import AcceptedMessage, Endpoint, Plan, Probe, PushEndpoint
 from ingest.http.exchange import PushAnswer, PushRequest
 from ingest.http.push_batcher import PushBatcher
 from ingest.http.reception import (
@@ -38,6 +39,7 @@ from spm.clock import Clock
 from spm.errors import QueueUnavailable
 from spm.web.byte_budget import ByteBudget
 from spm.web.fair_pool import FairPool, PoolClosed, PoolFull, WaitedTooLong
+from spm.web.http_protocol import WholeAnswer, header_line
 from spm.web.protective_headers import protective_headers, transport_security
 from spm.web.request_metrics import counted
 
@@ -79,9 +81,9 @@ class PushApplication:
         except _ClientGone:
             counted(f"ingest:{endpoint.name}", request.method, 499, begun)
             return
-        if answer.status >= 400:
-            level = logging.ERROR if answer.status >= 500 else logging.WARNING
-            _LOG.log(level, "%d: %s", answer.status, request.path.encode("unicode_escape").decode())
+        _log(request, answer)
+        if answer.status < 300 and key is not None and isinstance(endpoint, PushEndpoint):
+            self._offer_more(endpoint, self._heads.get(key), scope)
         await self._send(request, answer, scope, send)
         counted(f"ingest:{endpoint.name}", request.method, answer.status, begun)
 
@@ -89,20 +91,52 @@ class PushApplication:
         """Hand over what waits."""
         self._batcher.close()
 
+    def _offer_more(self, endpoint: PushEndpoint, known: "_KnownHead | None", scope: Scope) -> None:
+        """Offer to take further requests of the connection with this head without a coroutine."""
+        repeat = scope.get("extensions", {}).get("spm.repeat")
+        if repeat is not None and known is not None:
+            lines = _encoded(transport_security(scope["scheme"] == "https"))
+            fixed = b"".join(header_line(*each) for each in (*self._headers, *lines))
+            repeat(partial(self._take, endpoint, known, fixed))
+
+    def _take(self, endpoint: PushEndpoint, known: "_KnownHead", fixed: bytes, raw: bytes, reply: WholeAnswer) -> bool:
+        """Accept a whole body under a known head; return false where that needs a thread or is refused."""
+        begun, principal = self._clock.monotonic(), _principal_of(known)
+        if principal is None or not self._acceptor().has_allowance(principal.app_id):
+            return False
+        organisation, request = principal.organisation_id, known.request
+        try:
+            self._bytes.add(organisation, len(raw))
+        except QueueUnavailable:
+            return False
+
+        def finish(result: AcceptedMessage | Exception) -> None:
+            self._bytes.remove(organisation, len(raw))
+            try:
+                if isinstance(result, Exception):
+                    raise result
+                answer = endpoint.respond(request, result)
+            except Exception as error:
+                answer = _failed(endpoint, request, error)
+            _log(request, answer)
+            reply.send(answer.status, fixed, _own_headers(answer), answer.body)
+            counted(f"ingest:{endpoint.name}", request.method, answer.status, begun)
+
+        taken = self._batcher.take(request, principal, known.plan, known.sender, raw, finish)
+        if not taken:
+            self._bytes.remove(organisation, len(raw))
+        return taken
+
     async def _answer(self, endpoint: Endpoint, request: PushRequest, arrival: "_Arrival") -> PushAnswer:
-        error_format, too_fast = formats_of(endpoint)
         try:
             check_method(endpoint, request)
             if isinstance(endpoint, Probe):
                 return await self._answer_probe(endpoint, request, arrival)
             return await self._answer_push(endpoint, request, arrival)
-        except ANSWERED as error:
-            return error_answer(request, error, error_format, too_fast)
         except _ClientGone:
             raise
-        except Exception:
-            _LOG.exception("a push failed unexpectedly")
-            return PushAnswer(500, b'{"error":"something went wrong here"}', "application/json")
+        except Exception as error:
+            return _failed(endpoint, request, error)
 
     async def _answer_push(self, endpoint: PushEndpoint, request: PushRequest, arrival: "_Arrival") -> PushAnswer:
         known = arrival.known
@@ -177,11 +211,7 @@ class PushApplication:
             raise QueueUnavailable(str(error)) from error
 
     async def _send(self, request: PushRequest, answer: PushAnswer, scope: Scope, send: Send) -> None:
-        headers = [*self._headers, *_encoded(answer.headers)]
-        if answer.content_type:
-            headers.append((b"content-type", answer.content_type.encode("latin-1")))
-        if answer.status != 204:
-            headers.append((b"content-length", str(len(answer.body)).encode()))
+        headers = [*self._headers, *_own_headers(answer)]
         if scope["scheme"] == "https":
             headers += _encoded(transport_security(True))
         await send({"type": "http.response.start", "status": answer.status, "headers": headers})
@@ -283,6 +313,31 @@ class _ArrivingBody:
         """Count its bytes no more."""
         self._in_flight.remove(self._organisation, self._size)
         self._size = 0
+
+
+def _failed(endpoint: Endpoint, request: PushRequest, error: Exception) -> PushAnswer:
+    """Return the answer to an error."""
+    error_format, too_fast = formats_of(endpoint)
+    if isinstance(error, ANSWERED):
+        return error_answer(request, error, error_format, too_fast)
+    _LOG.error("a push failed unexpectedly", exc_info=error)
+    return PushAnswer(500, b'{"error":"something went wrong here"}', "application/json")
+
+
+def _log(request: PushRequest, answer: PushAnswer) -> None:
+    if answer.status >= 400:
+        level = logging.ERROR if answer.status >= 500 else logging.WARNING
+        _LOG.log(level, "%d: %s", answer.status, request.path.encode("unicode_escape").decode())
+
+
+def _own_headers(answer: PushAnswer) -> list[tuple[bytes, bytes]]:
+    """Return the headers that not every answer has."""
+    headers = _encoded(answer.headers)
+    if answer.content_type:
+        headers.append((b"content-type", answer.content_type.encode("latin-1")))
+    if answer.status != 204:
+        headers.append((b"content-length", str(len(answer.body)).encode()))
+    return headers
 
 
 def _encoded(headers: Mapping[str, str]) -> list[tuple[bytes, bytes]]:

@@ -18,6 +18,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from io import BytesIO
 
 from django.db import close_old_connections
@@ -33,23 +34,24 @@ from ingest.protocols.influx.joined import BodyToParse, parse_many
 from spm import limits
 from spm.accounts.tokens import Principal
 from spm.clock import Clock
-from spm.errors import LimitExceeded, QueueUnavailable, SpmError, StoreUnavailable
+from spm.errors import LimitExceeded, QueueUnavailable, StoreUnavailable
 from spm.web.fair_pool import FairPool, PoolClosed, PoolFull, WaitedTooLong, call_in_loop
 from spm.wire import Parsed
 
 log = logging.getLogger(__name__)
+Finish = Callable[[AcceptedMessage | Exception], None]  # called on the event loop, once
 
 
 @dataclass(slots=True, eq=False)
 class _Push:
-    """One body on its way, and the future of its accepted message."""
+    """One body on its way, and who gets its accepted message or its error."""
 
     request: PushRequest
     principal: Principal
     plan: Plan
     sender: Sender
     raw: bytes
-    answer: "asyncio.Future[AcceptedMessage]"
+    finish: "Finish"
     arrived_s: float
     message_id: bytes = b""
     parsed: Parsed | None = None
@@ -97,20 +99,48 @@ class PushBatcher:
         self._drain_due = False
         self._watch: asyncio.TimerHandle | None = None
         self._closed = False
+        self._apart: set[asyncio.Task[None]] = set()  # of large bodies that were taken without a coroutine
 
     async def accept(
         self, request: PushRequest, principal: Principal, plan: Plan, sender: Sender, raw: bytes
     ) -> AcceptedMessage:
         """Accept a body as it was sent; raise its error."""
-        push = _Push(request, principal, plan, sender, raw, self._loop.create_future(), self._clock.monotonic())
-        packed = request.header("content-encoding")
-        if len(raw) > (limits.JOIN_PACKED_BYTES_MAX if packed else limits.JOIN_BODY_BYTES_MAX):
+        push = _Push(request, principal, plan, sender, raw, _nothing, 0.0)
+        if _is_large(request, raw):
             await self._read_apart(push)
         try:
-            return await self._join(push)
+            return await self._joined(push)
         except _LargeBody:
             await self._read_apart(push)
-            return await self._join(push)
+            return await self._joined(push)
+
+    def take(
+        self, request: PushRequest, principal: Principal, plan: Plan, sender: Sender, raw: bytes, finish: Finish
+    ) -> bool:
+        """Accept a body without a coroutine; return whether it is taken. ``finish`` gets what ``accept`` returns."""
+        if self._closed or _is_large(request, raw):
+            return False
+
+        def finish_unless_large(result: AcceptedMessage | Exception) -> None:
+            if not isinstance(result, _LargeBody):
+                finish(result)
+                return
+            task = self._loop.create_task(self._finish_apart(push, finish))
+            self._apart.add(task)
+            task.add_done_callback(self._apart.discard)
+
+        push = _Push(request, principal, plan, sender, raw, finish_unless_large, 0.0)
+        self._join(push)
+        return True
+
+    async def _finish_apart(self, push: _Push, finish: Finish) -> None:
+        """Accept a body that turned out to be large."""
+        try:
+            await self._read_apart(push)
+            result: AcceptedMessage | Exception = await self._joined(push)
+        except Exception as error:
+            result = error
+        finish(result)
 
     async def _read_apart(self, push: _Push) -> None:
         """Decompress and parse a large body in a thread of its own."""
@@ -123,18 +153,23 @@ class PushBatcher:
         except (PoolFull, WaitedTooLong, PoolClosed) as error:
             raise QueueUnavailable(str(error)) from error
 
-    def _join(self, push: _Push) -> "asyncio.Future[AcceptedMessage]":
+    def _joined(self, push: _Push) -> "asyncio.Future[AcceptedMessage]":
         """Let a body wait for the next batch; return what becomes of it."""
         if self._closed:
             raise StoreUnavailable("this process is about to end")
-        push.answer, push.arrived_s, push.error = self._loop.create_future(), self._clock.monotonic(), None
+        answer = self._loop.create_future()
+        push.finish = partial(_resolve, answer)
+        self._join(push)
+        return answer
+
+    def _join(self, push: _Push) -> None:
+        push.arrived_s, push.error = self._clock.monotonic(), None
         self._arrivals.count()
         self._waiting.append(push)
         self._waiting_bytes += len(push.raw)
         self._schedule()
         if self._watch is None:
             self._watch = self._loop.call_later(limits.PUBLISH_LOOK_S, self._look)
-        return push.answer
 
     def close(self) -> None:
         """Hand over what waits, take nothing more, and end the threads when they are done."""
@@ -210,7 +245,7 @@ class PushBatcher:
             self._waiting = [push for push in self._waiting if now - push.arrived_s <= limits.PUBLISH_STALL_S]
             self._waiting_bytes = sum(len(push.raw) for push in self._waiting)
         for push in late:
-            _fail(push, StoreUnavailable("the bodies before this one are still at work"))
+            push.finish(StoreUnavailable("the bodies before this one are still at work"))
 
     def _worked(self, _job: object) -> None:
         call_in_loop(self._loop, self._note_end)
@@ -300,7 +335,7 @@ class PushBatcher:
             parsed = push.parsed
             if push.error is not None or parsed is None:  # given up by the loop, maybe in this very moment
                 continue
-            settled = _Settled(self, push)
+            settled = partial(self._settle, push)
             push.acceptance = Acceptance(parsed, push.sender, push.message_id, push.plan.unit, settled)
             acceptances.append(push.acceptance)
         self._acceptor().accept_many(acceptances)
@@ -322,7 +357,7 @@ class PushBatcher:
                 self._finish(push, error)
             except Exception as fault:  # a fault of ours in its notes or its batch: all others are answered
                 log.exception("the end of a push failed unexpectedly")
-                _fail(push, fault)
+                push.finish(fault)
 
     def _finish(self, push: _Push, error: Exception | None) -> None:
         """Answer a push; the first call counts."""
@@ -339,11 +374,10 @@ class PushBatcher:
             read = push.parsed
             assert accepted is not None, "BUG: a push that is durable without being accepted"
             assert read is not None, "BUG: a push that is durable without being read"
-            if not push.answer.done():
-                push.answer.set_result(AcceptedMessage(accepted, read, push.message_id))
+            push.finish(AcceptedMessage(accepted, read, push.message_id))
             record_accepted(accepted, push.sender, self._clock.now_ms())
             return
-        _fail(push, error)
+        push.finish(error)
         if isinstance(error, _LargeBody):
             return
         push.error, push.raw, push.parsed = push.error or error, b"", None  # a batch that begins later passes it over
@@ -351,34 +385,36 @@ class PushBatcher:
             record_rejected_body(error, push.sender, self._clock.now_ms())
 
 
-def _fail(push: _Push, error: Exception) -> None:
-    if not push.answer.done():  # its task may have been cancelled
-        push.answer.set_exception(error)
+def _resolve(answer: "asyncio.Future[AcceptedMessage]", result: AcceptedMessage | Exception) -> None:
+    if answer.done():  # its task may have been cancelled
+        return
+    if isinstance(result, Exception):
+        answer.set_exception(result)
+    else:
+        answer.set_result(result)
+
+
+def _is_large(request: PushRequest, raw: bytes) -> bool:
+    """Whether a body is read apart, in a thread of its own."""
+    packed = request.header("content-encoding")
+    return len(raw) > (limits.JOIN_PACKED_BYTES_MAX if packed else limits.JOIN_BODY_BYTES_MAX)
+
+
+def _nothing(_result: AcceptedMessage | Exception) -> None:
+    """Stands for who gets a push that waits for nothing yet."""
 
 
 def _decoded(push: _Push, most: int | None = None) -> bytes:
     """Return the decompressed body of a push; raise ``_LargeBody`` for one of more than ``most`` bytes."""
-    encoding, stream, length = push.request.header("content-encoding"), BytesIO(push.raw), len(push.raw)
+    encoding = push.request.header("content-encoding")
     if not encoding:
         return push.raw
     try:
-        return read_body(stream, encoding=encoding, length=length, decoded_max=most)
+        return read_body(BytesIO(push.raw), encoding=encoding, length=len(push.raw), decoded_max=most)
     except LimitExceeded as error:
         if most is None:
             raise
         raise _LargeBody from error
-
-
-class _Settled:
-    """Tells the batcher that a push is settled."""
-
-    __slots__ = ("_batcher", "_push")
-
-    def __init__(self, batcher: PushBatcher, push: _Push) -> None:
-        self._batcher, self._push = batcher, push
-
-    def __call__(self, error: SpmError | None) -> None:
-        self._batcher._settle(self._push, error)
 
 
 class _Rate:

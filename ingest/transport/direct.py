@@ -10,7 +10,7 @@ import logging
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from ingest.transport.base import OutcomeCallback, Submission, Transport, Trouble, tell_outcome, wait_until_done
@@ -33,16 +33,18 @@ class _PendingMessage:
     envelope: Envelope
     weight: int
     outcome: OutcomeCallback
-    done: threading.Event = field(default_factory=threading.Event)
+    done: threading.Event | None = None  # set with its outcome, where somebody waits for it
+    settled: bool = False
     error: str | None = None
 
     def settle(self, error: str | None = None) -> None:
         """Set the outcome, once: stored or a dead letter; with an error neither, for good."""
-        if self.done.is_set():
+        if self.settled:
             return
-        self.error = error
+        self.settled, self.error = True, error
         tell_outcome(self.outcome, error is None)
-        self.done.set()
+        if self.done is not None:
+            self.done.set()
 
 
 class DirectTransport(Transport):
@@ -78,9 +80,10 @@ class DirectTransport(Transport):
         return [self._standstill] * len(messages)
 
     def send(self, envelope: Envelope, weight: int, timeout_s: float, outcome: OutcomeCallback) -> None:
-        message = _PendingMessage(envelope, weight, outcome)
+        done = threading.Event()
+        message = _PendingMessage(envelope, weight, outcome, done)
         self._enqueue([message])
-        why = wait_until_done(message.done, timeout_s, self._standstill, self._clock) or message.error
+        why = wait_until_done(done, timeout_s, self._standstill, self._clock) or message.error
         if why is not None:
             raise StoreUnavailable(why)
 

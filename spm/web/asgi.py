@@ -14,7 +14,7 @@ from django.conf import settings
 from django.core.wsgi import get_wsgi_application
 
 from spm.clock import SystemClock
-from spm.limits import WEB_CONNECTIONS_MAX
+from spm.limits import GC_YOUNG_OBJECTS, WEB_CONNECTIONS_MAX
 from spm.web.client_address import TrustedProxies
 from spm.web.http_protocol import Connections, HttpBounds
 from spm.web.http_protocol.connections import allowed_connections
@@ -39,6 +39,7 @@ from spm.web.fair_pool import FairPool  # noqa: E402
 from spm.web.wsgi_bridge import WsgiApplication  # noqa: E402
 
 gc.freeze()  # nor does it need to be looked through later, or copied in a child for that
+gc.set_threshold(GC_YOUNG_OBJECTS)
 gc.enable()
 _clock = SystemClock()
 

@@ -136,8 +136,10 @@ class _Server(Server):
             listener.close()
         self._answers.end = True
         for connection in self.server_state.connections:
-            if isinstance(connection, BoundedHttpProtocol) and connection.cycle is not None:
-                connection.cycle.keep_alive = False
+            if isinstance(connection, BoundedHttpProtocol):
+                connection.repeats.forget()  # the next request is the application's, whose answer is the last one
+                if connection.cycle is not None:
+                    connection.cycle.keep_alive = False
         self._before_end()
         for _ in range(round(WEB_LAST_REQUEST_S / _LOOK_S)):
             if self.force_exit or not self.server_state.connections:

@@ -8,6 +8,16 @@ Enter by ``BoundedHttpProtocol``, which uvicorn takes as ``http``::
 
 from spm.web.http_protocol.bounds import HttpBounds
 from spm.web.http_protocol.connections import Connections, allowed_connections, bound_system_buffers
+from spm.web.http_protocol.exchange import header_line
 from spm.web.http_protocol.protocol import BoundedHttpProtocol
+from spm.web.http_protocol.repeated import WholeAnswer
 
-__all__ = ["BoundedHttpProtocol", "Connections", "HttpBounds", "allowed_connections", "bound_system_buffers"]
+__all__ = [
+    "BoundedHttpProtocol",
+    "Connections",
+    "HttpBounds",
+    "WholeAnswer",
+    "allowed_connections",
+    "bound_system_buffers",
+    "header_line",
+]

@@ -147,7 +147,7 @@ class Exchange(RequestResponseCycle):
         self._bodyless = status in _BODYLESS or self.scope["method"] == "HEAD"
         lines = [STATUS_LINE[status]]
         for name, value in (*self.default_headers, *headers):
-            line, kind = _line(name, value)
+            line, kind = shared_line(name, value)
             if kind is _LENGTH:
                 self.expected_content_length, self.chunked_encoding = int(value), False
             elif kind is not None:  # the connection's own matter
@@ -224,11 +224,9 @@ class Exchange(RequestResponseCycle):
 
 
 @lru_cache(maxsize=_LINES_MAX)
-def _line(name: bytes, value: bytes) -> tuple[bytes, str | None]:
+def shared_line(name: bytes, value: bytes) -> tuple[bytes, str | None]:
     """Returns the line of a header, and what it says about the answer's form; many answers share their lines."""
-    if HEADER_RE.search(name) or HEADER_VALUE_RE.search(value):
-        raise RuntimeError(f"got the header {name!r}: {value!r}, wanted one without control characters")
-    name = name.lower()
+    line, name = header_line(name, value), name.lower()
     kind = None
     if name == b"content-length":
         kind = _LENGTH
@@ -236,7 +234,14 @@ def _line(name: bytes, value: bytes) -> tuple[bytes, str | None]:
         kind = _CODING
     elif name == b"connection":
         kind = _CLOSE if b"close" in (token.strip() for token in value.lower().split(b",")) else _CODING
-    return name + b": " + value + b"\r\n", kind
+    return line, kind
+
+
+def header_line(name: bytes, value: bytes) -> bytes:
+    """Returns the line of a header; raises ``RuntimeError`` for one that would be more than that."""
+    if HEADER_RE.search(name) or HEADER_VALUE_RE.search(value):
+        raise RuntimeError(f"got the header {name!r}: {value!r}, wanted one without control characters")
+    return name.lower() + b": " + value + b"\r\n"
 
 
 def _nothing() -> None:

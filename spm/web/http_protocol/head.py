@@ -20,6 +20,10 @@ class BadHead(Exception):
         self.status, self.text = status, text
 
 
+class UpgradeWanted(Exception):
+    """A head asks for another protocol."""
+
+
 def version_of(head: bytes, method: bytes, url: bytes) -> str:
     """Returns the version in the first line of a head: 1.1 or 1.0."""
     end = head.find(b"\r\n")
@@ -60,6 +64,21 @@ def check_framing(special: Mapping[bytes, list[bytes]], version: str) -> None:
         raise BadHead(400, "The head must have one Host header.")
     if version == "1.1" and any(value.lower() != b"100-continue" for value in special.get(b"expect", ())):
         raise BadHead(417, "The only expectation that this server meets is 100-continue.")
+
+
+def headers_of(headers: list[tuple[bytes, bytes]], head: bytes, authority: bytes | None) -> list[tuple[bytes, bytes]]:
+    """Returns the headers of a head as the application gets them.
+
+    Values lose the blanks at their end. Names with an underscore are left out, since CGI's names would take them for
+    others. The host of a target replaces the Host header.
+    """
+    if b" \r\n" in head or b"\t\r\n" in head:
+        headers = [(name, value.rstrip(b" \t")) for name, value in headers]
+    if b"_" in head:
+        headers = [(name, value) for name, value in headers if b"_" not in name]
+    if authority is not None:
+        headers = [(b"host", authority), *(pair for pair in headers if pair[0] != b"host")]
+    return headers
 
 
 def unquoted(path: bytes) -> str:

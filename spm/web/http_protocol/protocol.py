@@ -26,14 +26,17 @@ from spm.web.http_protocol.exchange import Client, Exchange
 from spm.web.http_protocol.flow import ClientClock
 from spm.web.http_protocol.head import (
     BadHead,
+    UpgradeWanted,
     check_framing,
     check_unfinished,
+    headers_of,
     short_answer,
     target_of,
     unquoted,
     version_of,
     without_blank_lines,
 )
+from spm.web.http_protocol.repeated import Repeats, WholeAnswer
 
 _HEAD_END = b"\r\n\r\n"
 _UPGRADE = re.compile(rb"\r\nupgrade:[^\r\n]*", re.IGNORECASE)
@@ -43,7 +46,7 @@ _SPECIAL = FORWARDING_HEADERS | {b"host", b"expect", b"transfer-encoding", b"con
 class BoundedHttpProtocol(HttpToolsProtocol):
     """One connection. ``connections`` has the bounds, and is shared by all connections of an event loop."""
 
-    cycle: Exchange
+    cycle: Exchange | WholeAnswer  # type: ignore[assignment]
     flow: ClientClock
 
     def __init__(self, *of_server: Any, connections: Connections, **named: Any) -> None:
@@ -60,6 +63,7 @@ class BoundedHttpProtocol(HttpToolsProtocol):
         self._body_left: int | None = None  # bytes; None: as the chunks say
         self._special: dict[bytes, list[bytes]] = {}
         self._head: bytes = b""
+        self.repeats = Repeats()
         self._begun = self._moved = 0.0
         self._received = 0  # bytes of the current head, body or dropped rest
         self._body_bytes = 0
@@ -184,6 +188,12 @@ class BoundedHttpProtocol(HttpToolsProtocol):
     def _feed_head(self) -> bool:
         """Starts the next request if its head is whole; returns whether it is."""
         data = self._unread
+        taken = None if self.flow.write_paused else self.repeats.take(data, self)
+        if taken is not None:
+            self.cycle, end = taken
+            self._unread, self._searched = data[end:], 0
+            self.table.enter(self, RUNNING)
+            return True
         if data[:2] == b"\r\n":
             data = self._unread = without_blank_lines(data)
             self._searched = 0
@@ -198,8 +208,7 @@ class BoundedHttpProtocol(HttpToolsProtocol):
                 raise BadHead(400, "The request does not begin with a method.")
             self._searched = 0
             end += len(_HEAD_END)
-            self._head = bytes(data[:end])
-            self._unread = data[end:]
+            self._head, self._unread = bytes(data[:end]), data[end:]
             self._parse_head(self._head)
             self._head = b""
         except BadHead as error:
@@ -228,7 +237,7 @@ class BoundedHttpProtocol(HttpToolsProtocol):
         except httptools.HttpParserError as error:
             if isinstance(error.__context__, BadHead):
                 raise error.__context__ from None
-            if isinstance(error.__context__, _UpgradeWanted):
+            if isinstance(error.__context__, UpgradeWanted):
                 self.parser = httptools.HttpRequestParser(self)
                 self._parse_head(_UPGRADE.sub(b"", head))
                 return
@@ -253,11 +262,8 @@ class BoundedHttpProtocol(HttpToolsProtocol):
             else:
                 self._refuse(400, f"The body cannot be read: {error}.")
             return
-        if self._body_left is None and not self.request_complete:
-            self._check_chunks()
-
-    def _check_chunks(self) -> None:
-        if self._received > self.bounds.head_bytes_max + self.bounds.chunk_overhead_max * self._body_bytes:
+        chunked_max = self.bounds.head_bytes_max + self.bounds.chunk_overhead_max * self._body_bytes
+        if self._body_left is None and not self.request_complete and self._received > chunked_max:
             self._refuse(400, "The body's chunks are too small.")
 
     # --- the parser's calls ---
@@ -285,18 +291,14 @@ class BoundedHttpProtocol(HttpToolsProtocol):
         if self.parser.should_upgrade():
             if method == b"CONNECT":
                 raise BadHead(405, "This server is no proxy.")
-            raise _UpgradeWanted
+            raise UpgradeWanted
         path, query, authority = target_of(self.url, method)
-        if b" \r\n" in head or b"\t\r\n" in head:
-            self.headers = [(name, value.rstrip(b" \t")) for name, value in self.headers]
         if len(special) > 1 or b"host" not in special or len(special[b"host"]) > 1:
             check_framing(special, version)
-        if b"_" in head:
-            self.headers = [(name, value) for name, value in self.headers if b"_" not in name]
-        if authority is not None:
-            self.headers = [(b"host", authority), *(pair for pair in self.headers if pair[0] != b"host")]
+        self.headers = headers_of(self.headers, head, authority)
         lengths = special.get(b"content-length")
         self._body_left = int(lengths[0]) if lengths else None if b"transfer-encoding" in special else 0
+        self.repeats.begin(head if authority is None else b"", method, version, special)
         client, scheme = self._origin(special)
         presence = Client()
         self.scope = {
@@ -313,11 +315,10 @@ class BoundedHttpProtocol(HttpToolsProtocol):
             "query_string": query,
             "headers": self.headers,
             "state": self.app_state.copy(),
-            "extensions": {"spm.client": presence},  # type: ignore[dict-item]
+            "extensions": {"spm.client": presence, "spm.repeat": self.repeats.offer},  # type: ignore[dict-item]
         }
         self.cycle = Exchange(self, presence, self._keeps_alive(version, special), b"expect" in special)
-        self.headers = []
-        self.request_complete = False
+        self.headers, self.request_complete = [], False
         self._start_asgi_task(self.cycle, self.app)
         self.table.enter(self, BODY)
         self._begun, self._received, self._body_bytes = -1.0, 0, 0
@@ -340,11 +341,13 @@ class BoundedHttpProtocol(HttpToolsProtocol):
 
     def on_body(self, body: bytes) -> None:
         """Takes a piece of the body, and pauses the client while the application takes none."""
+        exchange = self.cycle
+        assert isinstance(exchange, Exchange), "BUG: the parser has a body that was taken whole"
         self._body_bytes += len(body)
-        self.cycle.body += body
-        if len(self.cycle.body) > HIGH_WATER_LIMIT:
+        exchange.body += body
+        if len(exchange.body) > HIGH_WATER_LIMIT:
             self.flow.pause_reading()
-        self.cycle.message_event.set()
+        exchange.message_event.set()
 
     def on_message_complete(self) -> None:
         """Ends the request; its answer may end later."""
@@ -381,6 +384,7 @@ class BoundedHttpProtocol(HttpToolsProtocol):
         elif not self.cycle.keep_alive:
             self._close()
         else:
+            self.repeats.end()
             self._enter(IDLE)
             self.flow.resume_reading()
             self._advance()
@@ -494,7 +498,3 @@ class BoundedHttpProtocol(HttpToolsProtocol):
     def drop(self) -> None:
         """Ends the connection at once."""
         self.transport.abort()
-
-
-class _UpgradeWanted(Exception):
-    """A head asks for another protocol."""
