@@ -132,7 +132,7 @@ class Dispatcher:
     def _work_of(self, scope: Scope, path: str) -> Work:
         authorization = _header(scope, b"authorization")
         key = self._key_of(scope, authorization)
-        if path.startswith(_LOGINS):
+        if path.startswith(_LOGINS) and scope["method"] not in ("GET", "HEAD"):  # their forms are pages as any other
             return Work(self._site.pages, self._logins, key, body_max=limits.LOGIN_BODY_BYTES_MAX)
         if path.startswith(_PROMETHEUS):
             refusal, application = prometheus_refusal, self._site.queries() if authorization else self._site.pages

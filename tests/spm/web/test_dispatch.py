@@ -1,0 +1,88 @@
+"""Claims about spm/web/dispatch.py: a slow part of the site never takes the threads of another."""
+
+import asyncio
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from spm import limits
+from spm.clock import SystemClock
+from spm.web.dispatch import Dispatcher, Site
+from spm.web.http_protocol import Connections, HttpBounds
+from tests.spm.web.event_loop import on_loop
+
+MANY = limits.LOGIN_THREADS + limits.SPARE_THREADS + 20
+
+
+class Push:
+    """No push comes in these tests."""
+
+    async def __call__(self, *_: Any) -> None:
+        raise AssertionError
+
+    def close(self) -> None:
+        """Nothing waits."""
+
+
+class Pages:
+    """Answers every page at once, but holds up passwords that are sent until it is told to go on."""
+
+    def __init__(self) -> None:
+        self.go_on = threading.Event()
+
+    def __call__(self, environ: dict[str, Any], start_response: Any) -> Iterator[bytes]:
+        if environ["REQUEST_METHOD"] == "POST":
+            self.go_on.wait(30)
+        start_response("200 OK", [("Content-Type", "text/plain")])
+        return iter([b"done"])
+
+
+async def ask(dispatcher: Dispatcher, method: str, path: str) -> int:
+    """Send a request without a body; return the status of its answer."""
+    scope = {
+        "type": "http",
+        "http_version": "1.1",
+        "method": method,
+        "path": path,
+        "raw_path": path.encode(),
+        "query_string": b"",
+        "headers": [(b"host", b"testserver")],
+        "client": ("127.0.0.1", 5),
+        "server": ("127.0.0.1", 80),
+        "scheme": "http",
+        "extensions": {},
+    }
+    statuses: list[int] = []
+
+    async def receive() -> dict[str, Any]:
+        return {"type": "http.request", "body": b"", "more_body": False}
+
+    async def send(message: dict[str, Any]) -> None:
+        if message["type"] == "http.response.start":
+            statuses.append(message["status"])
+
+    await dispatcher(scope, receive, send)
+    return statuses[0]
+
+
+@pytest.mark.parametrize("path", ["/login", "/account/password", "/admin/login/"])
+@pytest.mark.parametrize("method", ["GET", "HEAD"])
+def test_the_page_of_a_password_form_comes_while_many_passwords_are_checked(path: str, method: str) -> None:
+    pages = Pages()
+
+    async def story() -> None:
+        site = Site(lambda _: None, lambda _: Push(), pages, lambda: pages)  # type: ignore[arg-type, return-value]
+        dispatcher = Dispatcher(site, Connections(HttpBounds()), SystemClock())
+        guesses = [asyncio.create_task(ask(dispatcher, "POST", path)) for _ in range(MANY)]
+        await asyncio.sleep(0.05)
+        try:
+            assert await asyncio.wait_for(ask(dispatcher, method, path), 10) == 200
+            assert sum(not guess.done() for guess in guesses) >= limits.LOGIN_THREADS  # the rest is refused
+        finally:
+            pages.go_on.set()
+            await asyncio.gather(*guesses, return_exceptions=True)
+            dispatcher.close()
+
+    on_loop(story())
