@@ -52,6 +52,13 @@ class NamesSerializer(serializers.Serializer[dict[str, Any]]):
     metrics = serializers.ListField(child=serializers.CharField())
 
 
+class MetricsQuery(serializers.Serializer[dict[str, Any]]):
+    """Which names."""
+
+    q = serializers.CharField(required=False, max_length=256, help_text="A part of the name, in any case")
+    limit = serializers.IntegerField(required=False, min_value=1, help_text="Names at most; all by default")
+
+
 class LabelsQuery(serializers.Serializer[dict[str, Any]]):
     """The metric whose labels are listed."""
 
@@ -124,10 +131,17 @@ class Completeness(Operation):
 class Metrics(Operation):
     """An app's metric names."""
 
-    @extend_schema(operation_id="metrics", responses={200: NamesSerializer, **_FAILURES})
+    @extend_schema(
+        operation_id="metrics",
+        parameters=[MetricsQuery],
+        responses={200: NamesSerializer, 400: FailureSerializer, **_FAILURES},
+    )
     def get(self, request: Request, app_id: int) -> Response:
-        """Metrics with samples in the last week."""
-        return Response({"metrics": names.metrics(self.app(app_id).pk, _clock.now_ms())})
+        """Metrics with samples in the last week; those whose names begin with ``q`` first."""
+        app, query = self.app(app_id), MetricsQuery(data=request.query_params)
+        query.is_valid(raise_exception=True)
+        text, limit = query.validated_data.get("q", ""), query.validated_data.get("limit")
+        return Response({"metrics": names.metrics(app.pk, _clock.now_ms(), text, limit)})
 
 
 class Labels(Operation):

@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from frontend.presenters.names import why_empty
 from frontend.presenters.periods import learn_period
 from frontend.queries import QuerySession
 from spm.arrays import I64
@@ -61,6 +62,8 @@ def chart(session: QuerySession, now_ms: int, query: Mapping[str, Any]) -> tuple
     infos, warnings = list(result.notes), list(result.warnings)
     if len(rest):
         infos.append(f"{len(rows)} series match; the {len(drawn)} highest are drawn, the others as a band")
+    if not len(rows):
+        infos.extend(filter(None, [why_empty(session.storage, filled, now_ms)]))
     answer = {
         "times": result.times.tolist(),
         "step": steps.step_ms,

@@ -35,7 +35,7 @@ def learn_period(storage: AppStorage, budget: Budget, expr: str, end_ms: int, *,
     Of several selectors the slowest counts. Raises ``BadQuery`` if the expression cannot be parsed.
     """
     periods_ms: list[int | None] = []
-    for selector in list(_selectors(parse(expr)))[:_SELECTORS_READ]:
+    for selector in list(selectors_of(parse(expr)))[:_SELECTORS_READ]:
         until_ms = end_ms - max(selector.offset_ms, 0)
 
         def read(matchers: tuple[Matcher, ...] = selector.matchers, until_ms: int = until_ms) -> int:
@@ -74,6 +74,19 @@ def period_of(batch: SeriesBatch, samples_min: int = _SAMPLES_MIN) -> tuple[int 
     return max(rounded_ms, 1), bool(len(telling) >= _SHARE * np.count_nonzero(counts))
 
 
+def selectors_of(node: object) -> Iterator[plan.Selector]:
+    """Yield the selectors of a plan that read at the query's own times."""
+    if isinstance(node, plan.Selector):
+        if node.at is None:
+            yield node
+    elif isinstance(node, tuple):
+        for each in node:
+            yield from selectors_of(each)
+    else:
+        for name in getattr(node, "__dataclass_fields__", ()):
+            yield from selectors_of(getattr(node, name))
+
+
 def _read_period(storage: AppStorage, budget: Budget, matchers: Sequence[Matcher], until_ms: int) -> int:
     portion = next(iter(storage.portions(matchers, _SERIES_READ)), None)
     if portion is None:
@@ -85,16 +98,3 @@ def _read_period(storage: AppStorage, budget: Budget, matchers: Sequence[Matcher
         if period_ms and is_sure:
             return period_ms
     raise _NotSureError(period_of(batch, samples_min=2)[0] if batch is not None else None)
-
-
-def _selectors(node: object) -> Iterator[plan.Selector]:
-    """Yield the selectors of a plan that read at the query's own times."""
-    if isinstance(node, plan.Selector):
-        if node.at is None:
-            yield node
-    elif isinstance(node, tuple):
-        for each in node:
-            yield from _selectors(each)
-    else:
-        for name in getattr(node, "__dataclass_fields__", ()):
-            yield from _selectors(getattr(node, name))

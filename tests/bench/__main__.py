@@ -23,6 +23,7 @@ slow     --slow slow heads, bodies, readers and idle connections each, held for 
          and memory without and beside them (--url and --token of a running server, or --proxy nginx or caddy)
 logins   40 wrong logins a second, of one account and of any, for --hold seconds each: pages, pings, pushes, queries and
          memory without and beside them, and what the account's owner and the audit log see
+home     the home page of --hosts hosts, and the part that refreshes itself: p50/p95 of --times requests, compressed kB
 parallel  20 to 500 queries at once, of one organisation and of ten; pings and one organisation's queries beside the
          slow ones of two others for --hold seconds
 footprint  bytes per value by table and column, of whole hours written and rolled up in memory
@@ -49,6 +50,7 @@ from tests.bench import full, month, names, report, tsbs
 from tests.bench.agents import agents
 from tests.bench.footprint import footprint
 from tests.bench.listeners import listeners
+from tests.bench.pages import home
 from tests.bench.protocols import protocols
 from tests.bench.rolled import compact
 from tests.bench.slow import slow
@@ -79,7 +81,7 @@ def main() -> None:
     parser.add_argument("--agents", type=int, default=1_000, help="of agents")
     parser.add_argument("--rounds", type=int, default=20, help="of agents: bodies of each agent and load")
     parser.add_argument("--listeners", type=int, default=10_000, help="of listeners")
-    parser.add_argument("--times", type=int, default=20, help="of tsbs: queries of each type")
+    parser.add_argument("--times", type=int, default=20, help="of tsbs: queries of each type; of home: requests")
     parser.add_argument("--only", default="", help="of tsbs: types with this in their name")
     parser.add_argument("--series", type=int, default=1_000_000, help="of names")
     parser.add_argument("--scale", type=int, default=1, help="of tsbs: so many times fewer hosts")
@@ -174,6 +176,12 @@ def wrong_logins(options: argparse.Namespace) -> None:
     """Floods of wrong logins."""
     with tempfile.TemporaryDirectory(prefix="spm-bench-") as folder:
         logins(options, Path(folder))
+
+
+def home_page(options: argparse.Namespace) -> None:
+    """The home page of a large app."""
+    with _servers(argparse.Namespace(no_peer=True)) as [(_, served)]:
+        home(served, options)
 
 
 def parallel_queries(options: argparse.Namespace) -> None:
@@ -352,6 +360,7 @@ ROOMS: dict[str, Callable[[argparse.Namespace], object]] = {
     "listeners": every_listener,
     "slow": slow_clients,
     "logins": wrong_logins,
+    "home": home_page,
     "parallel": parallel_queries,
     "small_bodies": steps_of_small_bodies,
     "protocols": every_protocol,

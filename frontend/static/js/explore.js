@@ -6,7 +6,17 @@ import { start } from "./panels.js";
 const form = document.querySelector("[data-explore]");
 const [metric, shape, expr] = [form.querySelector("[data-metric]"), form.querySelector("[data-shape]"), form.elements.expr];
 const filters = form.querySelector("[data-filters]");
-const page = start();
+const complaint = form.querySelector("[data-expr-error]");
+const page = start({
+  onRefusal(text) {
+    complaint.hidden = text === null;
+    complaint.textContent = text ?? "";
+    if (text === null) expr.removeAttribute("aria-invalid");
+    else expr.setAttribute("aria-invalid", "true");
+  },
+});
+const OFFERED = 50;
+const TYPING_MS = 120;
 
 async function ask(address, parameters = {}) {
   const url = new URL(address, location.href);
@@ -19,10 +29,18 @@ function choice(value, text = value) {
   return Object.assign(document.createElement("option"), { value, textContent: text });
 }
 
+/** Offer the metrics whose names contain what is typed; an app has thousands. */
 async function offerMetrics() {
-  const { metrics = [] } = await ask(form.dataset.metrics);
-  form.querySelector("datalist").replaceChildren(...metrics.map((name) => choice(name)));
+  const text = metric.value.trim();
+  const { metrics = [] } = await ask(form.dataset.metrics, { limit: OFFERED, ...(text ? { q: text } : {}) });
+  if (text === metric.value.trim()) form.querySelector("datalist").replaceChildren(...metrics.map((name) => choice(name)));
 }
+
+let typing = 0;
+metric.addEventListener("input", () => {
+  clearTimeout(typing);
+  typing = setTimeout(offerMetrics, TYPING_MS);
+});
 
 /** Offer one picker per label of the metric. */
 async function offerLabels() {
@@ -97,6 +115,7 @@ function showAsof() {
   const moment = seconds > 0 ? new Date(seconds * 1000) : null;
   asof.value = moment ? fieldText(moment) : "";
   banner.hidden = !moment;
+  document.querySelector("[data-asof-text]").textContent = moment ? moment.toLocaleString(undefined, { dateStyle: "medium", timeStyle: "short" }) : "now";
   if (moment) banner.querySelector("time").textContent = moment.toLocaleString(undefined, { dateStyle: "medium", timeStyle: "medium" });
 }
 
@@ -105,6 +124,13 @@ function goAsof(value) {
   showAsof();
 }
 
+const menu = asof.closest("details");
+document.addEventListener("pointerdown", (event) => menu.contains(event.target) || (menu.open = false));
+menu.addEventListener("keydown", (event) => {
+  if (event.key !== "Escape") return;
+  menu.open = false;
+  menu.querySelector("summary").focus();
+});
 asof.addEventListener("change", () => goAsof(asof.value));
 banner.querySelector("button").addEventListener("click", () => goAsof(""));
 window.addEventListener("popstate", showAsof);

@@ -2,6 +2,8 @@
 // stays as it is and says since when. Parts are morphed by the ids of their rows, so focus and selection stay.
 
 const PART = "[hx-trigger*=every]";
+const FIRST = "[data-first]";
+const first = document.querySelector(FIRST) !== null;
 const refreshed = new WeakMap(); // by part: the time of its last answer
 
 document.addEventListener("htmx:before:request", (event) => {
@@ -17,6 +19,11 @@ document.addEventListener("htmx:before:response", (event) => {
     event.preventDefault();
     mark(event.target);
   }
+});
+
+// A part that was empty has no charts beside it: with its first row the whole page is another one.
+document.addEventListener("htmx:after:swap", () => {
+  if (first && document.querySelector(FIRST) === null) location.reload();
 });
 
 document.addEventListener("htmx:error", (event) => {

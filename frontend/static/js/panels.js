@@ -18,8 +18,8 @@ async function loadEach(plots, range, quiet) {
 }
 
 /** Draw every figure of the page; returns what the page's own script needs. */
-export function start() {
-  const plots = [...document.querySelectorAll("[data-chart]")].map((figure) => new Plot(figure, { onZoom: zoom, onReset: reset }));
+export function start({ onRefusal } = {}) {
+  const plots = [...document.querySelectorAll("[data-chart]")].map((figure) => new Plot(figure, { onZoom: zoom, onReset: reset, onRefusal }));
   const { ranges: usual, until } = document.querySelector("[data-ranges]").dataset;
   const buttons = [...document.querySelectorAll("[data-ranges] button")];
   const text = document.querySelector("[data-range-text]");

@@ -11,6 +11,7 @@ const THIN_FROM = 20_000; // points: strokes wider than a device pixel cost ten 
 const MARKED_MAX = 30; // points with markers; of more, only those without a neighbour have one
 const ANSWER_MS = 30_000; // a live chart that waited forever would never refresh
 const BUSY = 429; // too many queries of the organisation at once
+const REFUSED = 400; // the expression is wrong
 const RANGE_UNITS = { m: 60_000, h: 3_600_000, d: 86_400_000 };
 
 /** Milliseconds of "15m", "6h", "7d". */
@@ -104,11 +105,13 @@ function localTimes(text) {
   });
 }
 
-/** Split lines into those with a colour and the grey rest: [coloured, grey]. */
+const mean = (values) => (values.length ? values.reduce((sum, value) => sum + value, 0) / values.length : -Infinity);
+
+/** Split lines into the highest by their mean, as the server chooses them, and the grey rest: [coloured, grey]. */
 export function splitLines(lines) {
   if (lines.length <= COLOURED) return [lines, []];
-  const height = ({ values }) => values.findLast((value) => value !== null) ?? -Infinity;
-  const highest = new Set([...lines].sort((one, other) => height(other) - height(one)).slice(0, HIGHEST));
+  const means = new Map(lines.map((each) => [each, mean(each.values.filter(Number.isFinite))]));
+  const highest = new Set([...lines].sort((one, other) => means.get(other) - means.get(one)).slice(0, HIGHEST));
   return [lines.filter((each) => highest.has(each)), lines.filter((each) => !highest.has(each))];
 }
 
@@ -148,7 +151,7 @@ const element = (name, properties, ...children) => {
 };
 
 export class Plot {
-  constructor(figure, { onZoom, onReset }) {
+  constructor(figure, { onZoom, onReset, onRefusal }) {
     this.figure = figure;
     this.area = figure.querySelector(".chart-area");
     this.veil = figure.querySelector(".chart-veil");
@@ -156,6 +159,7 @@ export class Plot {
     this.note = figure.querySelector(".chart-note");
     this.onZoom = onZoom;
     this.onReset = onReset;
+    this.onRefusal = onRefusal; // with what is wrong about the expression, or null
     this.hidden = new Set();
     this.asked = 0;
     this.tip = element("div", { className: "tip", hidden: true });
@@ -194,15 +198,17 @@ export class Plot {
       const body = await answer.json();
       if (turn !== this.asked) return;
       if (answer.status === BUSY && !quiet) this.comeAgain(range, turn, Number(answer.headers.get("Retry-After")));
-      if (!answer.ok) throw new Error(body.error ?? `The server answered ${answer.status}.`);
+      if (!answer.ok) throw Object.assign(new Error(body.error ?? `The server answered ${answer.status}.`), { refused: answer.status === REFUSED });
+      this.onRefusal?.(null);
       this.draw(body, { start, end });
     } catch (error) {
       if (turn !== this.asked) return;
       const text = error instanceof TypeError ? "The server cannot be reached."
         : error instanceof SyntaxError ? "The server sent an invalid answer."
         : error.name === "TimeoutError" ? "The server did not answer in time." : error.message;
+      this.onRefusal?.(error.refused ? text : null);
       if (quiet && this.figure.dataset.state === "drawn") this.note.textContent = `Not refreshed: ${text}`;
-      else this.state("error", text);
+      else this.state("error", error.refused && this.onRefusal ? "The expression above cannot be drawn." : text);
     } finally {
       clearTimeout(late);
     }
@@ -255,7 +261,7 @@ export class Plot {
   }
 
   emptyText(data) {
-    return data.empty ?? "No data in this range";
+    return data.infos.find((text) => text.startsWith("No ")) ?? "No data in this range";
   }
 
   /** One row of chips: step and resolution, number of series; the sentences of the server are behind ⓘ. */
@@ -272,7 +278,7 @@ export class Plot {
     const others = infos.filter((text) => !corrections.includes(text));
     if (others.length) {
       const open = this.note.querySelector("details")?.open ?? false;
-      chips.push(element("details", { className: "chip-more", open }, element("summary", { textContent: `ⓘ ${others.length}`, ariaLabel: "About this answer" }), ...others.map((text) => element("span", { textContent: text }))));
+      chips.push(element("details", { className: "chip-more", open }, element("summary", { textContent: `+${others.length}`, ariaLabel: "About this answer" }), ...others.map((text) => element("span", { textContent: text }))));
     }
     this.note.replaceChildren(...chips, ...(data.warnings ?? []).map((text) => element("span", { className: "warning", textContent: localTimes(text) })));
   }
@@ -286,8 +292,8 @@ export class Plot {
     }
     const count = this.data.series.length + (this.data.rest?.count ?? 0);
     const gaps = this.data.series.filter(({ values }) => /[^n]n+[^n]/.test(values.map((value) => (value === null ? "n" : "v")).join(""))).length;
-    const found = count ? `${count} series, highest ${shown(top, this.unit)} ${where} at ${clockTime.format(when)}${gaps ? `, ${gaps} with gaps` : ""}. Arrow keys read the values.` : "no data";
-    this.area.setAttribute("aria-label", `${title}: ${found}`);
+    const summary = count ? `${count} series, highest ${shown(top, this.unit)} ${where} at ${clockTime.format(when)}${gaps ? `, ${gaps} with gaps` : ""}. Arrow keys read the values.` : "no data";
+    this.area.setAttribute("aria-label", `${title}: ${summary}`);
   }
 
   size() {

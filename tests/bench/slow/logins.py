@@ -46,7 +46,7 @@ def logins(options: argparse.Namespace, folder: Path) -> None:
 
 def _measure(served: Served, hold_s: float) -> None:
     target = target_of(served)
-    session = _log_in(served, _OWN, served.login, served.password)[1]
+    session = log_in(served, _OWN, served.login, served.password)[1]
     pages = {path: {"Cookie": f"sessionid={session}"} for path in (f"/apps/{served.app}/", "/account/password")}
     measured(target, _WARM_S, pages)
     before, memory = measured(target, hold_s, pages), target.memory_bytes()
@@ -57,9 +57,9 @@ def _measure(served: Served, hold_s: float) -> None:
         print_line(name, during, max(memories))
         print_ratio(before, during, max(memories) - memory)
         report.line("answers to the guesses", **{str(status): number for status, number in sorted(statuses.items())})
-    status, _ = _log_in(served, _STRANGE, served.login, served.password)
+    status, _ = log_in(served, _STRANGE, served.login, served.password)
     report.line("the right password from the guesser's address", status=status)
-    status, _ = _log_in(served, _ELSEWHERE, served.login, served.password)
+    status, _ = log_in(served, _ELSEWHERE, served.login, served.password)
     report.line("the right password from elsewhere", status=status)
     for entry in _audit_entries(served):
         print(entry, flush=True)
@@ -75,7 +75,7 @@ def _guesses(served: Served, is_spray: bool) -> Iterator[tuple[Counter[int], lis
     def guess(number: int) -> None:
         address = f"127.{10 + number // 62_500}.{number // 250 % 250}.{1 + number % 250}" if is_spray else _STRANGE
         login = f"person-{number}@example.org" if is_spray else served.login
-        statuses[_log_in(served, address, login, f"wrong {number}")[0]] += 1
+        statuses[log_in(served, address, login, f"wrong {number}")[0]] += 1
 
     def keep_guessing() -> None:
         begun, number = time.perf_counter(), 0
@@ -95,7 +95,7 @@ def _guesses(served: Served, is_spray: bool) -> Iterator[tuple[Counter[int], lis
         guessing.join()
 
 
-def _log_in(served: Served, address: str, login: str, password: str) -> tuple[int, str]:
+def log_in(served: Served, address: str, login: str, password: str) -> tuple[int, str]:
     """Post the form of the login page from an address; returns the status, and the session of a right login."""
     link = http.client.HTTPConnection("127.0.0.1", served.port, timeout=60, source_address=(address, 0))
     form = {"csrfmiddlewaretoken": _CSRF, "username": login, "password": password}

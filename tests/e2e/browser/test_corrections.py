@@ -100,6 +100,7 @@ def test_a_chart_shows_what_was_known_at_a_moment(page: Page, past: Tenant) -> N
     page.get_by_role("button", name="Back to now").click()
     drawn(page)
     assert "asof" not in page.url
+    page.get_by_text("as of: now").click()
     page.get_by_label("As known at").fill("2024-01-01T10:00:00")
     page.get_by_label("As known at").press("Tab")
     page.wait_for_url(re.compile(r"asof=1704"))

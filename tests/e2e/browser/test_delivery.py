@@ -40,8 +40,8 @@ def test_the_pages_of_the_balance_fit_the_screen(
     expect(page.get_by_role("heading", name="By hour of acceptance")).to_be_visible()
     expect(page.get_by_role("heading", name="Missing messages")).to_be_visible()
     fits(page, f"delivery-{look}")
-    for name in ("Rejected lines", "Dead letters"):
-        page.get_by_label("Delivery").get_by_role("link", name=name).click()
+    for name in ("Rejected", "Dead letters"):
+        page.get_by_label("Ingestion").get_by_role("link", name=name).click()
         page.wait_for_load_state("networkidle")
         fits(page, f"delivery-{name.split()[0].lower()}-{look}")
 

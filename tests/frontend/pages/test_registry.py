@@ -89,13 +89,13 @@ def test_each_section_of_the_table_exists() -> None:
 @pytest.mark.parametrize(
     ("path", "title"),
     [
-        ("", "Overview"),
-        ("hosts/web-1", "Overview"),
-        ("agents", "Send data"),
-        ("send/heartbeats", "Send data"),
+        ("", "Home"),
+        ("hosts/web-1", "Home"),
+        ("agents", "Add data"),
+        ("send/heartbeats", "Add data"),
         ("runs", "Corrections"),
         ("retention", "Corrections"),
-        ("delivery/dead-letters", "Delivery"),
+        ("delivery/dead-letters", "Ingestion"),
     ],
 )
 def test_each_page_has_its_entry_in_the_navigation(desk: Client, alpha: Tenant, path: str, title: str) -> None:
