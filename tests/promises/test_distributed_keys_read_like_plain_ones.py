@@ -31,7 +31,7 @@ SHAPES = [(HASH, 1, 1), (HASH, 16, 16), (HASH, 37, 37), (BYTE, 16, 1), (HASH, 25
 @pytest.fixture(autouse=True)
 def operators(monkeypatch: pytest.MonkeyPatch) -> None:
     """Strategies of an operator's own, too."""
-    monkeypatch.setenv(SETTING, "tests.support.placing")
+    monkeypatch.setenv(SETTING, "tests.rollups.placing")
 
 
 def zigzag(centre: int, size: int) -> Iterator[int]:

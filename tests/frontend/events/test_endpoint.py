@@ -9,7 +9,7 @@ import pytest
 from frontend.events.hub import EventHub
 from spm import limits
 from tests.frontend.events.listening import PATIENCE_S, Place
-from tests.spm.web.event_loop import on_loop
+from tests.support.event_loop import on_loop
 
 STREAM = "text/event-stream"
 Story = Callable[[], Coroutine[Any, Any, None]]

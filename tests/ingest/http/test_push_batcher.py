@@ -19,7 +19,7 @@ from spm.store.backends import open_backend
 from spm.store.keys import PlacementTable
 from spm.wire import Parsed
 from tests.ingest.http.pushing import ALONE, LINES, LONG_S, Gate, HeldTransport, bench, line, soon, values
-from tests.spm.web.event_loop import on_loop
+from tests.support.event_loop import on_loop
 from tests.support.stored import copies, samples
 
 MANY = gzip.compress(b"m v=1 1\n" * 100_000)  # 2 kB that become 800 kB

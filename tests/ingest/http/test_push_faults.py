@@ -25,7 +25,7 @@ from spm.store.backends import open_backend
 from spm.store.keys import PlacementTable
 from spm.wire import Parsed
 from tests.ingest.http.pushing import ALONE, LINES, Gate, HeldTransport, bench, line, soon, values
-from tests.spm.web.event_loop import on_loop
+from tests.support.event_loop import on_loop
 from tests.support.faults import Faulty
 from tests.support.stored import copies, samples
 

@@ -14,7 +14,7 @@ from spm.accounts import tokens
 from spm.clock import SystemClock
 from spm.web.http_protocol import WholeAnswer
 from tests.ingest.http.test_push_app import LINE, SECRETS, Said, Site
-from tests.spm.web.event_loop import on_loop
+from tests.support.event_loop import on_loop
 
 
 class Offers(PushApplication):

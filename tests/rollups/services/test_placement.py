@@ -236,7 +236,7 @@ def test_a_worker_without_the_placement_function_gives_up_and_nothing_moves(
     site: Site, world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As a machine of a cluster whose module is missing, or is another one."""
-    monkeypatch.setenv(SETTING, "tests.support.placing")
+    monkeypatch.setenv(SETTING, "tests.rollups.placing")
     epochs.open_epoch(world.store, APP, function="two bytes", shards=64, spread=64)
     before = world.manifest()
     lacking = meanwhile("planned", lambda: monkeypatch.delenv(SETTING))
@@ -244,7 +244,7 @@ def test_a_worker_without_the_placement_function_gives_up_and_nothing_moves(
     assert report.remaining > 0
     assert "no placement function 'two bytes'" in "\n".join(report.errors)
     assert world.manifest() == before
-    monkeypatch.setenv(SETTING, "tests.support.placing")
+    monkeypatch.setenv(SETTING, "tests.rollups.placing")
     right(world)
     assert placement.redistribute(site, APP).obstacles == ()
     assert world.spread().has_one_live_epoch

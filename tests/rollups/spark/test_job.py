@@ -38,7 +38,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.slow]
 def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """One Spark for a module: a process has one session, and another module's may be that of a cluster."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv(placement.SETTING, "tests.support.placing")  # an operator's own module
+        patch.setenv(placement.SETTING, "tests.rollups.placing")  # an operator's own module
         with spark("local[2]", tmp_path_factory.mktemp("spark")) as started:
             yield started
 

@@ -11,7 +11,7 @@ from spm import limits
 from spm.clock import SystemClock
 from spm.web.dispatch import Dispatcher, Site
 from spm.web.http_protocol import Connections, HttpBounds
-from tests.spm.web.event_loop import on_loop
+from tests.support.event_loop import on_loop
 
 MANY = limits.LOGIN_THREADS + limits.SPARE_THREADS + 20
 
@@ -27,7 +27,7 @@ class Push:
 
 
 class Pages:
-    """Answers every page at once, but holds up passwords that are sent until it is told to go on."""
+    """Answers every page at once, but holds up passwords that are sent until it may go on."""
 
     def __init__(self) -> None:
         self.go_on = threading.Event()

@@ -15,7 +15,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from spm.clock import SystemClock
 from spm.web.fair_pool import FairPool, PoolClosed, PoolFull, WaitedTooLong
-from tests.spm.web.event_loop import OwnLoop, on_loop
+from tests.support.event_loop import OwnLoop, on_loop
 
 THREADS, THREADS_MAX, OF_KEY, WAITING, OF_KEY_WAITING = 3, 4, 2, 12, 5
 

@@ -11,9 +11,9 @@ from uvicorn.server import ServerState
 
 from spm.web.http_protocol import BoundedHttpProtocol, Connections
 from tests.servers.processes import wait_until
-from tests.spm.web.event_loop import on_loop
 from tests.spm.web.http_protocol import serving
 from tests.spm.web.http_protocol.serving import HOST, Answer, Served, answers, connect, read_all, say
+from tests.support.event_loop import on_loop
 
 
 def ask(served: Served, line: str, *headers: str) -> Answer:

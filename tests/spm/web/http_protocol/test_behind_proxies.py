@@ -18,9 +18,9 @@ import pytest
 
 from tests.conftest import missing_service
 from tests.servers.proxies import PROXIES, missing_proxy, start_proxy
-from tests.spm.web.event_loop import on_loop
 from tests.spm.web.http_protocol.generated import conversation, in_pieces
 from tests.spm.web.http_protocol.serving import HOST, QUICK, Served, serving
+from tests.support.event_loop import on_loop
 
 pytestmark = [pytest.mark.real, pytest.mark.slow]
 FORMS = [(name, buffering) for name in PROXIES for buffering in ((False, True) if name == "nginx" else (False,))]

@@ -10,9 +10,9 @@ from uvicorn import Config
 from uvicorn.server import ServerState
 
 from spm.web.http_protocol import BoundedHttpProtocol, Connections
-from tests.spm.web.event_loop import on_loop
 from tests.spm.web.http_protocol.generated import Request, conversation, in_pieces, read_by_h11
 from tests.spm.web.http_protocol.serving import whole_body
+from tests.support.event_loop import on_loop
 
 # h11 ends where we go on: it takes no blank line before a request, and no second request in HTTP/1.0.
 STRICTER = ("no request line received", "closed")

@@ -9,11 +9,11 @@ from uvicorn.config import Config
 from uvicorn.server import ServerState
 
 from spm.web.http_protocol import BoundedHttpProtocol, Connections, WholeAnswer, header_line
-from tests.spm.web.event_loop import on_loop
 from tests.spm.web.http_protocol import serving
 from tests.spm.web.http_protocol.generated import _damaged, in_pieces
 from tests.spm.web.http_protocol.serving import HOST, answers
 from tests.spm.web.http_protocol.test_answers import Transport
+from tests.support.event_loop import on_loop
 
 HEAD = b"POST /push?a=b HTTP/1.1\r\n" + HOST + b"Content-Length: %d\r\nX: y_z\r\n\r\n"
 HIDDEN = b"GET /smuggled HTTP/1.1\r\n" + HOST + b"\r\n"

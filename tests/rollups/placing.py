@@ -1,4 +1,4 @@
-"""Placement functions as an operator writes them, for tests: ``SPM_STRATEGIES=tests.support.placing``."""
+"""Placement functions as an operator writes them, for tests: ``SPM_STRATEGIES=tests.rollups.placing``."""
 
 import numpy as np
 
