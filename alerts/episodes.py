@@ -5,16 +5,15 @@
 
 from collections.abc import Mapping, Sequence
 
-from django.db import transaction
 from django.db.models import Q
 
-from alerts import messages
 from alerts.judging.answers import Labels
 from alerts.judging.automaton import OK
 from alerts.judging.lane_plan import Operation
 from alerts.judging.reconciliation import EpisodeStatus, Span, reconcile, stretches_of
 from alerts.judging.run import EndReason, InstanceKey, Outcome, States, Transition
 from alerts.models import Episode, Lane, Rule
+from alerts.telling import hook
 
 _WRITTEN = [
     "start_ms",
@@ -63,7 +62,7 @@ def episodes_changed(episode_ids: Sequence[int], *, now_ms: int) -> None:
     Every writer of episodes calls this once for each transaction, with the ids of the rows that it wrote. What must be
     as durable as the episodes (marks for those who are to be notified) is written here.
     """
-    assert transaction.get_connection().in_atomic_block, "BUG: episodes changed outside a transaction"
+    hook.mark(episode_ids, now_ms=now_ms)
 
 
 class _Writer:
@@ -73,7 +72,6 @@ class _Writer:
         self._lane, self._labels, self._now_ms = lane, labels, now_ms
         self._new: list[Episode] = []
         self._changed: list[Episode] = []
-        self._before: dict[int, str] = {}  # status by id, before the change
         self._merged: list[tuple[Episode, InstanceKey, int]] = []
         self._rules = dict[int, Rule]()
 
@@ -86,7 +84,6 @@ class _Writer:
                 episode = self._begin(key, span)
                 self._new.append(episode)
             else:
-                self._before[episode.pk] = episode.status
                 episode.revision += 1
                 self._changed.append(episode)
             self._set(episode, span)
@@ -94,7 +91,7 @@ class _Writer:
                 self._merged.append((episode, key, span.host.start_ms))
 
     def write(self) -> None:
-        """Write all changes, announce them, and write their messages."""
+        """Write all changes, and announce them."""
         closed = [episode for episode in self._changed if episode.status != EpisodeStatus.OPEN]
         opened = [episode for episode in self._changed if episode.status == EpisodeStatus.OPEN]
         for part in (closed, opened):
@@ -104,7 +101,6 @@ class _Writer:
         written = [*self._changed, *self._new]
         if written:
             episodes_changed([episode.pk for episode in written], now_ms=self._now_ms)
-            messages.record([(self._before.get(each.pk), each) for each in written], now_ms=self._now_ms)
 
     def _link_merged(self) -> None:
         for episode, key, start_ms in self._merged:

@@ -1,11 +1,13 @@
-"""Deletes rows past their retention: old events, episodes, operations and messages. A bounded number per call."""
+"""Deletes rows past their retention: events, episodes, operations, messages, notifications. A bounded number per call."""
 
 from typing import Any
 
-from django.db.models import QuerySet
+from django.db.models import Q, QuerySet
 
 from alerts.judging.limits import OPERATIONS_KEEP_MS
 from alerts.models import AlertEvent, Delivery, Episode, Operation, Outbox, RuleVersionRow
+from alerts.models.telling import Notification, NotificationGroup
+from alerts.telling.limits import NOTIFICATION_KEEP_MS
 from spm import limits
 
 
@@ -13,12 +15,16 @@ def prune(now_ms: int) -> int:
     """Delete a bounded number of rows past their retention; returns how many."""
     events_until_ms = now_ms - limits.ALERT_EVENTS_KEEP_MS
     sent = Outbox.objects.filter(created_ms__lt=now_ms - limits.OUTBOX_KEEP_MS).exclude(state=Delivery.WAITING)
+    is_old = Q(last_flush_ms=None) | Q(last_flush_ms__lt=now_ms - NOTIFICATION_KEEP_MS)
+    told = Notification.objects.filter(created_ms__lt=now_ms - NOTIFICATION_KEEP_MS).exclude(state=Delivery.WAITING)
     old: tuple[QuerySet[Any], ...] = (
         AlertEvent.objects.filter(at_ms__lt=events_until_ms),
         Episode.objects.filter(end_ms__lt=events_until_ms),
         RuleVersionRow.objects.filter(until_ms__lt=events_until_ms),
         Operation.objects.filter(made_ms__lt=now_ms - OPERATIONS_KEEP_MS),
         sent,
+        told,
+        NotificationGroup.objects.filter(is_old, last_words=None, open=None),
     )
     return sum(map(_delete_some, old))
 

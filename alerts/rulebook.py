@@ -16,7 +16,7 @@ from alerts import journal
 from alerts.judging import limits as judging_limits
 from alerts.judging.lane_plan import aligned_ms
 from alerts.judging.run import EndReason
-from alerts.models import Instance, Lane, Outbox, Rule, RuleVersionRow
+from alerts.models import Instance, Lane, Rule, RuleVersionRow
 from spm import limits
 from spm.accounts import audit
 from spm.accounts.models import App
@@ -46,11 +46,6 @@ class Draft:
 def rules_of(app: App) -> QuerySet[Rule]:
     """Select the app's rules, without deleted ones."""
     return Rule.objects.filter(app=app, deleted_ms=None)
-
-
-def messages_of(app: App) -> QuerySet[Outbox]:
-    """Select the app's messages, newest first."""
-    return Outbox.objects.filter(app=app)
 
 
 @transaction.atomic

@@ -6,6 +6,7 @@ from alerts import evaluate, prune
 from alerts.expressions import open_session
 from alerts.notify import login_notices, outbox
 from alerts.notify.registry import NOTIFIERS
+from alerts.telling import flush, sender
 from spm.clock import SystemClock
 
 
@@ -19,7 +20,9 @@ def evaluate_rules() -> None:
 
 @shared_task(ignore_result=True)  # type: ignore[untyped-decorator]
 def deliver_outbox() -> None:
-    """Deliver the messages that are due, with those of accounts that get wrong logins."""
+    """Write the notifications that are due and deliver them, and mail to people about their accounts."""
     clock = SystemClock()
+    flush.flush_due(clock.now_ms())
+    sender.deliver(notifiers=NOTIFIERS, clock=clock)
     login_notices.collect(clock.now_ms())
     outbox.deliver(notifiers=NOTIFIERS, clock=clock)

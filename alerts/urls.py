@@ -1,8 +1,9 @@
 """The URLs of the alerting pages."""
 
 from django.urls import path
+from django.views.generic import RedirectView
 
-from alerts.pages import views
+from alerts.pages import notifications, views
 
 app_name = "alerts"
 urlpatterns = [
@@ -12,7 +13,20 @@ urlpatterns = [
     path("rules/<int:rule_id>", views.rule_page, name="rule"),
     path("rules/<int:rule_id>/edit", views.rule_edit, name="edit"),
     path("rules/<int:rule_id>/delete", views.rule_delete, name="delete"),
-    path("mail", views.message_list, name="messages"),
-    path("mail/<int:message_id>", views.message_page, name="message"),
-    path("mail/<int:message_id>/retry", views.message_retry, name="retry"),
+    path("mail", RedirectView.as_view(pattern_name="alerts:notifications", query_string=True)),
+    path("mail/<path:rest>", RedirectView.as_view(url="/alerts/notifications")),
+    path("notifications", notifications.notification_list, name="notifications"),
+    path("notifications/<int:notification_id>", notifications.notification_page, name="notification"),
+    path("notifications/<int:notification_id>/retry", notifications.notification_retry, name="notification-retry"),
+    path(
+        "notifications/<int:notification_id>/acknowledge",
+        notifications.notification_acknowledge,
+        name="notification-acknowledge",
+    ),
+    path("contact-points", notifications.contact_point_write, name="contact-point"),
+    path("contact-points/<int:point_id>/delete", notifications.contact_point_delete, name="contact-point-delete"),
+    path("receivers/<int:receiver_id>/test", notifications.receiver_test, name="receiver-test"),
+    path("silences", notifications.silence_list, name="silences"),
+    path("silences/preview", notifications.silence_preview, name="silence-preview"),
+    path("silences/<int:silence_id>/end", notifications.silence_end, name="silence-end"),
 ]

@@ -14,6 +14,7 @@ from django.conf import settings
 from django.db.models import Count, Q
 
 from alerts.models import Aspect, Delivery, Instance, Outbox
+from alerts.models.telling import Notification
 from ingest.accounting import dead_letter_review
 from rollups.models import Run, RunState
 from spm import limits
@@ -36,7 +37,7 @@ HELPS = {
     "spm_app_sources": "Sources, by whether they report in time",
     "spm_alerts": "Alerts, by state",
     "spm_alerts_rules_failing": "Rules whose last evaluation failed",
-    "spm_alerts_outbox_messages": "Alert messages that are not sent, by state",
+    "spm_alerts_outbox_messages": "Notifications and account mails that are not sent, by state",
     "spm_runs_running": "Runs that are running",
     "spm_run_last_success_timestamp_seconds": "When a run of the kind last succeeded",
     "spm_run_last_duration_seconds": "How long the last successful run took",
@@ -111,9 +112,12 @@ def _alerts() -> Iterator[MetricValue]:
     failing = Instance.objects.filter(aspect=Aspect.ERROR, rule__app__going=None)
     yield MetricValue("spm_alerts_rules_failing", {}, failing.count())
     for state in (Delivery.WAITING, Delivery.DEAD):
-        yield MetricValue(
-            "spm_alerts_outbox_messages", {"state": state.value}, Outbox.objects.filter(state=state).count()
-        )
+        yield MetricValue("spm_alerts_outbox_messages", {"state": state.value}, _message_count(state))
+
+
+def _message_count(state: Delivery) -> int:
+    """Count the messages in this state: notifications of alerts, and mail about accounts."""
+    return Notification.objects.filter(state=state).count() + Outbox.objects.filter(state=state).count()
 
 
 def _runs() -> Iterator[MetricValue]:

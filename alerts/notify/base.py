@@ -14,10 +14,14 @@ FIRING, RESOLVED = "firing", "resolved"  # what a message says of an episode
 
 
 class DeliveryFailed(SpmError):
-    """The receiver's service did not take the message; ``permanent`` says that trying again cannot help."""
+    """The receiver's service did not take the message.
 
-    def __init__(self, reason: str, *, permanent: bool = False) -> None:
-        self.permanent = permanent
+    ``permanent``: trying again cannot help. ``perhaps``: the message may have arrived all the same, as its answer was
+    lost; without it the message surely did not arrive.
+    """
+
+    def __init__(self, reason: str, *, permanent: bool = False, perhaps: bool = False) -> None:
+        self.permanent, self.perhaps = permanent, perhaps
         super().__init__(reason)
 
 

@@ -1,29 +1,36 @@
-"""Sends messages as plain-text mail through Django's mail. Only this module imports it.
+"""Sends notifications as mail through Django's mail. Only this module imports it.
 
-The Message-ID is derived from the message's key, so a mail that is sent twice has one id. The mail about the end of an
-episode replies to the mail about its beginning, so that mail programs show them together. Whether mail goes into files
-or to an SMTP server is a setting.
+A mail goes to one address, in one SMTP transaction, so that a refused address neither hides nor repeats another. It has
+a text part and an HTML part. The Message-ID is derived from the notification's key, so a mail that is sent twice has
+one id; notifications of one group refer to its first, so that mail programs show them together. Whether mail goes into
+files or to an SMTP server is a setting.
 """
 
 import smtplib
-from collections.abc import Mapping
+import socket
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from hashlib import blake2b
 from typing import Any
 from urllib.parse import urlencode, urlsplit
 
 from django.conf import settings
+from django.core import mail as django_mail
 from django.core.exceptions import ValidationError
-from django.core.mail import BadHeaderError, EmailMessage
+from django.core.mail import BadHeaderError, EmailMessage, EmailMultiAlternatives
 from django.core.validators import validate_email
+from django.template.loader import render_to_string
 from django.urls import reverse
 
-from alerts.notify.base import FIRING, RESOLVED, DeliveryFailed, RenderedMessage
-from alerts.notify.text import body, subject
-from spm.limits import HOUR_MS
+from alerts.notify.base import DeliveryFailed, RenderedMessage
+from alerts.notify.wording import is_over, line_text, more_text, plain_text, subject
+
+_HAND_OVER_S = 60  # for a whole SMTP transaction: a server that stalls at each step must not hold up its sender
 
 
 class EmailNotifier:
-    """Sends one mail to all receivers of a rule that are mail addresses."""
+    """Sends a notification to one mail address."""
 
     receiver_hint = "mail address"
 
@@ -53,20 +60,56 @@ class AccountMailNotifier:
 
 
 def compose(key: str, payload: Mapping[str, Any]) -> EmailMessage:
-    """Compose the mail; raises ``DeliveryFailed`` if it has no receiver."""
+    """Compose the mail of a notification; raises ``DeliveryFailed`` if its receiver is no mail address."""
     receivers = [address for address in payload["receivers"] if _is_address(address)]
     if not receivers:
         raise DeliveryFailed("no receiver with a mail address", permanent=True)
-    headers = {"Message-ID": message_id(key), "Auto-Submitted": "auto-generated", "X-SPM-Severity": payload["severity"]}
-    if payload["state"] == RESOLVED:
-        first_id = message_id(key.removesuffix(RESOLVED) + FIRING)
+    if "lines" not in payload:
+        raise DeliveryFailed("a message of an older version: what it says is over", permanent=True)
+    headers = {
+        "Message-ID": message_id(key),
+        "Auto-Submitted": "auto-generated",
+        "X-SPM-Sequence": str(payload["n"]),
+        "X-SPM-Severity": payload["lines"][0]["severity"],
+    }
+    if payload["thread"] != key:
+        first_id = message_id(payload["thread"])
         headers |= {"In-Reply-To": first_id, "References": first_id}
-    return EmailMessage(
-        subject=subject(payload),
-        body=body(payload, rule_url=_rule_url(payload), chart_url=_chart_url(payload)),
-        to=receivers,
-        headers=headers,
+    links = {line["rule"]: _rule_url(line["rule"]) for line in payload["lines"]}
+    message = EmailMultiAlternatives(
+        subject=subject(payload), body=plain_text(payload, links), to=receivers, headers=headers
     )
+    message.attach_alternative(_html(payload, links), "text/html")
+    return message
+
+
+def message_id(key: str) -> str:
+    """Return the permanent Message-ID of a message. It reveals nothing about its content."""
+    host = urlsplit(settings.SPM_BASE_URL).hostname or "localhost"
+    return f"<{blake2b(key.encode(), digest_size=16).hexdigest()}@{host}>"
+
+
+def goes_to_a_folder() -> bool:
+    """Whether mail is written into files and reaches nobody."""
+    return str(settings.EMAIL_BACKEND).endswith("filebased.EmailBackend")
+
+
+def chart_path(app: int, expr: str, span: tuple[int, int] | None = None) -> str:
+    """Return the path of the chart of an expression, over a span of time if one is given."""
+    parameters = {"expr": expr} | ({"from": str(span[0]), "to": str(span[1])} if span else {})
+    return f"{reverse('frontend:chart', args=[app])}?{urlencode(parameters)}"
+
+
+def _html(payload: Mapping[str, Any], links: Mapping[int, str]) -> str:
+    lines = [(line_text(line), links[line["rule"]], is_over(line)) for line in payload["lines"]]
+    context = {
+        "subject": subject(payload),
+        "lines": lines,
+        "more": more_text(payload),
+        "home": f"{settings.SPM_BASE_URL}{reverse('alerts:rules')}",
+        "receiver": payload["receivers"][0],
+    }
+    return render_to_string("alerts/mail/notification.html", context)
 
 
 def _account_mail(key: str, payload: Mapping[str, Any]) -> EmailMessage:
@@ -88,39 +131,61 @@ def _render(key: str, mail: EmailMessage) -> RenderedMessage:
 
 
 def _send(mail: EmailMessage) -> None:
+    """Send one mail. Without a connection it surely did not arrive; with one that broke, nobody knows."""
+    connection = django_mail.get_connection()
     try:
-        mail.send()
-    except smtplib.SMTPRecipientsRefused as error:
-        is_final = all(500 <= code < 600 for code, _ in error.recipients.values())  # 5xx: permanent
-        raise DeliveryFailed(f"refused: {error}", permanent=is_final) from error
-    except smtplib.SMTPResponseException as error:
-        raise DeliveryFailed(f"{error.smtp_code} {error.smtp_error!r}") from error
+        connection.open()
     except (OSError, smtplib.SMTPException) as error:
-        raise DeliveryFailed(f"{type(error).__name__}: {error}") from error
+        raise DeliveryFailed(f"no connection to the mail server: {type(error).__name__}: {error}") from error
+    try:
+        with _deadline(connection, _HAND_OVER_S):
+            connection.send_messages([mail])
+    except smtplib.SMTPRecipientsRefused as error:
+        codes = [code for code, _ in error.recipients.values()]
+        text = "; ".join(f"{code} {answer!r}" for code, answer in error.recipients.values())
+        raise DeliveryFailed(f"refused: {text}", permanent=all(500 <= code < 600 for code in codes)) from error
+    except smtplib.SMTPResponseException as error:
+        is_final = isinstance(error, smtplib.SMTPSenderRefused | smtplib.SMTPDataError) and error.smtp_code >= 500
+        raise DeliveryFailed(f"{error.smtp_code} {error.smtp_error!r}", permanent=is_final) from error
+    except (OSError, smtplib.SMTPException) as error:
+        raise DeliveryFailed(f"{type(error).__name__}: {error}", perhaps=True) from error
     except (BadHeaderError, UnicodeError) as error:
         raise DeliveryFailed(f"cannot be written as mail: {error}", permanent=True) from error
+    finally:
+        _close(connection)
 
 
-def message_id(key: str) -> str:
-    """Return the permanent Message-ID of a message. It reveals nothing about its content."""
-    host = urlsplit(settings.SPM_BASE_URL).hostname or "localhost"
-    return f"<{blake2b(key.encode(), digest_size=16).hexdigest()}@{host}>"
+@contextmanager
+def _deadline(connection: Any, seconds: float) -> Iterator[None]:
+    """Break the connection after so many seconds: each step of SMTP has a time-out of its own, and there are many."""
+    sock = getattr(getattr(connection, "connection", None), "sock", None)
+    timer = threading.Timer(seconds, _break, [sock])
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
 
 
-def chart_path(app: int, expr: str, span: tuple[int, int] | None = None) -> str:
-    """Return the path of the chart of an expression, over a span of time if one is given."""
-    parameters = {"expr": expr} | ({"from": str(span[0]), "to": str(span[1])} if span else {})
-    return f"{reverse('frontend:chart', args=[app])}?{urlencode(parameters)}"
+def _break(sock: socket.socket | None) -> None:
+    if sock is not None:
+        try:
+            sock.shutdown(socket.SHUT_RDWR)
+        except OSError:
+            return  # it is closed already
 
 
-def _rule_url(payload: Mapping[str, Any]) -> str:
-    return f"{settings.SPM_BASE_URL}{reverse('alerts:rule', args=[payload['rule']])}"
+def _close(connection: Any) -> None:
+    try:
+        connection.close()
+    except (OSError, smtplib.SMTPException):
+        return  # what was sent was answered before
 
 
-def _chart_url(payload: Mapping[str, Any]) -> str:
-    """Link the chart from an hour before the episode to a quarter of an hour after this change."""
-    span = (payload["episode_ms"] - HOUR_MS, payload["at_ms"] + HOUR_MS // 4)
-    return f"{settings.SPM_BASE_URL}{chart_path(payload['app'], payload['expr'], span)}"
+def _rule_url(rule: int) -> str:
+    path = reverse("alerts:rule", args=[rule]) if rule else reverse("alerts:rules")
+    return f"{settings.SPM_BASE_URL}{path}"
 
 
 def _is_address(text: str) -> bool:

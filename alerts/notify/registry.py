@@ -1,11 +1,8 @@
 """The notifiers, by the kind of message they deliver. A new one is a file of this folder and a line here.
 
 A rule lists its receivers as texts. Each receiver belongs to the first notifier that accepts it, so neither rules nor
-pages name a notifier. The outbox stores the kind beside each message. Enter by ``NOTIFIERS`` or
-``receivers_by_kind``.
+pages name a notifier. Enter by ``NOTIFIERS`` or ``kind_of``.
 """
-
-from collections.abc import Iterable
 
 from alerts.models import DEFAULT_KIND
 from alerts.notify.base import Notifier
@@ -21,14 +18,6 @@ NOTIFIERS: dict[str, Notifier] = {
 def kind_of(receiver: str) -> str | None:
     """Return the kind of the first notifier that accepts the receiver, or None."""
     return next((kind for kind, notifier in NOTIFIERS.items() if notifier.accepts(receiver)), None)
-
-
-def receivers_by_kind(receivers: Iterable[str]) -> dict[str, list[str]]:
-    """Group receivers by the kind of their messages. A rule without receivers gets one message, which fails."""
-    groups: dict[str, list[str]] = {}
-    for receiver in receivers:
-        groups.setdefault(kind_of(receiver) or DEFAULT_KIND, []).append(receiver)
-    return groups or {DEFAULT_KIND: []}
 
 
 def receiver_hints() -> str:

@@ -14,6 +14,7 @@ from alerts.pages.check import check
 from alerts.rulebook import Draft
 from spm import limits
 from spm.errors import BadQuery
+from spm.limits import HOUR_MS
 
 
 class DurationField(forms.CharField):
@@ -141,3 +142,22 @@ def initial_of(rule: Rule) -> dict[str, Any]:
 def _number(value: float | None) -> str:
     """Write all digits, without a final ``.0``."""
     return "" if value is None else repr(value).removesuffix(".0")
+
+
+class ContactPointForm(forms.Form):
+    """A contact point: its name and its receivers."""
+
+    name = forms.CharField(max_length=120)
+    receivers = ReceiversField(label="Receivers", help_text=f"One or more, each a {receiver_hints()}")
+
+
+class SilenceForm(forms.Form):
+    """A silence that begins now."""
+
+    matchers = forms.CharField(
+        max_length=2_000,
+        widget=forms.TextInput(attrs={"spellcheck": "false", "autocomplete": "off"}),
+        help_text='Labels of the alerts, for example host="web-1", alertname=~"Disk.*"',
+    )
+    duration_ms = DurationField(label="For", empty_ms=HOUR_MS, help_text="How long: 90s, 5m, 1h30m; an hour if empty")
+    comment = forms.CharField(max_length=200, required=False)

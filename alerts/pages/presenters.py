@@ -1,4 +1,4 @@
-"""Turns rows into what the alerting pages draw: a rule with its status, a message as its receivers see it."""
+"""Turns rows into what the alerting pages draw: a rule with its status."""
 
 from dataclasses import dataclass
 
@@ -6,14 +6,11 @@ from django.db.models import Count, F, Q, QuerySet
 
 from alerts.durations import spell
 from alerts.judging.automaton import Phase
-from alerts.models import AlertEvent, Aspect, Instance, Lane, Outbox, Rule
-from alerts.notify.base import DeliveryFailed, RenderedMessage
-from alerts.notify.registry import NOTIFIERS
-from alerts.rulebook import messages_of, rules_of
+from alerts.models import AlertEvent, Aspect, Instance, Lane, Rule
+from alerts.rulebook import rules_of
 from spm.accounts.models import App
 from spm.limits import RULE_PERIOD_MS
 
-MESSAGES_SHOWN = 200
 EVENTS_SHOWN = 100
 
 
@@ -35,14 +32,6 @@ class RuleRow:
     waiting: str
 
 
-@dataclass(frozen=True, slots=True)
-class MessageRow:
-    """A row of the outbox, and the message as its receivers see it."""
-
-    row: Outbox
-    rendered: RenderedMessage
-
-
 def rows_of(app: App) -> list[RuleRow]:
     """List the app's rules, firing ones first."""
     order = {"firing": 0, "error": 1, "pending": 2}
@@ -53,22 +42,6 @@ def rows_of(app: App) -> list[RuleRow]:
 def row_of(rule: Rule) -> RuleRow:
     """Present one rule."""
     return _rule_rows(Rule.objects.filter(pk=rule.pk))[0]
-
-
-def message_rows_of(app: App) -> list[MessageRow]:
-    """List the app's latest messages."""
-    return [message_row_of(row) for row in messages_of(app)[:MESSAGES_SHOWN]]
-
-
-def message_row_of(row: Outbox) -> MessageRow:
-    """Present a message as its notifier renders it, or say why it cannot be rendered."""
-    subject = str(row.payload.get("name", ""))
-    if row.kind not in NOTIFIERS:
-        return MessageRow(row, RenderedMessage(subject, (), (), f"There is no notifier for {row.kind!r}."))
-    try:
-        return MessageRow(row, NOTIFIERS[row.kind].render(row.key, row.payload))
-    except DeliveryFailed as failure:
-        return MessageRow(row, RenderedMessage(subject, (), (), str(failure)))
 
 
 def condition_text(rule: Rule) -> str:

@@ -45,7 +45,7 @@ PAGES: tuple[Page, ...] = (
     Page("system", "system", overview.System, title="System", internal=True),
     Page("chart", "chart", charts.Explore, title="Explore"),
     Page("alerts:rules", title="Alerts"),
-    Page("alerts:messages", title="Messages"),
+    Page("alerts:notifications", title="Notifications"),
     Page("delivery", "delivery", delivery.Delivery, title="Ingestion", tab="Ingestion"),
     Page("delivery_hours", "delivery/hours", delivery.DeliveryHours),
     Page("delivery_download", "delivery/download", delivery.Download),

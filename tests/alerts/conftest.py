@@ -13,7 +13,9 @@ from alerts.expressions import SeriesValue
 from alerts.judging.answers import Answer, Read
 from alerts.judging.versions import Steps
 from alerts.models import Rule
+from alerts.notify.registry import NOTIFIERS
 from alerts.rulebook import Draft
+from alerts.telling import flush, sender
 from spm.accounts.models import App, Membership, Organisation, Role
 from spm.clock import FakeClock
 from spm.errors import BadQuery, SpmError
@@ -84,6 +86,12 @@ class AlertingWorld:
             self.machine.values = {} if value is None else {host: value}
             self.evaluate()
             self.clock.advance(PERIOD_MS)
+
+    def tell(self) -> int:
+        """Write and deliver what is due now; returns how many notifications were delivered or refused."""
+        flush.flush_due(self.clock.now_ms())
+        counts = sender.deliver(notifiers=NOTIFIERS, clock=self.clock)
+        return counts.sent + counts.failed
 
 
 @pytest.fixture

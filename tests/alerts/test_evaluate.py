@@ -1,4 +1,4 @@
-"""Lanes: every step judged once, in order; states, events and messages in one transaction, whatever crashes."""
+"""Lanes: every step judged once, in order; states, events and episodes in one transaction, whatever crashes."""
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -12,13 +12,15 @@ from django.test.utils import CaptureQueriesContext
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from alerts import episodes, evaluate, journal, messages, rulebook
+from alerts import episodes, evaluate, journal, rulebook
 from alerts.judging.answers import Answer, Read
 from alerts.judging.automaton import OK, Input, step
 from alerts.judging.lane_plan import Operation as Plan
 from alerts.judging.lane_plan import OperationKind
 from alerts.judging.versions import Steps
-from alerts.models import AlertEvent, Episode, Instance, Lane, Operation, Outbox, Rule
+from alerts.models import AlertEvent, Episode, Instance, Lane, Operation, Rule
+from alerts.models.telling import LastWord
+from alerts.telling import hook
 from spm.accounts.models import App
 from spm.clock import FakeClock
 from spm.errors import BadQuery, StoreUnavailable
@@ -28,9 +30,9 @@ pytestmark = pytest.mark.django_db
 MakeRule = Callable[..., Rule]
 
 
-def reported_states() -> list[str]:
-    """Return the states of the messages in the outbox, in order."""
-    return [message.payload["state"] for message in Outbox.objects.order_by("pk")]
+def statuses() -> list[str]:
+    """Return the statuses of all episodes, in the order in which they were written."""
+    return list(Episode.objects.order_by("pk").values_list("status", flat=True))
 
 
 def events() -> list[str]:
@@ -52,17 +54,17 @@ def recorded(values: Sequence[float | None], start_ms: int = START_MS) -> Callab
     return open_session
 
 
-def test_crossing_and_coming_back_is_one_pair_of_messages(make_rule: MakeRule, world: AlertingWorld) -> None:
+def test_crossing_and_coming_back_is_one_episode(make_rule: MakeRule, world: AlertingWorld) -> None:
     make_rule(for_ms=20_000)
     world.evaluate_values(50, 95, 95, 95, 95, 50, 50)
-    assert reported_states() == ["firing", "resolved"]
+    assert statuses() == ["ended"]
     assert events() == ["pending", "firing", "ok"]
 
 
-def test_a_spike_shorter_than_for_is_history_without_a_message(make_rule: MakeRule, world: AlertingWorld) -> None:
+def test_a_spike_shorter_than_for_is_history_without_an_episode(make_rule: MakeRule, world: AlertingWorld) -> None:
     make_rule(for_ms=20_000)
     world.evaluate_values(95, 50)
-    assert (reported_states(), events()) == ([], ["pending", "ok"])
+    assert (statuses(), events()) == ([], ["pending", "ok"])
     assert not Instance.objects.exists()
 
 
@@ -71,17 +73,7 @@ def test_each_series_has_a_state_of_its_own(make_rule: MakeRule, world: Alerting
     world.machine.values = {"a": 95, "b": 50, "c": 99}
     world.evaluate()
     assert {instance.labels["host"] for instance in Instance.objects.all()} == {"a", "c"}
-    assert len(reported_states()) == 2
-
-
-def test_the_message_holds_what_people_need(make_rule: MakeRule, world: AlertingWorld) -> None:
-    rule = make_rule(severity="critical")
-    world.evaluate_values(97.5)
-    message, episode = Outbox.objects.get(), Episode.objects.get()
-    assert message.key == f"{rule.pk}:{episode.fingerprint}:{episode.pk}:firing"
-    assert message.payload["value"] == "97.5"
-    assert message.payload["receivers"] == ["ops@example.org"]
-    assert message.app_id == rule.app_id
+    assert statuses() == ["open", "open"]
 
 
 def test_a_step_is_judged_once_and_never_before_its_time(make_rule: MakeRule, world: AlertingWorld) -> None:
@@ -146,7 +138,7 @@ def test_an_error_is_recorded_and_keeps_the_states(make_rule: MakeRule, world: A
     world.machine.error = None
     world.evaluate_values(50)
     assert not Instance.objects.exists()
-    assert reported_states() == ["firing", "resolved"]
+    assert statuses() == ["ended"]
 
 
 def test_a_store_that_does_not_answer_delays_the_lane_and_loses_no_step(
@@ -176,7 +168,7 @@ def test_one_lane_that_crashes_does_not_keep_the_others_waiting(
         return world.machine.open_session(app)
 
     counts = evaluate.evaluate_due_lanes(open_session=open_session, clock=world.clock)
-    assert (counts.evaluated, counts.failed, len(reported_states())) == (1, 1, 1)
+    assert (counts.evaluated, counts.failed, statuses()) == (1, 1, ["open"])
 
 
 def test_too_many_violated_series_are_reported_not_hidden(
@@ -216,7 +208,7 @@ def test_a_clock_that_was_ahead_is_put_right_and_what_it_saw_is_void(make_rule: 
     evaluate.evaluate_due_lanes(open_session=session, clock=world.clock)
     world.clock.jump(600_000)
     evaluate.evaluate_due_lanes(open_session=session, clock=world.clock)
-    assert reported_states() == ["firing"]
+    assert statuses() == ["open"]
     world.clock.jump(-600_000)
     evaluate.evaluate_due_lanes(open_session=session, clock=world.clock)
     assert Operation.objects.first().kind == "rewind"  # type: ignore[union-attr]  # there is one
@@ -239,7 +231,7 @@ class Crash(BaseException):
     """Simulates kill -9: nothing catches it."""
 
 
-CRASHES = ["query", "operation", "events", "states", "episodes", "outbox", "commit", ""]
+CRASHES = ["query", "operation", "events", "states", "episodes", "marks", "commit", ""]
 
 
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -249,10 +241,10 @@ CRASHES = ["query", "operation", "events", "states", "episodes", "outbox", "comm
     for_ms=st.sampled_from([0, 20_000]),
     keep_ms=st.sampled_from([0, 20_000]),
 )
-def test_a_crash_between_any_two_steps_and_a_retry_report_each_change_once(
+def test_a_crash_between_any_two_steps_and_a_retry_write_and_mark_each_episode_once(
     app: App, people: dict[str, User], values: list[float | None], crashes: list[str], for_ms: int, keep_ms: int
 ) -> None:
-    for model in (Rule, Outbox, Lane):
+    for model in (Rule, Lane):
         model.objects.all().delete()
     clock = FakeClock(START_MS)
     rule_draft = draft(for_ms=for_ms, keep_firing_for_ms=keep_ms, hold_ms=30_000)
@@ -267,8 +259,10 @@ def test_a_crash_between_any_two_steps_and_a_retry_report_each_change_once(
     phases = _plain_history(rule, values)
     assert events() == phases
     fires = AlertEvent.objects.filter(state="firing").exclude(before__in=("firing", "recovering"))
-    assert reported_states().count("firing") == Episode.objects.count() == fires.count()
-    assert reported_states().count("resolved") == Episode.objects.exclude(end_ms=None).count()
+    assert Episode.objects.count() == fires.count()
+    assert list(LastWord.objects.order_by("episode").values_list("episode")) == list(
+        Episode.objects.order_by("pk").values_list("pk")
+    )
 
 
 def _evaluate_and_crash(session: Callable[[int], Read], clock: FakeClock, crash: str) -> None:
@@ -279,7 +273,7 @@ def _evaluate_and_crash(session: Callable[[int], Read], clock: FakeClock, crash:
         "events": (AlertEvent.objects, "bulk_create"),
         "states": (journal, "_write_instances"),
         "episodes": (episodes, "follow"),
-        "outbox": (messages, "record"),
+        "marks": (hook, "_write_words"),
     }
     if crash in patches:
         with patch.object(*patches[crash], side_effect=Crash), suppress(Crash):

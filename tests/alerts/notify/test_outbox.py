@@ -1,19 +1,19 @@
 """Deliveries: each message is sent under one key, whatever crashes between sending and recording."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from alerts.models import Outbox, Rule
+from alerts.models import Outbox
 from alerts.notify import outbox
 from alerts.notify.base import DeliveryFailed, RecordingNotifier
 from spm import limits
 from spm.accounts.models import App
 from spm.clock import FakeClock
-from tests.alerts.conftest import START_MS, AlertingWorld
+from tests.alerts.conftest import START_MS
 
 pytestmark = pytest.mark.django_db
 
@@ -152,13 +152,3 @@ def test_a_message_arrives_under_one_key_whatever_crashes(app: App, crashes: lis
     row.refresh_from_db()
     assert row.state == "sent"
     assert set(notifier.keys) == {"only"}
-
-
-def test_a_crossing_travels_from_the_evaluation_to_the_notifier(
-    make_rule: Callable[..., Rule], world: AlertingWorld
-) -> None:
-    make_rule()
-    world.evaluate_values(95, 50)
-    notifier = RecordingNotifier()
-    deliver(notifier, world.clock)
-    assert [key.rsplit(":", 1)[1] for key in notifier.keys] == ["firing", "resolved"]

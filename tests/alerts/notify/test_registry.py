@@ -7,10 +7,12 @@ import pytest
 from django.contrib.auth.models import User
 from django.test import Client
 
-from alerts.models import Outbox, Rule
-from alerts.notify import outbox, registry
+from alerts.models import Rule
+from alerts.models.telling import Notification
+from alerts.notify import registry
 from alerts.notify.base import RenderedMessage
-from alerts.notify.text import subject
+from alerts.notify.wording import subject
+from alerts.telling import limits
 from spm.accounts.models import App
 from tests.alerts.conftest import AlertingWorld
 
@@ -54,9 +56,10 @@ def test_a_new_notifier_delivers_an_alert(
 ) -> None:
     make_rule(receivers=("pager:17", "ops@example.org"))
     world.evaluate_values(95)
-    assert outbox.deliver(notifiers=registry.NOTIFIERS, clock=world.clock).sent == 2
-    ((key, receivers, text),) = pager.pages
-    assert (key.split(":")[0], receivers, text) == ("pager", ["pager:17"], "[FIRING] CPU is busy: cpu host=a")
+    world.clock.advance(limits.GROUP_WAIT_MS)
+    assert world.tell() == 2
+    ((_, receivers, text),) = pager.pages
+    assert (receivers, text) == (["pager:17"], "[FIRING] CPU is busy: a 95 (> 90) · Shop")
     assert [mail.to for mail in mailoutbox] == [["ops@example.org"]]
 
 
@@ -68,22 +71,26 @@ def test_the_form_accepts_receivers_of_a_new_notifier(
     editor.post(f"/alerts/new?app={app.pk}", {**form, "receivers": "pager:17"})
     assert Rule.objects.get().receivers == ["pager:17"]
     refusal = editor.post(f"/alerts/new?app={app.pk}", {**form, "receivers": "nobody"})
-    assert "not a valid mail address or pager number" in refusal.content.decode()
+    assert "is not a valid" in refusal.content.decode()
+    assert "pager number" in refusal.content.decode()
 
 
-def test_the_pages_show_messages_of_a_new_notifier(
+def test_the_pages_show_notifications_of_a_new_notifier(
     make_rule: Callable[..., Rule], world: AlertingWorld, pager: PagerNotifier, editor: Client
 ) -> None:
     make_rule(receivers=("pager:17",))
     world.evaluate_values(95)
-    page = editor.get(f"/alerts/mail/{Outbox.objects.get().pk}").content.decode()
-    assert "[FIRING] CPU is busy: cpu host=a" in page
+    world.clock.advance(limits.GROUP_WAIT_MS)
+    world.tell()
+    page = editor.get(f"/alerts/notifications/{Notification.objects.get().pk}").content.decode()
+    assert "[FIRING] CPU is busy: a 95 (&gt; 90) · Shop" in page
     assert "Beep." in page
 
 
 def test_receivers_that_no_notifier_accepts_fail_visibly(make_rule: Callable[..., Rule], world: AlertingWorld) -> None:
     make_rule(receivers=("nobody",))
     world.evaluate_values(95)
-    outbox.deliver(notifiers=registry.NOTIFIERS, clock=world.clock)
-    message = Outbox.objects.get()
-    assert (message.kind, message.state, message.error) == ("mail", "dead", "no receiver with a mail address")
+    world.clock.advance(limits.GROUP_WAIT_MS)
+    world.tell()
+    row = Notification.objects.get()
+    assert (row.receiver.kind, row.state, row.answer) == ("mail", "dead", "no receiver with a mail address")

@@ -1,4 +1,4 @@
-"""The alerting pages: who sees what, the form with its live check, and the messages."""
+"""The alerting pages: who sees what, the form with its live check."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -8,9 +8,9 @@ from django.contrib.auth.models import User
 from django.test import Client
 
 from alerts.expressions import SeriesValue, query_engine
-from alerts.models import Outbox, Rule
-from alerts.notify import outbox
-from alerts.notify.registry import NOTIFIERS
+from alerts.models import Rule
+from alerts.models.telling import Notification
+from alerts.telling.limits import GROUP_WAIT_MS
 from spm.accounts.models import App
 from spm.errors import BadQuery, QueryTooLarge
 from spm.query.fake import FakeStorage
@@ -53,6 +53,8 @@ def login(people: dict[str, User]) -> Callable[[str], Client]:
 def fired(make_rule: Callable[..., Rule], world: AlertingWorld) -> Rule:
     rule = make_rule()
     world.evaluate_values(95)
+    world.clock.advance(GROUP_WAIT_MS)
+    world.tell()
     return rule
 
 
@@ -171,37 +173,16 @@ def test_the_live_check_of_nothing_asks_nothing(app: App, machine: Machine, logi
     assert machine.queries == []
 
 
-def test_messages_are_listed_and_shown_as_sent(
-    fired: Rule, world: AlertingWorld, login: Callable[[str], Client]
-) -> None:
-    outbox.deliver(notifiers=NOTIFIERS, clock=world.clock)
-    message = Outbox.objects.get()
-    page = text(login("vera"), "/alerts/mail")
-    assert "[FIRING] CPU is busy: cpu host=a" in page
-    assert '<span class="badge ok">sent</span>' in page
-    shown = text(login("vera"), f"/alerts/mail/{message.pk}")
-    assert "Message-ID: &lt;" in shown
-    assert "To: ops@example.org" in shown
-
-
-def test_an_editor_tries_a_dead_message_again(fired: Rule, login: Callable[[str], Client]) -> None:
-    Outbox.objects.update(state="dead", error="550 no such user")
-    message = Outbox.objects.get()
-    assert "550 no such user" in text(login("edda"), f"/alerts/mail/{message.pk}")
-    assert login("vera").post(f"/alerts/mail/{message.pk}/retry").status_code == 403
-    login("edda").post(f"/alerts/mail/{message.pk}/retry")
-    message.refresh_from_db()
-    assert message.state == "waiting"
-
-
 PATHS = [
     "/alerts/?app={app}",
     "/alerts/new?app={app}",
     "/alerts/check?app={app}&expr=cpu",
-    "/alerts/mail?app={app}",
+    "/alerts/notifications?app={app}",
+    "/alerts/notifications/{note}",
+    "/alerts/silences?app={app}",
+    "/alerts/silences/preview?app={app}",
     "/alerts/rules/{rule}",
     "/alerts/rules/{rule}/edit",
-    "/alerts/mail/{mail}",
 ]
 
 
@@ -209,25 +190,27 @@ PATHS = [
 def test_nothing_of_a_foreign_app_exists(
     fired: Rule, foreign_app: App, machine: Machine, login: Callable[[str], Client], path_format: str
 ) -> None:
-    path = path_format.format(app=fired.app_id, rule=fired.pk, mail=Outbox.objects.get().pk)
+    path = path_format.format(app=fired.app_id, rule=fired.pk, note=Notification.objects.get().pk)
     assert login("mallory").get(path).status_code == 404
     assert machine.queries == []
 
 
 @pytest.mark.parametrize(
-    "action", ["/alerts/rules/{rule}/edit", "/alerts/rules/{rule}/delete", "/alerts/mail/{mail}/retry"]
+    "action", ["/alerts/rules/{rule}/edit", "/alerts/rules/{rule}/delete", "/alerts/notifications/{note}/retry"]
 )
 @pytest.mark.parametrize(("name", "status"), [("mallory", 404), ("vera", 403)])
 def test_only_editors_of_the_app_change_things(
     fired: Rule, foreign_app: App, login: Callable[[str], Client], action: str, name: str, status: int
 ) -> None:
     before = Rule.objects.values().get()
-    path = action.format(rule=fired.pk, mail=Outbox.objects.get().pk)
+    path = action.format(rule=fired.pk, note=Notification.objects.get().pk)
     assert post(login(name), path).status_code == status
     assert Rule.objects.values().get() == before
 
 
-@pytest.mark.parametrize("path", ["/alerts/", "/alerts/new", "/alerts/mail", "/alerts/check", "/alerts/rules/1"])
+@pytest.mark.parametrize(
+    "path", ["/alerts/", "/alerts/new", "/alerts/notifications", "/alerts/silences", "/alerts/check", "/alerts/rules/1"]
+)
 def test_people_who_are_not_logged_in_are_sent_to_the_login(app: App, path: str) -> None:
     answer = Client().get(path)
     assert answer.status_code == 302
@@ -236,7 +219,7 @@ def test_people_who_are_not_logged_in_are_sent_to_the_login(app: App, path: str)
 
 def test_rules_of_one_app_do_not_show_in_another(fired: Rule, foreign_app: App, login: Callable[[str], Client]) -> None:
     assert "CPU is busy" not in text(login("mallory"), "/alerts/")
-    assert "CPU is busy" not in text(login("mallory"), "/alerts/mail")
+    assert "CPU is busy" not in text(login("mallory"), "/alerts/notifications")
 
 
 def test_names_and_labels_cannot_write_markup(
@@ -244,7 +227,10 @@ def test_names_and_labels_cannot_write_markup(
 ) -> None:
     rule = make_rule(name="<script>1</script>", expr="<b>")
     world.evaluate_values(95, host="<img src=x>")
-    for path in ("/alerts/", f"/alerts/rules/{rule.pk}", "/alerts/mail", f"/alerts/mail/{Outbox.objects.get().pk}"):
+    world.clock.advance(GROUP_WAIT_MS)
+    world.tell()
+    note = Notification.objects.get().pk
+    for path in ("/alerts/", f"/alerts/rules/{rule.pk}", "/alerts/notifications", f"/alerts/notifications/{note}"):
         page = text(login("vera"), path)
         assert "<script>1" not in page
         assert "<img src=x>" not in page

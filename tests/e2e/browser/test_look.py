@@ -29,7 +29,8 @@ PAGES = {
     "password": ("/account/password", 0),
     "alerts": ("/alerts/", 0),
     "alerts-new": ("/alerts/new", 0),
-    "messages": ("/alerts/mail", 0),
+    "notifications": ("/alerts/notifications", 0),
+    "silences": ("/alerts/silences", 0),
     "missing": ("/apps/999999/", 0),
 }
 LOOKS: dict[str, dict[str, Any]] = {"light": {}, "dark": {"dark": True}, "narrow": {"width": 390, "height": 844}}

@@ -1,6 +1,5 @@
-"""When groups are due, what a budget allows, and how escalation and acknowledgement go."""
+"""When groups are due, and what a budget allows."""
 
-from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -9,11 +8,8 @@ from hypothesis import strategies as st
 from alerts.telling import limits
 from alerts.telling.decide.budget import Packing, TokenBucket, pack
 from alerts.telling.decide.episodes import Decision
-from alerts.telling.decide.escalation import Acknowledgement, Escalation, EscalationStep, escalate
 from alerts.telling.decide.timing import GroupState, Waits, due_ms, next_look_ms, repeat_ms
 from tests.alerts.telling.decide.builders import HOUR, MINUTE, T0, episode
-
-STEPS = [EscalationStep(10 * MINUTE, frozenset({8})), EscalationStep(30 * MINUTE, frozenset({9}))]
 
 
 def test_a_group_waits_for_its_first_alert_then_for_its_interval() -> None:
@@ -72,36 +68,3 @@ def test_a_bucket_has_a_token_when_it_says_so() -> None:
 
 def test_a_clock_put_back_costs_no_tokens() -> None:
     assert TokenBucket(3, T0).at(T0 - HOUR).tokens == 3
-
-
-@pytest.mark.parametrize(
-    ("minutes", "failing", "expected"),
-    [
-        (5, (), Escalation(frozenset(), T0 + 10 * MINUTE)),
-        (10, (), Escalation(frozenset({8}), T0 + 30 * MINUTE)),
-        (30, (), Escalation(frozenset({8, 9}))),
-        (10, (8,), Escalation(frozenset({8, 9}))),
-    ],
-    ids=["before the first step", "at it", "at the last", "a step whose receivers fail is passed at once"],
-)
-def test_what_nobody_acknowledges_reaches_more_receivers(
-    minutes: int, failing: tuple[int, ...], expected: Escalation
-) -> None:
-    now_ms = T0 + minutes * MINUTE
-    result = escalate(episode(), STEPS, acknowledged=False, failing=failing, first_told_ms=T0, now_ms=now_ms)
-    assert result == expected
-
-
-def test_an_acknowledged_or_ended_or_untold_alert_does_not_escalate() -> None:
-    late = {"failing": (), "now_ms": T0 + HOUR}
-    assert escalate(episode(), STEPS, acknowledged=True, first_told_ms=T0, **late) == Escalation()  # type: ignore[arg-type]
-    ended = episode(end_ms=T0 + 1)
-    assert escalate(ended, STEPS, acknowledged=False, first_told_ms=T0, **late) == Escalation()  # type: ignore[arg-type]
-    assert escalate(episode(), STEPS, acknowledged=False, first_told_ms=None, **late) == Escalation()  # type: ignore[arg-type]
-
-
-def test_an_acknowledgement_ends_with_its_time_or_with_a_higher_severity() -> None:
-    taken = Acknowledgement("ada", T0 + HOUR, severity=1)
-    assert taken.holds(episode(), T0)
-    assert not taken.holds(episode(), T0 + HOUR)
-    assert not taken.holds(replace(episode(), severity=2), T0)

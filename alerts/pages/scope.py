@@ -1,0 +1,22 @@
+"""Whose page is asked for: the person who is logged in, and the app that the address names."""
+
+from typing import cast
+
+from django.contrib.auth.models import User
+from django.http import HttpRequest
+
+from spm.accounts import access
+from spm.accounts.models import App, Role
+
+
+def person_of(request: HttpRequest) -> User:
+    """Return the person who is logged in."""
+    return cast(User, request.user)
+
+
+def app_of(request: HttpRequest, role: str = Role.VIEWER) -> App:
+    """Return the app that ``app=`` names, else the person's first one; 404 or 403 if the person may not see it."""
+    text = request.GET.get("app", "")
+    person = person_of(request)
+    app = access.app_of_person(person, int(text) if text.isascii() and text.isdigit() else None)
+    return access.require_app(person, app.pk, role)

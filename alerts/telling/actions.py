@@ -1,0 +1,172 @@
+"""What people do to telling: add and remove receivers, try again, test, silence, acknowledge. Each is audited.
+
+Each action is one transaction; groups that it concerns are looked at again at once.
+"""
+
+from django.contrib.auth.models import User
+from django.db import transaction
+
+from alerts.models import Episode, EpisodeStatus, Severity
+from alerts.models.telling import (
+    Acknowledgement,
+    ContactPoint,
+    Delivery,
+    Notification,
+    NotificationGroup,
+    Receiver,
+    Silence,
+)
+from alerts.notify.registry import kind_of, receiver_hints
+from alerts.telling import limits
+from alerts.telling.decide.matchers import read_matchers
+from alerts.telling.hook import mark_organisation, new_receiver
+from spm.accounts import audit
+from spm.accounts.models import Organisation
+from spm.errors import BadQuery, LimitExceeded
+
+_TEST_GROUP = "test"
+
+
+@transaction.atomic
+def add_contact_point(
+    organisation: Organisation, name: str, targets: tuple[str, ...], *, by: User, now_ms: int
+) -> ContactPoint:
+    """Create or replace the contact point of this name; raises ``BadQuery`` for a receiver of no known kind."""
+    if Receiver.objects.filter(organisation=organisation).count() + len(targets) > limits.RECEIVERS_MAX:
+        raise LimitExceeded("too many receivers", got=limits.RECEIVERS_MAX, remedy="Remove one first.")
+    point, _ = ContactPoint.objects.get_or_create(organisation=organisation, name=name)
+    point.receivers.set([_receiver(organisation, target, now_ms) for target in targets])
+    audit.record("contact-point.write", name, actor=by, organisation=organisation, detail={"receivers": list(targets)})
+    mark_organisation(organisation.pk, now_ms=now_ms)
+    return point
+
+
+@transaction.atomic
+def remove_contact_point(point: ContactPoint, *, by: User, now_ms: int) -> None:
+    """Delete a contact point. Its receivers stay known, so that what they were told is ended."""
+    organisation = point.organisation
+    point.policies.all().delete()
+    point.delete()
+    audit.record("contact-point.delete", point.name, actor=by, organisation=organisation)
+    mark_organisation(organisation.pk, now_ms=now_ms)
+
+
+@transaction.atomic
+def try_again(notification: Notification, *, now_ms: int) -> None:
+    """Try a waiting notification now. For a dead one, what is still to be told is told anew, under the next number."""
+    waiting = Notification.objects.filter(pk=notification.pk, state=Delivery.WAITING)
+    if waiting.update(next_attempt_ms=0):
+        return
+    groups = NotificationGroup.objects.filter(receiver=notification.receiver_id).order_by("pk")
+    chosen = [group.pk for group in groups.select_for_update(no_key=True)]
+    NotificationGroup.objects.filter(pk__in=chosen).update(blocked_until_ms=0, next_look_ms=now_ms)
+
+
+@transaction.atomic
+def test_fire(receiver: Receiver, *, by: User, now_ms: int) -> Notification:
+    """Write a test notification to the receiver, in a group of its own. It goes the way of all others."""
+    group, _ = NotificationGroup.objects.get_or_create(receiver=receiver, key=_TEST_GROUP, defaults={"labels": {}})
+    group = NotificationGroup.objects.select_for_update(no_key=True).get(pk=group.pk)
+    key = f"{receiver.pk}.{group.pk}.{group.n + 1}"
+    notification = Notification.objects.create(
+        organisation_id=receiver.organisation_id,
+        receiver=receiver,
+        key=key,
+        body=_test_body(receiver, by, key, n=group.n + 1, now_ms=now_ms),
+        levels={},
+        created_ms=now_ms,
+        next_attempt_ms=0,
+    )
+    NotificationGroup.objects.filter(pk=group.pk).update(n=group.n + 1, first_key=group.first_key or key)
+    audit.record("receiver.test", receiver.target, actor=by, organisation=receiver.organisation)
+    return notification
+
+
+@transaction.atomic
+def add_silence(
+    organisation: Organisation, matchers: str, *, from_ms: int, to_ms: int, comment: str, by: User, now_ms: int
+) -> Silence:
+    """Silence alerts that match during [from_ms, to_ms); raises ``BadQuery`` with what is wrong."""
+    read_matchers(matchers)
+    if not from_ms < to_ms <= from_ms + limits.SILENCE_MS_MAX:
+        raise BadQuery("a silence ends after its beginning, and at most a year later")
+    if Silence.objects.filter(organisation=organisation, to_ms__gt=now_ms).count() >= limits.SILENCES_MAX:
+        raise LimitExceeded("too many silences", got=limits.SILENCES_MAX, remedy="End one first.")
+    silence = Silence.objects.create(
+        organisation=organisation,
+        matchers=matchers.strip(),
+        from_ms=from_ms,
+        to_ms=to_ms,
+        comment=comment,
+        created_by=by,
+        created_ms=now_ms,
+    )
+    audit.record("silence.create", matchers, actor=by, organisation=organisation, detail={"silence": silence.pk})
+    mark_organisation(organisation.pk, now_ms=now_ms)
+    return silence
+
+
+@transaction.atomic
+def end_silence(silence: Silence, *, by: User, now_ms: int) -> None:
+    """End a silence now; one that has not begun never does."""
+    Silence.objects.filter(pk=silence.pk, to_ms__gt=now_ms).update(to_ms=max(now_ms, silence.from_ms))
+    audit.record("silence.end", silence.matchers, actor=by, organisation=silence.organisation)
+    mark_organisation(silence.organisation_id, now_ms=now_ms)
+
+
+@transaction.atomic
+def acknowledge(notification: Notification, *, by: User, now_ms: int) -> int:
+    """Take the open episodes of a notification: none is repeated for a day, unless it begins anew. Returns how many."""
+    ids = list(map(int, notification.levels))
+    episodes = list(Episode.objects.filter(pk__in=ids, status=EpisodeStatus.OPEN).select_related("rule"))
+    values = {"by": by, "at_ms": now_ms, "until_ms": now_ms + limits.ACKNOWLEDGE_MS}
+    for episode in episodes:
+        Acknowledgement.objects.update_or_create(episode=episode, defaults=values)
+        detail = {"episode": episode.pk}
+        audit.record(
+            "alert.acknowledge", episode.rule.name, actor=by, organisation=notification.organisation, detail=detail
+        )
+    return len(episodes)
+
+
+def _receiver(organisation: Organisation, target: str, now_ms: int) -> Receiver:
+    kind = kind_of(target)
+    if kind is None:
+        raise BadQuery(f"“{target}” is not a valid {receiver_hints()}")
+    new = new_receiver(organisation.pk, kind, target, now_ms=now_ms)
+    Receiver.objects.bulk_create([new], ignore_conflicts=True)
+    return Receiver.objects.get(organisation=organisation, kind=kind, target=target)
+
+
+def _test_body(receiver: Receiver, by: User, key: str, *, n: int, now_ms: int) -> dict[str, object]:
+    line = {
+        "kind": "test",
+        "word": "test",
+        "perhaps": False,
+        "episode": 0,
+        "rule": 0,
+        "name": f"Test by {by.get_username()}",
+        "app": 0,
+        "app_name": receiver.organisation.name,
+        "severity": Severity.INFO.value,
+        "labels": {},
+        "value": "",
+        "expr": "nothing is wrong",
+        "comparator": "",
+        "threshold": "",
+        "for_ms": 0,
+        "start_ms": now_ms,
+        "end_ms": None,
+        "end_reason": "",
+    }
+    return {
+        "key": key,
+        "n": n,
+        "thread": key,
+        "receivers": [receiver.target],
+        "at_ms": now_ms,
+        "groups": [],
+        "counts": {"test": 1},
+        "lines": [line],
+        "more": {},
+    }

@@ -1,0 +1,98 @@
+"""Freezes what a notification says: all facts as they are when it is written, as JSON.
+
+Notifiers make text, pages and requests from this body alone, so that a retry sends the same bytes. The worst and the
+ends come first; at most ``LINES_IN_FULL_MAX`` lines are written in full, the others are numbers.
+"""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+from alerts.models import Aspect, Episode
+from alerts.models.telling import LastWord, NotificationGroup, Receiver
+from alerts.telling import limits
+from alerts.telling.decide.episodes import EpisodeView, Level, LineKind
+
+_ORDER = (
+    LineKind.RESOLVED,
+    LineKind.RETRACTED,
+    LineKind.FIRING,
+    LineKind.REOPENED,
+    LineKind.REINSTATED,
+    LineKind.REPEAT,
+    LineKind.BRIEF,
+    LineKind.LATE,
+)
+
+
+class Line(Protocol):
+    """One line: the receiver's last word of an episode, the episode, and what is said of it."""
+
+    @property
+    def word(self) -> LastWord: ...
+    @property
+    def view(self) -> EpisodeView: ...
+    @property
+    def kind(self) -> LineKind: ...
+
+
+def write(
+    receiver: Receiver, groups: Sequence[NotificationGroup], lines: Sequence[Line], *, key: str, n: int, now_ms: int
+) -> Mapping[str, Any]:
+    """Return the body of a notification about these groups."""
+    ordered = sorted(lines, key=_place)
+    first = groups[0].first_key if len(groups) == 1 else ""
+    return {
+        "key": key,
+        "n": n,
+        "thread": first or key,
+        "receivers": [receiver.target],
+        "at_ms": now_ms,
+        "groups": [{"id": group.pk, "labels": group.labels} for group in groups],
+        "counts": dict(Counter(map(_word, lines))),
+        "lines": [_line(line) for line in ordered[: limits.LINES_IN_FULL_MAX]],
+        "more": dict(Counter(map(_word, ordered[limits.LINES_IN_FULL_MAX :]))),
+    }
+
+
+def _word(line: Line) -> str:
+    """Name what a line says: absent data and rules that cannot be judged are not said as an alert that fires."""
+    aspect = line.word.episode.aspect
+    is_plain = line.kind not in (LineKind.FIRING, LineKind.REPEAT, LineKind.REOPENED) or aspect == Aspect.VALUE
+    return line.kind.value if is_plain else str(aspect)
+
+
+def _place(line: Line) -> tuple[int, int, int, int]:
+    """Criticals first, then ends, then in the order of their beginning."""
+    return (-line.view.severity, _ORDER.index(line.kind), line.view.start_ms, line.view.id)
+
+
+def _line(line: Line) -> dict[str, Any]:
+    """Copy what is said of one episode. Numbers are stored as text, because JSON has neither NaN nor infinity."""
+    episode: Episode = line.word.episode
+    rule = episode.rule
+    is_repeated = line.word.is_doubtful and line.word.level != Level.NOTHING
+    return {
+        "kind": line.kind.value,
+        "word": _word(line),
+        "perhaps": is_repeated,
+        "episode": episode.pk,
+        "rule": rule.pk,
+        "name": rule.name,
+        "app": rule.app_id,
+        "app_name": rule.app.name,
+        "severity": episode.severity,
+        "labels": dict(episode.labels),
+        "value": _number(episode.last_value),
+        "expr": rule.expr,
+        "comparator": rule.comparator,
+        "threshold": _number(rule.threshold),
+        "for_ms": rule.for_ms,
+        "start_ms": episode.start_ms,
+        "end_ms": episode.end_ms,
+        "end_reason": episode.end_reason,
+    }
+
+
+def _number(value: float | None) -> str:
+    return "" if value is None else repr(value)

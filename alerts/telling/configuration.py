@@ -1,0 +1,98 @@
+"""Reads the rows that say who is told and when not, and turns them and episodes into the values of ``decide``."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from django.db.models import Exists, OuterRef
+
+from alerts.models import Episode, EpisodeStatus, Instance, Lane, Rule, Severity
+from alerts.models.telling import ContactPoint, Inhibition, MuteTiming, Policy, Silence
+from alerts.telling import limits
+from alerts.telling.decide import covers, inhibition, windows
+from alerts.telling.decide.episodes import EpisodeView, Level
+from alerts.telling.decide.matchers import read_matchers
+from alerts.telling.decide.routing import PolicyNode
+from alerts.telling.decide.timing import Waits
+
+SEVERITY_RANKS = {Severity.INFO: 0, Severity.WARNING: 1, Severity.CRITICAL: 2}
+_LEVELS = {EpisodeStatus.OPEN: Level.OPEN, EpisodeStatus.VOID: Level.VOID}
+
+
+@dataclass(frozen=True, slots=True)
+class Configuration:
+    """What the people of an organisation have set about telling."""
+
+    policies: tuple[PolicyNode, ...]
+    silences: tuple[covers.Silence, ...]
+    timings: tuple[windows.MuteTiming, ...]
+    inhibitions: tuple[inhibition.Inhibition, ...]
+
+
+def read_configuration(organisation: int, now_ms: int) -> Configuration:
+    """Read the configuration of an organisation. Silences that ended long ago are left out."""
+    ended_ms = now_ms - limits.WINDOWS_SPAN_MS
+    silences = Silence.objects.filter(organisation=organisation, to_ms__gt=ended_ms)[: limits.SILENCES_MAX]
+    timings = MuteTiming.objects.filter(organisation=organisation)
+    inhibitions = Inhibition.objects.filter(organisation=organisation)
+    return Configuration(
+        policies=_policies(organisation),
+        silences=tuple(covers.Silence(s.pk, read_matchers(s.matchers), s.from_ms, s.to_ms) for s in silences),
+        timings=tuple(
+            windows.MuteTiming(t.pk, t.name, read_matchers(t.matchers), t.cron, t.zone, t.duration_ms) for t in timings
+        ),
+        inhibitions=tuple(
+            inhibition.Inhibition(i.pk, read_matchers(i.source), read_matchers(i.target), tuple(i.equal))
+            for i in inhibitions
+        ),
+    )
+
+
+def view(episode: Episode) -> EpisodeView:
+    """Return the episode as the decisions see it: its labels with the rule's name, severity and app."""
+    own = {"alertname": episode.rule.name, "severity": episode.severity, "app": episode.rule.app.name}
+    return EpisodeView(
+        id=episode.pk,
+        labels={**episode.labels, **own},
+        severity=SEVERITY_RANKS[Severity(episode.severity)],
+        start_ms=episode.start_ms,
+        end_ms=episode.end_ms,
+        level=_LEVELS.get(EpisodeStatus(episode.status), Level.ENDED),
+        created_ms=episode.created_ms,
+        merged=episode.status == EpisodeStatus.MERGED,
+        found_late=episode.found_late,
+    )
+
+
+def judged_positions(apps: Iterable[int]) -> dict[int, int]:
+    """Return up to when each app is judged. An app without anything to judge has none: nothing of it is waited for."""
+    rules = Rule.objects.filter(app=OuterRef("app"), enabled=True, deleted_ms=None)
+    instances = Instance.objects.filter(rule__app=OuterRef("app"))
+    lanes = Lane.objects.filter(Exists(rules) | Exists(instances), app__in=set(apps))
+    return dict(lanes.values_list("app", "position_ms"))
+
+
+def _policies(organisation: int) -> tuple[PolicyNode, ...]:
+    rows = list(Policy.objects.filter(organisation=organisation)[: limits.POLICIES_MAX])
+    if not rows:
+        return ()
+    points = ContactPoint.objects.filter(organisation=organisation).prefetch_related("receivers")
+    receivers = {point.pk: frozenset(each.pk for each in point.receivers.all()) for point in points}
+    return _children(rows, None, receivers)
+
+
+def _children(
+    rows: Sequence[Policy], parent: int | None, receivers: Mapping[int, frozenset[int]]
+) -> tuple[PolicyNode, ...]:
+    return tuple(
+        PolicyNode(
+            id=row.pk,
+            matchers=read_matchers(row.matchers),
+            receivers=receivers[row.contact_point_id],
+            group_by=tuple(row.group_by),
+            waits=Waits(row.wait_ms, row.interval_ms, row.repeat_ms),
+            goes_on=row.goes_on,
+            children=_children(rows, row.pk, receivers),
+        )
+        for row in rows
+        if row.parent_id == parent
+    )

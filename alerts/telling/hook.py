@@ -1,0 +1,172 @@
+"""Marks who may have to hear of episodes that changed, in the transaction that changed them.
+
+1. Each episode is routed: the receivers of its rule and those of the policies that match.
+2. Each receiver gets a row for the episode, in the group that its route names. A receiver on two routes has one row.
+3. The groups of all rows of these episodes, old and new, are to be looked at now.
+
+Nothing is sent or decided here. Enter by ``mark`` (episodes changed) and ``mark_organisation`` (its settings did).
+"""
+
+import json
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from hashlib import blake2b
+
+from django.db import transaction
+
+from alerts.models import DEFAULT_KIND, Aspect, Episode, EpisodeStatus, Rule
+from alerts.models.telling import LastWord, NotificationGroup, Receiver
+from alerts.notify.registry import kind_of
+from alerts.telling import limits
+from alerts.telling.configuration import Configuration, read_configuration, view
+from alerts.telling.decide.episodes import Level
+from alerts.telling.decide.routing import Route, routes
+from spm.accounts.models import Membership
+
+Address = tuple[str, str]  # kind and target
+_BATCH_ROWS = 500  # of one statement: databases bound its parameters
+
+
+@dataclass(frozen=True, slots=True)
+class _Membership:
+    """A receiver's group for an episode."""
+
+    receiver: int
+    episode: int
+    policy: int | None
+    labels: tuple[tuple[str, str], ...]
+
+    @property
+    def group_key(self) -> str:
+        """The name of the group among those of the receiver."""
+        text = json.dumps([self.policy, self.labels], ensure_ascii=False)
+        return blake2b(text.encode(), digest_size=16).hexdigest()
+
+
+def mark(episode_ids: Sequence[int], *, now_ms: int) -> None:
+    """Note that these episodes were created or changed. Must run in the transaction of the change."""
+    assert transaction.get_connection().in_atomic_block, "BUG: episodes marked outside a transaction"
+    for first in range(0, len(episode_ids), _BATCH_ROWS):
+        episodes = Episode.objects.filter(pk__in=episode_ids[first : first + _BATCH_ROWS])
+        by_organisation: dict[int, list[Episode]] = defaultdict(list)
+        for episode in episodes.select_related("rule__app", "rule__created_by").order_by("pk"):
+            by_organisation[episode.rule.app.organisation_id].append(episode)
+        for organisation, rows in by_organisation.items():
+            _mark(organisation, rows, now_ms)
+
+
+@transaction.atomic
+def mark_organisation(organisation: int, *, now_ms: int) -> None:
+    """Note that policies, silences or other settings changed: open episodes are routed anew, all groups looked at."""
+    opened = Episode.objects.filter(rule__app__organisation=organisation, status=EpisodeStatus.OPEN)
+    mark(list(opened.order_by("pk").values_list("pk", flat=True)), now_ms=now_ms)
+    _look_at(NotificationGroup.objects.filter(receiver__organisation=organisation).values_list("pk", flat=True), now_ms)
+
+
+def routes_of(episode: Episode, configuration: Configuration, own: frozenset[int]) -> list[Route]:
+    """Return the routes of an episode; ``own`` are the receivers that its rule names."""
+    policies = () if episode.aspect == Aspect.ERROR else configuration.policies
+    return routes(policies, own, rule=episode.rule_id, labels=view(episode).labels)
+
+
+def own_addresses(episode: Episode) -> frozenset[Address]:
+    """Return kind and target of the receivers that the rule names. Its owner hears that a rule cannot be judged."""
+    rule = episode.rule
+    if episode.aspect == Aspect.ERROR:
+        texts = [rule.created_by.email] if rule.created_by is not None and _is_member(rule) else []
+    else:
+        texts = rule.receivers
+    return frozenset((kind_of(text) or DEFAULT_KIND, text) for text in texts)
+
+
+def _is_member(rule: Rule) -> bool:
+    """Whether the rule's author can get mail and still belongs to its organisation."""
+    author = rule.created_by
+    if author is None or not author.email:
+        return False
+    return Membership.objects.filter(user=author, organisation=rule.app.organisation_id).exists()
+
+
+def new_receiver(organisation: int, kind: str, target: str, *, now_ms: int) -> Receiver:
+    """Return an unsaved receiver with a full budget."""
+    return Receiver(
+        organisation_id=organisation,
+        kind=kind,
+        target=target,
+        created_ms=now_ms,
+        tokens=limits.RECEIVER_TOKENS_MAX,
+        tokens_ms=now_ms,
+    )
+
+
+def _mark(organisation: int, episodes: Sequence[Episode], now_ms: int) -> None:
+    configuration = read_configuration(organisation, now_ms)
+    receivers = _receivers(organisation, episodes, now_ms)
+    new = [each for each in episodes if each.status in (EpisodeStatus.OPEN, EpisodeStatus.ENDED)]
+    memberships: dict[tuple[int, int], _Membership] = {}
+    for episode in new:
+        own = frozenset(receivers[each] for each in own_addresses(episode))
+        for route in routes_of(episode, configuration, own):
+            for receiver in sorted(route.receivers):
+                each = _Membership(receiver, episode.pk, route.policy, route.group)
+                memberships.setdefault((receiver, episode.pk), each)
+    _write_words(memberships, _groups(memberships.values()))
+    words = LastWord.objects.filter(episode__in=[each.pk for each in episodes])
+    _look_at(words.values_list("group", flat=True).distinct(), now_ms)
+
+
+def _receivers(organisation: int, episodes: Iterable[Episode], now_ms: int) -> Mapping[Address, int]:
+    """Return the ids of all receivers that these rules name; those that are new are written."""
+    wanted = {each for episode in episodes for each in own_addresses(episode)}
+    known = _known_receivers(organisation, wanted)
+    if missing := sorted(wanted - set(known)):
+        rows = (new_receiver(organisation, kind, target, now_ms=now_ms) for kind, target in missing)
+        Receiver.objects.bulk_create(rows, ignore_conflicts=True)
+        known = _known_receivers(organisation, wanted)
+    return known
+
+
+def _known_receivers(organisation: int, wanted: Iterable[Address]) -> dict[Address, int]:
+    rows = Receiver.objects.filter(organisation=organisation, target__in=[target for _, target in wanted])
+    return {(row.kind, row.target): row.pk for row in rows}
+
+
+def _groups(memberships: Iterable[_Membership]) -> Mapping[tuple[int, str], int]:
+    """Return the ids of the groups by receiver and key; those that are new are written."""
+    wanted = {(each.receiver, each.group_key): each for each in memberships}
+    rows = (
+        NotificationGroup(receiver_id=receiver, key=key, policy_id=each.policy, labels=dict(each.labels))
+        for (receiver, key), each in sorted(wanted.items(), key=lambda pair: pair[0])
+    )
+    NotificationGroup.objects.bulk_create(rows, ignore_conflicts=True)
+    known = NotificationGroup.objects.filter(receiver__in={receiver for receiver, _ in wanted})
+    triples = known.filter(key__in={key for _, key in wanted}).values_list("receiver", "key", "pk")
+    return {(receiver, key): pk for receiver, key, pk in triples}
+
+
+def _write_words(memberships: Mapping[tuple[int, int], _Membership], groups: Mapping[tuple[int, str], int]) -> None:
+    """Write a row for each receiver and episode; one that was never told moves to the group of today's route."""
+    rows = {
+        pair: LastWord(
+            receiver_id=each.receiver, episode_id=each.episode, group_id=groups[each.receiver, each.group_key]
+        )
+        for pair, each in memberships.items()
+    }
+    LastWord.objects.bulk_create(rows.values(), ignore_conflicts=True)
+    silent = LastWord.objects.filter(episode__in={episode for _, episode in rows}, level=Level.NOTHING)
+    moved = [word for word in silent if _has_moved(word, rows)]
+    for word in moved:
+        word.group_id = rows[word.receiver_id, word.episode_id].group_id
+    LastWord.objects.bulk_update(moved, ["group"], batch_size=500)
+
+
+def _has_moved(word: LastWord, rows: Mapping[tuple[int, int], LastWord]) -> bool:
+    row = rows.get((word.receiver_id, word.episode_id))
+    return row is not None and row.group_id != word.group_id
+
+
+def _look_at(groups: Iterable[int], now_ms: int) -> None:
+    """Have the groups looked at now. They are locked in the order of their ids, as a flush locks them."""
+    chosen = list(NotificationGroup.objects.filter(pk__in=list(groups)).order_by("pk").select_for_update(no_key=True))
+    NotificationGroup.objects.filter(pk__in=[group.pk for group in chosen]).update(next_look_ms=now_ms)

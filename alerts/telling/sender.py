@@ -1,0 +1,168 @@
+"""Delivers notifications: claims one, hands it to its notifier, and records what became of it.
+
+1. A notification is claimed for a while by a conditional update. If the claim before it ran out, nobody knows whether
+   that attempt arrived: the notification is in doubt from then on.
+2. Hand-overs run in threads that touch no database, so that receivers that stall hold up none of the others. A
+   notification whose claim has nearly run out is not handed over.
+3. The outcome is written under the claim, in one transaction with what the receiver believes and with its groups: a
+   process that lost its claim writes nothing.
+
+A process that dies between any two of these leaves a claim that runs out; the same bytes go out again under the same
+key. Enter by ``deliver``.
+"""
+
+import logging
+from collections.abc import Callable, Mapping
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass
+
+from django.db import transaction
+from django.db.models import Case, F, Q, QuerySet, Value, When
+
+from alerts.models.telling import Delivery, LastWord, Notification, NotificationGroup, Receiver
+from alerts.notify.base import DeliveryFailed, Notifier
+from alerts.telling import limits
+from alerts.telling.decide import episodes as words
+from alerts.telling.decide.difference import after_delivery
+from alerts.telling.decide.episodes import Level
+from spm import telemetry
+from spm.clock import Clock, jitter, random_u64
+
+log = logging.getLogger("spm.alerts")
+
+
+@dataclass(frozen=True, slots=True)
+class DeliveryCounts:
+    """The counts of one round of deliveries."""
+
+    sent: int = 0
+    failed: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of one hand-over: the failure, or None; and until when the claim allowed it."""
+
+    failure: DeliveryFailed | None = None
+
+
+def deliver(*, notifiers: Mapping[str, Notifier], clock: Clock, threads: int = limits.SEND_THREADS) -> DeliveryCounts:
+    """Hand over every notification that is due, oldest first, up to the bound of one round."""
+    waiting = list(_due(clock.now_ms()).order_by("created_ms", "pk").values_list("pk", flat=True)[: limits.ROUND_MAX])
+    counts = [0, 0]
+    with ThreadPoolExecutor(threads, thread_name_prefix="notify") as pool:
+        running: dict[Future[Outcome], Notification] = {}
+        while waiting or running:
+            while waiting and len(running) < threads:
+                notification = claim(waiting.pop(0), clock.now_ms())
+                if notification is not None:
+                    running[pool.submit(_hand_over(notification, notifiers, clock))] = notification
+            for future in wait(running, return_when=FIRST_COMPLETED).done if running else ():
+                outcome = future.result()
+                record(running.pop(future), outcome, clock.now_ms())
+                counts[outcome.failure is not None] += 1
+    telemetry.DELIVERIES.labels("sent").inc(counts[0])
+    telemetry.DELIVERIES.labels("failed").inc(counts[1])
+    return DeliveryCounts(*counts)
+
+
+def claim(notification_id: int, now_ms: int) -> Notification | None:
+    """Claim the notification and count the attempt; returns None if it is not due or claimed already."""
+    claim_id = random_u64() >> 1
+    claimed = _due(now_ms).filter(pk=notification_id)
+    count = claimed.update(
+        is_doubtful=Case(When(claim=0, then=F("is_doubtful")), default=Value(True)),
+        claim=claim_id,
+        claim_until_ms=now_ms + limits.CLAIM_MS,
+        attempts=F("attempts") + 1,
+    )
+    if not count:
+        return None
+    return Notification.objects.select_related("receiver").get(pk=notification_id, claim=claim_id)
+
+
+def record(notification: Notification, outcome: Outcome, now_ms: int) -> bool:
+    """Write the outcome of a hand-over; returns False, and writes nothing, if the claim was lost."""
+    failure = outcome.failure
+    if failure is None:
+        return _finish(notification, Delivery.SENT, now_ms, doubtful=notification.is_doubtful, answer="")
+    answer = str(failure)[: limits.ANSWER_CHARS_MAX]
+    doubtful = notification.is_doubtful or failure.perhaps
+    log.warning("notification %s not delivered (attempt %d): %s", notification.key, notification.attempts, answer)
+    if failure.permanent or notification.attempts >= limits.ATTEMPTS_MAX:
+        return _finish(notification, Delivery.DEAD, now_ms, doubtful=doubtful, answer=answer)
+    pause = jitter(pause_ms(notification.attempts) / 1_000, limits.PAUSE_JITTER) * 1_000
+    mine = Notification.objects.filter(pk=notification.pk, claim=notification.claim, state=Delivery.WAITING)
+    return bool(
+        mine.update(
+            next_attempt_ms=now_ms + round(pause), is_doubtful=doubtful, answer=answer, claim=0, claim_until_ms=0
+        )
+    )
+
+
+def pause_ms(attempts: int) -> int:
+    """Return the pause after this number of failed attempts."""
+    return min(limits.PAUSE_MAX_MS, limits.PAUSE_MS << min(max(attempts - 1, 0), 20))
+
+
+def _hand_over(notification: Notification, notifiers: Mapping[str, Notifier], clock: Clock) -> Callable[[], Outcome]:
+    """Return the hand-over as a function that touches no database."""
+    kind, key, body = notification.receiver.kind, notification.key, notification.body
+    last_ms = notification.claim_until_ms - limits.HAND_OVER_MS
+
+    def hand_over() -> Outcome:
+        if clock.now_ms() > last_ms:
+            return Outcome(DeliveryFailed("this process stood still for too long before handing it over"))
+        try:
+            if kind not in notifiers:
+                raise DeliveryFailed(f"there is no notifier for {kind!r}", permanent=True)
+            notifiers[kind].send(key, body)
+        except DeliveryFailed as failure:
+            return Outcome(failure)
+        except Exception as error:  # a loop's top: the other notifications must go out
+            log.exception("notification %s: the notifier failed", key)
+            return Outcome(DeliveryFailed(f"{type(error).__name__} in the notifier", perhaps=True))
+        return Outcome()
+
+    return hand_over
+
+
+@transaction.atomic
+def _finish(notification: Notification, state: Delivery, now_ms: int, *, doubtful: bool, answer: str) -> bool:
+    """Close a notification: what its receiver believes now, and when its groups are looked at again."""
+    receiver = Receiver.objects.select_for_update(no_key=True).get(pk=notification.receiver_id)
+    mine = Notification.objects.filter(pk=notification.pk, claim=notification.claim, state=Delivery.WAITING)
+    arrived = state == Delivery.SENT
+    sent_ms = now_ms if arrived else None
+    if not mine.update(state=state, sent_ms=sent_ms, is_doubtful=doubtful, answer=answer, claim=0, claim_until_ms=0):
+        return False
+    dead = 0 if arrived else receiver.dead_in_a_row + 1
+    Receiver.objects.filter(pk=receiver.pk).update(dead_in_a_row=dead)
+    _believe(notification, arrived=arrived, perhaps=doubtful)
+    block_ms = limits.FAILING_PROBE_MS if dead >= limits.DEAD_IN_A_ROW_MAX else limits.GROUP_BLOCK_MS
+    look_ms = now_ms if arrived else now_ms + block_ms
+    groups = NotificationGroup.objects.filter(open=notification.pk).order_by("pk").select_for_update(no_key=True)
+    NotificationGroup.objects.filter(pk__in=[group.pk for group in groups]).update(
+        open=None, next_look_ms=look_ms, blocked_until_ms=0 if arrived else look_ms
+    )
+    return True
+
+
+def _believe(notification: Notification, *, arrived: bool, perhaps: bool) -> None:
+    """Write what the receiver believes of the episodes that the notification spoke of and that still exist."""
+    rows = LastWord.objects.filter(receiver=notification.receiver_id, episode__in=list(map(int, notification.levels)))
+    changed = []
+    for row in rows:
+        before = words.LastWord(Level(row.level), row.is_doubtful)
+        frozen = Level(notification.levels[str(row.episode_id)])
+        after = after_delivery(frozen, before, arrived=arrived, perhaps=perhaps)
+        if after != before:
+            row.level, row.is_doubtful = after.level, after.doubtful
+            changed.append(row)
+    LastWord.objects.bulk_update(changed, ["level", "is_doubtful"], batch_size=500)
+
+
+def _due(now_ms: int) -> QuerySet[Notification]:
+    """Select what is due. A claim that lasts too long was written by a clock that was wrong then."""
+    free = Q(claim_until_ms__lte=now_ms) | Q(claim_until_ms__gt=now_ms + limits.CLAIM_MS)
+    return Notification.objects.filter(free, state=Delivery.WAITING, next_attempt_ms__lte=now_ms)
