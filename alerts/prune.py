@@ -1,4 +1,4 @@
-"""Deletes rows past their retention: events, episodes, operations, messages, notifications. A bounded number per call."""
+"""Deletes events, episodes, operations, messages and notifications past their retention, a bounded number per call."""
 
 from typing import Any
 

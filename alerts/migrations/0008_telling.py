@@ -251,7 +251,7 @@ class Migration(migrations.Migration):
                 (
                     "contact_point",
                     models.ForeignKey(
-                        on_delete=django.db.models.deletion.PROTECT, related_name="policies", to="alerts.contactpoint"
+                        on_delete=django.db.models.deletion.CASCADE, related_name="policies", to="alerts.contactpoint"
                     ),
                 ),
                 (

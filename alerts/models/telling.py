@@ -93,7 +93,7 @@ class Policy(models.Model):
     parent = models.ForeignKey("self", models.CASCADE, null=True, blank=True, related_name="children")
     position = models.IntegerField(default=0)
     matchers = models.TextField()
-    contact_point = models.ForeignKey(ContactPoint, models.PROTECT, related_name="policies")
+    contact_point = models.ForeignKey(ContactPoint, models.CASCADE, related_name="policies")
     group_by = models.JSONField(default=list)
     wait_ms = models.BigIntegerField()
     interval_ms = models.BigIntegerField()

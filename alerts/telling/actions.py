@@ -43,9 +43,8 @@ def add_contact_point(
 
 @transaction.atomic
 def remove_contact_point(point: ContactPoint, *, by: User, now_ms: int) -> None:
-    """Delete a contact point. Its receivers stay known, so that what they were told is ended."""
+    """Delete a contact point with its policies. Its receivers stay known, so that what they were told is ended."""
     organisation = point.organisation
-    point.policies.all().delete()
     point.delete()
     audit.record("contact-point.delete", point.name, actor=by, organisation=organisation)
     mark_organisation(organisation.pk, now_ms=now_ms)

@@ -69,7 +69,7 @@ class World:
         self.levels: dict[tuple[str, int], str] = {}  # what each receiver believes, by what it heard
         self.doubts: set[tuple[str, int]] = set()
         self.numbers: dict[tuple[str, str], int] = {}  # the last number of each receiver and group
-        self.rerouted: set[int] = set()  # rules whose receivers have changed
+        self.left_out: set[tuple[str, int]] = set()  # receivers and episodes of which their rule did not name them
         self.silences: list[tuple[str, int, int]] = []
         self.refuses = self.random.choice([None, *RECEIVERS])
 
@@ -114,6 +114,11 @@ class World:
                 changed_ms=now_ms,
             )
             hook.mark([episode.pk], now_ms=now_ms)
+        self.leave_out(rule, episode.pk)
+
+    def leave_out(self, rule: Rule, *episodes: int) -> None:
+        """Note which receivers the rule does not name now."""
+        self.left_out |= {(each, episode) for each in RECEIVERS if each not in rule.receivers for episode in episodes}
 
     def end(self) -> None:
         self.change([EpisodeStatus.OPEN], EpisodeStatus.ENDED)
@@ -157,10 +162,10 @@ class World:
 
     def reroute(self) -> None:
         rule = self.random.choice(self.rules)
-        self.rerouted.add(rule.pk)
         receivers = self.random.choice([[], [RECEIVERS[0]], list(RECEIVERS), list(RECEIVERS)])
         Rule.objects.filter(pk=rule.pk).update(receivers=receivers)
         rule.refresh_from_db()
+        self.leave_out(rule, *rule.episodes.values_list("pk", flat=True))
         hook.mark_organisation(rule.app.organisation_id, now_ms=self.clock.now_ms())
 
     # --- a notifier ---------------------------------------------------------------------------------------------------
@@ -251,4 +256,5 @@ class World:
         if episode.status == EpisodeStatus.OPEN:
             return receiver in episode.rule.receivers
         was_silenced = any(host == episode.fingerprint for host, _, _ in self.silences)
-        return episode.status == EpisodeStatus.ENDED and episode.rule.pk not in self.rerouted and not was_silenced
+        is_left_out = (receiver, episode.pk) in self.left_out
+        return episode.status == EpisodeStatus.ENDED and not is_left_out and not was_silenced

@@ -1,6 +1,5 @@
 """When groups are due, and what a budget allows."""
 
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

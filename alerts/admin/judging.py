@@ -1,26 +1,10 @@
-"""Shows operators the rules, the history and the outbox. Rules change on their own pages, where this is audited."""
+"""Shows operators the rules and their history. Rules change on their own pages, where this is audited."""
 
 from django.contrib import admin
-from django.db.models import QuerySet
-from django.http import HttpRequest
-from unfold.admin import ModelAdmin
 
-from alerts.models import AlertEvent, Episode, Instance, Lane, Outbox, Rule
-from alerts.notify import outbox
+from alerts.admin.rows import ReadOnly
+from alerts.models import AlertEvent, Episode, Instance, Lane, Rule
 from alerts.notify.text import time_text
-
-
-class ReadOnly(ModelAdmin):  # type: ignore[misc]
-    """Forbids to add, change and delete rows."""
-
-    def has_add_permission(self, request: HttpRequest, obj: object = None) -> bool:
-        return False
-
-    def has_change_permission(self, request: HttpRequest, obj: object = None) -> bool:
-        return False
-
-    def has_delete_permission(self, request: HttpRequest, obj: object = None) -> bool:
-        return False
 
 
 @admin.register(Rule)
@@ -82,22 +66,3 @@ class AlertEventAdmin(ReadOnly):
     @admin.display(ordering="at_ms")
     def at(self, event: AlertEvent) -> str:
         return time_text(event.at_ms)
-
-
-@admin.register(Outbox)
-class OutboxAdmin(ReadOnly):
-    """The messages, with an action that tries dead ones again."""
-
-    list_display = ("key", "app", "kind", "state", "attempts", "created", "error")
-    list_filter = ("state", "kind")
-    search_fields = ("key",)
-    list_select_related = ("app",)
-    actions = ("try_again",)
-
-    @admin.display(ordering="created_ms")
-    def created(self, message: Outbox) -> str:
-        return time_text(message.created_ms)
-
-    @admin.action(description="Try dead messages again")
-    def try_again(self, request: HttpRequest, queryset: QuerySet[Outbox]) -> None:
-        self.message_user(request, f"{outbox.revive(queryset)} messages will be tried again.")
