@@ -85,7 +85,7 @@ class _Setting(ModelAdmin):  # type: ignore[misc]
 
     def _note(self, request: HttpRequest, obj: Any, verb: str) -> None:
         action = f"{obj._meta.model_name}.{verb}"
-        audit.record(action, str(obj), actor=request.user, organisation=obj.organisation)  # type: ignore[arg-type]
+        audit.record(action, str(obj), actor=request.user, organisation=obj.organisation)
         mark_organisation(obj.organisation_id, now_ms=SystemClock().now_ms())
 
 

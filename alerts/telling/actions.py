@@ -63,7 +63,7 @@ def try_again(notification: Notification, *, now_ms: int) -> None:
 
 @transaction.atomic
 def test_fire(receiver: Receiver, *, by: User, now_ms: int) -> Notification:
-    """Write a test notification to the receiver, in a group of its own. It goes the way of all others."""
+    """Write a test notification to the receiver, in a group of its own. It is delivered as all others are."""
     group, _ = NotificationGroup.objects.get_or_create(receiver=receiver, key=_TEST_GROUP, defaults={"labels": {}})
     group = NotificationGroup.objects.select_for_update(no_key=True).get(pk=group.pk)
     key = f"{receiver.pk}.{group.pk}.{group.n + 1}"

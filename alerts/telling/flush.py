@@ -30,6 +30,7 @@ from alerts.telling.decide.matchers import select
 from alerts.telling.decide.timing import GroupState, Waits, due_ms, next_look_ms, repeat_ms
 from alerts.telling.decide.windows import windows
 from alerts.telling.hook import own_addresses, routes_of
+from spm.arrays import BOOL
 
 log = logging.getLogger("spm.alerts")
 
@@ -179,7 +180,7 @@ class Covers:
 
 
 def _extend(
-    mutes: dict[int, list[Cover]], episodes: Sequence[EpisodeView], chosen: Sequence[bool], covers: Sequence[Cover]
+    mutes: dict[int, list[Cover]], episodes: Sequence[EpisodeView], chosen: BOOL, covers: Sequence[Cover]
 ) -> None:
     for episode, is_chosen in zip(episodes, chosen, strict=True):
         if is_chosen:

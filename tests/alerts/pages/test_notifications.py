@@ -81,7 +81,7 @@ def test_a_waiting_notification_is_tried_now(note: Notification, login: Callable
     assert Notification.objects.get().next_attempt_ms == 0
 
 
-def test_a_test_goes_the_way_of_all_notifications(
+def test_a_test_is_delivered_as_all_notifications_are(
     note: Notification, world: AlertingWorld, login: Callable[[str], Client], mailoutbox: list[Any]
 ) -> None:
     receiver = Receiver.objects.get()

@@ -15,6 +15,7 @@ from alerts.models.telling import LastWord, Notification
 from alerts.telling import body, flush, sender
 from alerts.telling.decide import decision as decision_module
 from alerts.telling.decide import episodes as decided
+from alerts.telling.decide.difference import after_delivery
 from alerts.telling.decide.episodes import Decision, EpisodeView, LineKind
 from alerts.telling.decide.matchers import select
 from tests.alerts.telling.world import RECEIVERS, Violation, World
@@ -68,7 +69,7 @@ def ends_for_all(patch: pytest.MonkeyPatch) -> None:
 
 
 def ends_by_route(patch: pytest.MonkeyPatch) -> None:
-    """Ends go by the route of today, whoever heard of the beginning."""
+    """Ends go by the route of today, though others heard of the beginning."""
     original = flush._decide
 
     def decide(around: Any, word: LastWord, episode: EpisodeView) -> Decision:
@@ -116,7 +117,7 @@ def refused_counts(patch: pytest.MonkeyPatch) -> None:
 
 def doubt_is_nothing(patch: pytest.MonkeyPatch) -> None:
     """What perhaps arrived counts as not told."""
-    original = sender.after_delivery
+    original = after_delivery
 
     def after(frozen: decided.Level, last: decided.LastWord, *, arrived: bool, perhaps: bool) -> decided.LastWord:
         return original(frozen, last, arrived=arrived, perhaps=False)

@@ -6,15 +6,15 @@ checker raises ``Violation`` when a receiver hears something wrong, and ``check_
 
 import contextlib
 import random
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, cast
 from unittest.mock import patch
 
 from django.db import transaction
 
 from alerts.models import Episode, EpisodeStatus, Lane, Rule
 from alerts.models.telling import LastWord, Silence
-from alerts.notify.base import DeliveryFailed
+from alerts.notify.base import DeliveryFailed, Notifier
 from alerts.telling import flush, hook, limits, sender
 from spm.clock import FakeClock
 from tests.alerts.conftest import START_MS
@@ -82,11 +82,20 @@ class World:
         now_ms = self.clock.now_ms()
         Lane.objects.update(position_ms=now_ms // STEP_MS * STEP_MS)
         if not self.quiet:
-            changes = [self.begin, self.end, self.void, self.reopen, self.silence, self.reroute, self.refuse]
-            draw.choice([*changes, lambda: None])()
+            changes: list[Callable[[], None]] = [
+                self.begin,
+                self.end,
+                self.void,
+                self.reopen,
+                self.silence,
+                self.reroute,
+                self.refuse,
+            ]
+            changes.append(lambda: None)
+            draw.choice(changes)()
         self.guarded(lambda: flush.flush_due(self.clock.now_ms()))
         if draw.random() < 0.8 or self.quiet:
-            self.guarded(lambda: sender.deliver(notifiers={"mail": self}, clock=self.clock, threads=1))
+            self.guarded(lambda: sender.deliver(notifiers={"mail": cast(Notifier, self)}, clock=self.clock, threads=1))
 
     def guarded(self, action: Any) -> None:
         """Run an action that may be killed; the claims of the dead run out later."""
