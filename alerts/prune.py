@@ -16,14 +16,14 @@ def prune(now_ms: int) -> int:
     events_until_ms = now_ms - limits.ALERT_EVENTS_KEEP_MS
     sent = Outbox.objects.filter(created_ms__lt=now_ms - limits.OUTBOX_KEEP_MS).exclude(state=Delivery.WAITING)
     is_old = Q(last_flush_ms=None) | Q(last_flush_ms__lt=now_ms - NOTIFICATION_KEEP_MS)
-    told = Notification.objects.filter(created_ms__lt=now_ms - NOTIFICATION_KEEP_MS).exclude(state=Delivery.WAITING)
+    finished = Notification.objects.filter(created_ms__lt=now_ms - NOTIFICATION_KEEP_MS).exclude(state=Delivery.WAITING)
     old: tuple[QuerySet[Any], ...] = (
         AlertEvent.objects.filter(at_ms__lt=events_until_ms),
         Episode.objects.filter(end_ms__lt=events_until_ms),
         RuleVersionRow.objects.filter(until_ms__lt=events_until_ms),
         Operation.objects.filter(made_ms__lt=now_ms - OPERATIONS_KEEP_MS),
         sent,
-        told,
+        finished,
         NotificationGroup.objects.filter(is_old, last_words=None, open=None),
     )
     return sum(map(_delete_some, old))
