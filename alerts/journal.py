@@ -16,6 +16,7 @@ from alerts.judging import lane_plan
 from alerts.judging.answers import Labels
 from alerts.judging.automaton import OK, InstanceState, Phase, Timing
 from alerts.judging.conditions import Condition, MissingPolicy
+from alerts.judging.kinds import Kind, Parameters
 from alerts.judging.run import InstanceKey, Outcome, States, Transition
 from alerts.judging.versions import RuleVersion
 from alerts.models import AlertEvent, Instance, Lane, Operation, Rule, RuleVersionRow
@@ -59,6 +60,7 @@ def version_of(row: RuleVersionRow) -> RuleVersion:
     content = dict(row.content)
     condition = Condition(**{**content["condition"], "missing": MissingPolicy(content["condition"]["missing"])})
     timing = Timing(**content["timing"])
+    parameters = content.get("parameters", {})
     return RuleVersion(
         row.rule_id,
         row.from_ms,
@@ -68,6 +70,8 @@ def version_of(row: RuleVersionRow) -> RuleVersion:
         timing,
         content["missing_for_ms"],
         content["ended"],
+        Kind(content.get("kind", Kind.THRESHOLD)),
+        Parameters(**{**parameters, "by": tuple(parameters.get("by", ()))}),
     )
 
 
@@ -79,6 +83,8 @@ def content_of(rule: Rule, ended: str = "") -> dict[str, object]:
         "timing": asdict(rule.timing),
         "missing_for_ms": rule.missing_for_ms,
         "ended": ended,
+        "kind": rule.kind,
+        "parameters": asdict(rule.parameters),
     }
 
 

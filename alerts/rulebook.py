@@ -6,7 +6,8 @@ the rule is switched off or deleted, all of them end, and people who got a messa
 rule no longer watches it, and why.
 """
 
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
 
 from django.contrib.auth.models import User
 from django.db import transaction
@@ -14,6 +15,7 @@ from django.db.models import F, QuerySet
 
 from alerts import journal
 from alerts.judging import limits as judging_limits
+from alerts.judging.kinds import Kind
 from alerts.judging.lane_plan import aligned_ms
 from alerts.judging.run import EndReason
 from alerts.models import Instance, Lane, Rule, RuleVersionRow
@@ -41,6 +43,15 @@ class Draft:
     missing: str = "hold"
     hold_ms: int = judging_limits.HOLD_MS
     missing_for_ms: int = judging_limits.MISSING_FOR_MS
+    kind: str = Kind.THRESHOLD
+    window_ms: int = judging_limits.WINDOW_MS
+    horizon_ms: int = judging_limits.HORIZON_MS
+    forget_ms: int = judging_limits.FORGET_MS
+    weeks: int = judging_limits.ANOMALY_WEEKS
+    spread_min: float = 0.0
+    by: tuple[str, ...] = ()
+    labels: Mapping[str, str] = field(default_factory=dict)
+    annotations: Mapping[str, str] = field(default_factory=dict)
 
 
 def rules_of(app: App) -> QuerySet[Rule]:
@@ -114,7 +125,7 @@ def _add_version(rule: Rule, lane: Lane) -> None:
 
 
 def _fields(draft: Draft) -> dict[str, object]:
-    return {**asdict(draft), "receivers": list(draft.receivers)}
+    return {**asdict(draft), "receivers": list(draft.receivers), "by": list(draft.by)}
 
 
 def _note(rule: Rule, action: str, by: User) -> None:

@@ -34,6 +34,7 @@ class MissingPolicy(StrEnum):
     HOLD = "hold"  # keep the state for a while, then end
     RESOLVE = "resolve"  # it is well, as Prometheus has it
     ALERT = "alert"  # as hold, and its absence is an alert of its own
+    GONE = "gone"  # it is forgotten: its alert ends at once
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +49,8 @@ class Condition:
     @property
     def absent(self) -> Input:
         """The input of a series that is not in the answer."""
+        if self.missing is MissingPolicy.GONE:
+            return Input.GONE
         is_well = self.comparator == NO_COMPARATOR or self.missing is MissingPolicy.RESOLVE
         return Input.WELL if is_well else Input.MISSING
 

@@ -138,7 +138,7 @@ class _Fold:
         is_absence_judged = version.condition.missing is MissingPolicy.ALERT and version.condition.comparator != ""
         lead = 1 if is_absence_judged else 0
         wide = replace(steps, first_ms=steps.first_ms - lead * steps.period_ms)
-        answer = self._read(version.expr, wide)
+        answer = self._read(version.value_expr, wide)
         errors = {index - lead: text for index, text in answer.errors.items() if index >= lead}
         is_new_selection = before is not None and version.selects_anew(before)
         table = _Table(version, steps, answer, lead, errors, self._incomplete_part(steps), is_new_selection)

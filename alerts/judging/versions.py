@@ -1,10 +1,11 @@
 """The versions of a rule: its content from a step on. A version never changes; another one follows it. Pure."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from alerts.judging.automaton import Timing
 from alerts.judging.conditions import Condition
+from alerts.judging.kinds import Kind, Parameters, value_expr
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,11 +44,19 @@ class RuleVersion:
     timing: Timing
     missing_for_ms: int = 0
     ended: str = ""
+    kind: Kind = Kind.THRESHOLD
+    parameters: Parameters = field(default_factory=Parameters)
+
+    @property
+    def value_expr(self) -> str:
+        """The expression whose values are judged."""
+        return value_expr(self.kind, self.expr, self.parameters)
 
     def selects_anew(self, before: "RuleVersion") -> bool:
         """Whether the series of the version before may be no series of this one."""
         own, old = self.condition.comparator, before.condition.comparator
-        return self.expr != before.expr or bool(own) != bool(old)
+        is_same = self.value_expr == before.value_expr and self.kind == before.kind
+        return not is_same or self.parameters.by != before.parameters.by or bool(own) != bool(old)
 
 
 def stretches(versions: Iterable[RuleVersion], steps: Steps) -> Iterator[tuple[RuleVersion, RuleVersion | None, Steps]]:

@@ -6,6 +6,7 @@ from django.db import models
 from alerts.judging import limits as judging_limits
 from alerts.judging.automaton import Timing
 from alerts.judging.conditions import COMPARATORS, NO_COMPARATOR, Condition, MissingPolicy
+from alerts.judging.kinds import Kind, Parameters
 from spm import limits
 
 
@@ -18,7 +19,13 @@ class Severity(models.TextChoices):
 
 
 class Rule(models.Model):
-    """A condition on a PromQL expression, and the receivers of its messages. Judging writes no row of this table."""
+    """A condition on a PromQL expression, and the receivers of its messages. Judging writes no row of this table.
+
+    ``window_ms`` … ``by`` are the parameters of some kinds (``Parameters``). ``labels`` are added to those of its
+    alerts; ``annotations`` are texts for people, among them ``summary``, ``description`` and ``runbook_url``.
+    """
+
+    KINDS = [(kind.value, kind.value) for kind in Kind]
 
     COMPARATORS = [(NO_COMPARATOR, "the expression decides"), *((sign, sign) for sign in COMPARATORS)]
     MISSING = [
@@ -29,7 +36,14 @@ class Rule(models.Model):
 
     app = models.ForeignKey("accounts.App", models.CASCADE, related_name="rules")
     name = models.CharField(max_length=limits.RULE_NAME_CHARS_MAX)
+    kind = models.CharField(max_length=16, choices=KINDS, default=Kind.THRESHOLD.value)
     expr = models.TextField(max_length=limits.RULE_EXPR_CHARS_MAX)
+    window_ms = models.BigIntegerField(default=judging_limits.WINDOW_MS)
+    horizon_ms = models.BigIntegerField(default=judging_limits.HORIZON_MS)
+    forget_ms = models.BigIntegerField(default=judging_limits.FORGET_MS)
+    weeks = models.IntegerField(default=judging_limits.ANOMALY_WEEKS)
+    spread_min = models.FloatField(default=0.0)
+    by = models.JSONField(default=list, blank=True)
     comparator = models.CharField(max_length=2, choices=COMPARATORS, blank=True, default=">")
     threshold = models.FloatField(default=0.0)
     recovery = models.FloatField(null=True, blank=True)
@@ -39,6 +53,8 @@ class Rule(models.Model):
     hold_ms = models.BigIntegerField(default=judging_limits.HOLD_MS)
     missing_for_ms = models.BigIntegerField(default=judging_limits.MISSING_FOR_MS)
     severity = models.CharField(max_length=8, choices=Severity.choices, default=Severity.WARNING)
+    labels = models.JSONField(default=dict, blank=True)
+    annotations = models.JSONField(default=dict, blank=True)
     receivers = models.JSONField(default=list, help_text="who gets the messages")
     enabled = models.BooleanField(default=True)
     created_by = models.ForeignKey(settings.AUTH_USER_MODEL, models.SET_NULL, null=True, blank=True, related_name="+")
@@ -55,9 +71,18 @@ class Rule(models.Model):
     @property
     def condition(self) -> Condition:
         """The rule's condition, for judging."""
+        if self.kind == Kind.HEARTBEAT:
+            return Condition(">", self.window_ms / 1000, None, MissingPolicy.GONE)
+        if self.kind == Kind.COMPOSITE:
+            return Condition()
         return Condition(self.comparator, self.threshold, self.recovery, MissingPolicy(self.missing))
 
     @property
     def timing(self) -> Timing:
         """The rule's durations, for judging."""
         return Timing(self.for_ms, self.keep_firing_for_ms, self.hold_ms)
+
+    @property
+    def parameters(self) -> Parameters:
+        """The parameters of the rule's kind, for judging."""
+        return Parameters(self.window_ms, self.horizon_ms, self.forget_ms, self.weeks, self.spread_min, tuple(self.by))
