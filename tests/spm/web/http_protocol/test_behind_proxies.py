@@ -3,6 +3,10 @@
 Proxies send the requests of all clients over the same few connections. Where proxy and server disagreed on where a
 request ends, the rest of a hostile client's request would become the begin of somebody else's. So hostile clients send
 generated requests while honest ones ask for echoes, and everybody looks at their own answers.
+
+Caddy 2.6 breaks off one in some 100,000 answers to requests with a body by itself, without any hostile client: when an
+answer comes while Go's client still looks for the end of that body, it closes its connection to the server, and its log
+says so. Such an answer is none: the honest client asks again.
 """
 
 import asyncio
@@ -11,12 +15,13 @@ import random
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
 
 from tests.conftest import missing_service
+from tests.servers.processes import Process
 from tests.servers.proxies import PROXIES, missing_proxy, start_proxy
 from tests.spm.web.http_protocol.generated import conversation, in_pieces
 from tests.spm.web.http_protocol.serving import HOST, QUICK, Served, serving
@@ -27,18 +32,31 @@ FORMS = [(name, buffering) for name in PROXIES for buffering in ((False, True) i
 PATIENT = replace(QUICK, idle_s=75, head_s=2, body_stall_s=2, body_grace_s=2)
 _QUIET_S = 0.5
 ECHO = re.compile(rb'\{"method".*?"path": "(/[^"]*)"')
+_OWN_END = "use of closed network connection"  # in Caddy's log: it closed the connection, not the server
+
+
+@dataclass(frozen=True)
+class Proxied:
+    """A server that trusts the proxy in front of it."""
+
+    served: Served
+    process: Process
+    port: int
+
+    def own_ends(self) -> int:
+        """How many connections to the server the proxy says to have closed while it read an answer."""
+        return self.process.log.read_text().count(_OWN_END) if self.process.name == "caddy" else 0
 
 
 @pytest.fixture(params=FORMS, ids=lambda form: f"{form[0]}{' with buffers' if form[1] else ''}")
-def proxied(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[Served, int]]:
-    """A server that trusts the proxy in front of it, and the proxy's port."""
+def proxied(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Proxied]:
     name, buffering = request.param
     if reason := missing_proxy(name):
         missing_service(reason)
     with serving(PATIENT, proxies=("127.0.0.1",)) as served:
         process, port = start_proxy(name, tmp_path, served.port, buffering=buffering)
         try:
-            yield served, port
+            yield Proxied(served, process, port)
         finally:
             process.stop()
 
@@ -49,6 +67,7 @@ class MixedClients:
     def __init__(self, port: int, seed: int) -> None:
         self.port, self.seed = port, seed
         self.seen: Counter[str] = Counter()
+        self.broken_off = 0  # answers to honest clients
         self._ended = False
         self._names: set[str] = set()
 
@@ -103,7 +122,11 @@ class MixedClients:
                 head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 20)
                 length = re.search(rb"content-length: (\d+)", head, re.IGNORECASE)
                 assert length is not None, head
-                answer = await reader.readexactly(int(length[1]))
+                try:
+                    answer = await reader.readexactly(int(length[1]))
+                except asyncio.IncompleteReadError:
+                    self.broken_off += 1
+                    break
                 status = head.split()[1].decode()
                 self.seen[f"honest {status}"] += 1
                 if status == "200":
@@ -113,24 +136,22 @@ class MixedClients:
             writer.close()
 
 
-def test_honest_clients_get_their_own_answers_beside_hostile_ones(proxied: tuple[Served, int]) -> None:
-    served, port = proxied
-    mixed = MixedClients(port, 1)
+def test_honest_clients_get_their_own_answers_beside_hostile_ones(proxied: Proxied) -> None:
+    mixed = MixedClients(proxied.port, 1)
     on_loop(mixed.run(200))
     assert mixed.seen["answered"] > mixed.seen["requests"] / 4
     assert set(mixed.seen) == {"requests", "answered", "honest 200"}
-    assert served.tracebacks() == []
+    assert mixed.broken_off <= proxied.own_ends()
+    assert proxied.served.tracebacks() == []
 
 
 @pytest.mark.proof
-def test_a_hundred_thousand_hostile_requests_behind_a_proxy(
-    proxied: tuple[Served, int], figure: Callable[[str], None]
-) -> None:
-    served, port = proxied
-    mixed = MixedClients(port, 2)
+def test_a_hundred_thousand_hostile_requests_behind_a_proxy(proxied: Proxied, figure: Callable[[str], None]) -> None:
+    mixed = MixedClients(proxied.port, 2)
     on_loop(mixed.run(24_000), 3600)
     seen = mixed.seen
     figure(f"{seen['requests']:,} hostile requests, {seen['answered']:,} answered; {seen['honest 200']:,} honest ones")
     assert mixed.seen["requests"] > 100_000
     assert set(mixed.seen) == {"requests", "answered", "honest 200"}
-    assert served.tracebacks() == []
+    assert mixed.broken_off <= proxied.own_ends()
+    assert proxied.served.tracebacks() == []
