@@ -6,7 +6,7 @@ from alerts import evaluate, prune
 from alerts.expressions import open_session
 from alerts.notify import login_notices, outbox
 from alerts.notify.registry import NOTIFIERS
-from alerts.telling import flush, sender
+from alerts.telling import flush, refresh, sender
 from spm.clock import SystemClock
 
 
@@ -26,3 +26,9 @@ def deliver_outbox() -> None:
     sender.deliver(notifiers=NOTIFIERS, clock=clock)
     login_notices.collect(clock.now_ms())
     outbox.deliver(notifiers=NOTIFIERS, clock=clock)
+
+
+@shared_task(ignore_result=True)  # type: ignore[untyped-decorator]
+def refresh_alertmanagers() -> None:
+    """Say again to Alertmanagers what goes on, before they let it end."""
+    refresh.refresh_due(SystemClock().now_ms())

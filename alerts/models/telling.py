@@ -62,6 +62,7 @@ class Receiver(models.Model):
     tokens_ms = models.BigIntegerField(default=0, help_text="when it had so many tokens")
     digests = models.BigIntegerField(default=0, help_text="number of its last digest")
     dead_in_a_row = models.IntegerField(default=0, help_text="notifications since one was delivered")
+    refreshed_ms = models.BigIntegerField(default=0, help_text="when an Alertmanager last heard again of all")
 
     class Meta:
         ordering = ["kind", "target"]
@@ -187,6 +188,7 @@ class Notification(models.Model):
     sent_ms = models.BigIntegerField(null=True, blank=True)
     is_doubtful = models.BooleanField(default=False)
     answer = models.TextField(blank=True)
+    took_ms = models.IntegerField(default=0, help_text="the last attempt")
     claim = models.BigIntegerField(default=0)
     claim_until_ms = models.BigIntegerField(default=0)
 

@@ -48,8 +48,14 @@ class Notifier(Protocol):
     def render(self, key: str, payload: Mapping[str, Any]) -> RenderedMessage:
         """Return the message as it would be sent; raises ``DeliveryFailed`` if no receiver can get it."""
 
-    def send(self, key: str, payload: Mapping[str, Any]) -> None:
-        """Deliver under an id derived from ``key``, so that twice counts once; raises ``DeliveryFailed``."""
+    def shown(self, receiver: str) -> str:
+        """Return the receiver as pages show it, without what is secret of it."""
+
+    def send(self, key: str, payload: Mapping[str, Any]) -> str:
+        """Deliver under an id derived from ``key``, so that twice counts once; returns the answer of the other side.
+
+        Raises ``DeliveryFailed``.
+        """
 
 
 class RecordingNotifier:
@@ -67,8 +73,12 @@ class RecordingNotifier:
     def render(self, key: str, payload: Mapping[str, Any]) -> RenderedMessage:
         return RenderedMessage(key, payload.get("receivers", ()), (), "")
 
-    def send(self, key: str, payload: Mapping[str, Any]) -> None:
+    def shown(self, receiver: str) -> str:
+        return receiver
+
+    def send(self, key: str, payload: Mapping[str, Any]) -> str:
         if self.failures:
             self.failures -= 1
             raise DeliveryFailed("this notifier was asked to fail", permanent=self._permanent)
         self.keys.append(key)
+        return "recorded"

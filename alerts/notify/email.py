@@ -24,6 +24,7 @@ from django.template.loader import render_to_string
 from django.urls import reverse
 
 from alerts.notify.base import DeliveryFailed, RenderedMessage
+from alerts.notify.links import rule_links
 from alerts.notify.wording import is_over, line_text, more_text, plain_text, subject
 
 _HAND_OVER_S = 60  # for a whole SMTP transaction: a server that stalls at each step must not hold up its sender
@@ -40,8 +41,11 @@ class EmailNotifier:
     def render(self, key: str, payload: Mapping[str, Any]) -> RenderedMessage:
         return _render(key, compose(key, payload))
 
-    def send(self, key: str, payload: Mapping[str, Any]) -> None:
-        _send(compose(key, payload))
+    def shown(self, receiver: str) -> str:
+        return receiver
+
+    def send(self, key: str, payload: Mapping[str, Any]) -> str:
+        return _send(compose(key, payload))
 
 
 class AccountMailNotifier:
@@ -55,8 +59,11 @@ class AccountMailNotifier:
     def render(self, key: str, payload: Mapping[str, Any]) -> RenderedMessage:
         return _render(key, _account_mail(key, payload))
 
-    def send(self, key: str, payload: Mapping[str, Any]) -> None:
-        _send(_account_mail(key, payload))
+    def shown(self, receiver: str) -> str:
+        return receiver
+
+    def send(self, key: str, payload: Mapping[str, Any]) -> str:
+        return _send(_account_mail(key, payload))
 
 
 def compose(key: str, payload: Mapping[str, Any]) -> EmailMessage:
@@ -75,7 +82,7 @@ def compose(key: str, payload: Mapping[str, Any]) -> EmailMessage:
     if payload["thread"] != key:
         first_id = message_id(payload["thread"])
         headers |= {"In-Reply-To": first_id, "References": first_id}
-    links = {line["rule"]: _rule_url(line["rule"]) for line in payload["lines"]}
+    links = rule_links(payload)
     message = EmailMultiAlternatives(
         subject=subject(payload), body=plain_text(payload, links), to=receivers, headers=headers
     )
@@ -130,8 +137,8 @@ def _render(key: str, mail: EmailMessage) -> RenderedMessage:
     return RenderedMessage(str(mail.subject), mail.to, headers, str(mail.body))
 
 
-def _send(mail: EmailMessage) -> None:
-    """Send one mail. Without a connection it surely did not arrive; with one that broke, nobody knows."""
+def _send(mail: EmailMessage) -> str:
+    """Send one mail; returns who took it. Without a connection it surely did not arrive; if one broke, nobody knows."""
     connection = django_mail.get_connection()
     try:
         connection.open()
@@ -153,6 +160,7 @@ def _send(mail: EmailMessage) -> None:
         raise DeliveryFailed(f"cannot be written as mail: {error}", permanent=True) from error
     finally:
         _close(connection)
+    return "written into a folder" if goes_to_a_folder() else f"taken by the mail server {settings.EMAIL_HOST}"
 
 
 @contextmanager
@@ -181,11 +189,6 @@ def _close(connection: Any) -> None:
         connection.close()
     except (OSError, smtplib.SMTPException):
         return  # what was sent was answered before
-
-
-def _rule_url(rule: int) -> str:
-    path = reverse("alerts:rule", args=[rule]) if rule else reverse("alerts:rules")
-    return f"{settings.SPM_BASE_URL}{path}"
 
 
 def _is_address(text: str) -> bool:

@@ -22,3 +22,8 @@ def one_line(text: str, length_max: int = limits.MAIL_LINE_CHARS_MAX) -> str:
     """Reduce a text to one line of printable characters, cut at the maximum length."""
     clean = " ".join("".join(char if char.isprintable() else " " for char in text).split())
     return clean if len(clean) <= length_max else clean[: length_max - 1] + "…"
+
+
+def rfc3339(at_ms: int) -> str:
+    """Write a time as other programs read it: ``2023-11-14T22:13:20.000Z``."""
+    return moment(at_ms).strftime("%Y-%m-%dT%H:%M:%S.") + f"{at_ms % 1_000:03d}Z"

@@ -7,7 +7,8 @@ from alerts.models import Episode, EpisodeStatus
 from alerts.models.telling import Acknowledgement, Notification, Receiver, Silence
 from alerts.notify.base import DeliveryFailed, RenderedMessage
 from alerts.notify.email import goes_to_a_folder
-from alerts.notify.registry import NOTIFIERS
+from alerts.notify.registry import NOTIFIERS, shown
+from alerts.notify.webhook import secret_of
 from alerts.telling import limits
 from alerts.telling.configuration import view
 from alerts.telling.decide.matchers import read_matchers, select
@@ -24,6 +25,11 @@ class NotificationRow:
     row: Notification
     rendered: RenderedMessage
 
+    @property
+    def shown(self) -> str:
+        """The receiver, without what is secret of it."""
+        return shown(self.row.receiver.kind, self.row.receiver.target)
+
 
 @dataclass(frozen=True, slots=True)
 class ReceiverRow:
@@ -31,6 +37,16 @@ class ReceiverRow:
 
     row: Receiver
     is_failing: bool
+
+    @property
+    def secret(self) -> str:
+        """What the receiver verifies our signatures with; empty for a kind without."""
+        return secret_of(self.row.pk) if self.row.kind == "webhook" else ""
+
+    @property
+    def shown(self) -> str:
+        """The receiver, without what is secret of it."""
+        return shown(self.row.kind, self.row.target)
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from alerts.models.telling import (
     Receiver,
     Silence,
 )
-from alerts.notify.registry import kind_of, receiver_hints
+from alerts.notify.registry import kind_of, receiver_hints, shown
 from alerts.telling import limits
 from alerts.telling.decide.matchers import read_matchers
 from alerts.telling.hook import mark_organisation, new_receiver
@@ -36,7 +36,8 @@ def add_contact_point(
         raise LimitExceeded("too many receivers", got=limits.RECEIVERS_MAX, remedy="Remove one first.")
     point, _ = ContactPoint.objects.get_or_create(organisation=organisation, name=name)
     point.receivers.set([_receiver(organisation, target, now_ms) for target in targets])
-    audit.record("contact-point.write", name, actor=by, organisation=organisation, detail={"receivers": list(targets)})
+    detail = {"receivers": [shown(kind_of(target) or "", target) for target in targets]}
+    audit.record("contact-point.write", name, actor=by, organisation=organisation, detail=detail)
     mark_organisation(organisation.pk, now_ms=now_ms)
     return point
 
@@ -77,7 +78,7 @@ def test_fire(receiver: Receiver, *, by: User, now_ms: int) -> Notification:
         next_attempt_ms=0,
     )
     NotificationGroup.objects.filter(pk=group.pk).update(n=group.n + 1, first_key=group.first_key or key)
-    audit.record("receiver.test", receiver.target, actor=by, organisation=receiver.organisation)
+    audit.record("receiver.test", shown(receiver.kind, receiver.target), actor=by, organisation=receiver.organisation)
     return notification
 
 

@@ -50,7 +50,7 @@ def write(
         "at_ms": now_ms,
         "groups": [{"id": group.pk, "labels": group.labels} for group in groups],
         "counts": dict(Counter(map(_word, lines))),
-        "lines": [_line(line) for line in ordered[: limits.LINES_IN_FULL_MAX]],
+        "lines": [write_line(line) for line in ordered[: limits.LINES_IN_FULL_MAX]],
         "more": dict(Counter(map(_word, ordered[limits.LINES_IN_FULL_MAX :]))),
     }
 
@@ -67,7 +67,7 @@ def _place(line: Line) -> tuple[int, int, int, int]:
     return (-line.view.severity, _ORDER.index(line.kind), line.view.start_ms, line.view.id)
 
 
-def _line(line: Line) -> dict[str, Any]:
+def write_line(line: Line) -> dict[str, Any]:
     """Copy what is said of one episode. Numbers are stored as text, because JSON has neither NaN nor infinity."""
     episode: Episode = line.word.episode
     rule = episode.rule
@@ -77,6 +77,7 @@ def _line(line: Line) -> dict[str, Any]:
         "word": _word(line),
         "perhaps": is_repeated,
         "episode": episode.pk,
+        "aspect": str(episode.aspect),
         "rule": rule.pk,
         "name": rule.name,
         "app": rule.app_id,

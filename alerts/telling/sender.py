@@ -41,9 +41,11 @@ class DeliveryCounts:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of one hand-over: the failure, or None; and until when the claim allowed it."""
+    """What became of one hand-over: the failure, or None and the answer of the other side; and how long it took."""
 
     failure: DeliveryFailed | None = None
+    answer: str = ""
+    took_ms: int = 0
 
 
 def deliver(*, notifiers: Mapping[str, Notifier], clock: Clock, threads: int = limits.SEND_THREADS) -> DeliveryCounts:
@@ -85,19 +87,29 @@ def record(notification: Notification, outcome: Outcome, now_ms: int) -> bool:
     """Write the outcome of a hand-over; returns False, and writes nothing, if the claim was lost."""
     failure = outcome.failure
     if failure is None:
-        return _finish(notification, Delivery.SENT, now_ms, doubtful=notification.is_doubtful, answer="")
-    answer = str(failure)[: limits.ANSWER_CHARS_MAX]
+        return _finish(notification, Delivery.SENT, now_ms, doubtful=notification.is_doubtful, outcome=outcome)
+    answer = _answer(outcome)
     doubtful = notification.is_doubtful or failure.perhaps
     log.warning("notification %s not delivered (attempt %d): %s", notification.key, notification.attempts, answer)
     if failure.permanent or notification.attempts >= limits.ATTEMPTS_MAX:
-        return _finish(notification, Delivery.DEAD, now_ms, doubtful=doubtful, answer=answer)
+        return _finish(notification, Delivery.DEAD, now_ms, doubtful=doubtful, outcome=outcome)
     pause = jitter(pause_ms(notification.attempts) / 1_000, limits.PAUSE_JITTER) * 1_000
     mine = Notification.objects.filter(pk=notification.pk, claim=notification.claim, state=Delivery.WAITING)
     return bool(
         mine.update(
-            next_attempt_ms=now_ms + round(pause), is_doubtful=doubtful, answer=answer, claim=0, claim_until_ms=0
+            next_attempt_ms=now_ms + round(pause),
+            is_doubtful=doubtful,
+            answer=answer,
+            took_ms=outcome.took_ms,
+            claim=0,
+            claim_until_ms=0,
         )
     )
+
+
+def _answer(outcome: Outcome) -> str:
+    """Return what the other side said, as far as it is kept."""
+    return (outcome.answer if outcome.failure is None else str(outcome.failure))[: limits.ANSWER_CHARS_MAX]
 
 
 def pause_ms(attempts: int) -> int:
@@ -111,30 +123,35 @@ def _hand_over(notification: Notification, notifiers: Mapping[str, Notifier], cl
     last_ms = notification.claim_until_ms - limits.HAND_OVER_MS
 
     def hand_over() -> Outcome:
+        from_s = clock.monotonic()
+        outcome = attempt()
+        return Outcome(outcome.failure, outcome.answer, round((clock.monotonic() - from_s) * 1_000))
+
+    def attempt() -> Outcome:
         if clock.now_ms() > last_ms:
             return Outcome(DeliveryFailed("this process stood still for too long before handing it over"))
         try:
             if kind not in notifiers:
                 raise DeliveryFailed(f"there is no notifier for {kind!r}", permanent=True)
-            notifiers[kind].send(key, body)
+            return Outcome(answer=notifiers[kind].send(key, body))
         except DeliveryFailed as failure:
             return Outcome(failure)
         except Exception as error:  # a loop's top: the other notifications must go out
             log.exception("notification %s: the notifier failed", key)
             return Outcome(DeliveryFailed(f"{type(error).__name__} in the notifier", perhaps=True))
-        return Outcome()
 
     return hand_over
 
 
 @transaction.atomic
-def _finish(notification: Notification, state: Delivery, now_ms: int, *, doubtful: bool, answer: str) -> bool:
+def _finish(notification: Notification, state: Delivery, now_ms: int, *, doubtful: bool, outcome: Outcome) -> bool:
     """Close a notification: what its receiver believes now, and when its groups are looked at again."""
     receiver = Receiver.objects.select_for_update(no_key=True).get(pk=notification.receiver_id)
     mine = Notification.objects.filter(pk=notification.pk, claim=notification.claim, state=Delivery.WAITING)
     arrived = state == Delivery.SENT
-    sent_ms = now_ms if arrived else None
-    if not mine.update(state=state, sent_ms=sent_ms, is_doubtful=doubtful, answer=answer, claim=0, claim_until_ms=0):
+    values = {"state": state, "sent_ms": now_ms if arrived else None, "answer": _answer(outcome)}
+    values |= {"is_doubtful": doubtful, "took_ms": outcome.took_ms, "claim": 0, "claim_until_ms": 0}
+    if not mine.update(**values):
         return False
     dead = 0 if arrived else receiver.dead_in_a_row + 1
     Receiver.objects.filter(pk=receiver.pk).update(dead_in_a_row=dead)

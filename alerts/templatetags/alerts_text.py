@@ -5,7 +5,8 @@ from collections.abc import Mapping
 from django import template
 
 from alerts import durations
-from alerts.notify import text
+from alerts.models.telling import Receiver
+from alerts.notify import registry, text
 
 register = template.Library()
 
@@ -32,3 +33,15 @@ def value(number: float | None) -> str:
 def series(labels: Mapping[str, str]) -> str:
     """Write a label set: ``cpu host=a``."""
     return text.series(labels) or "all series together"
+
+
+@register.filter
+def shown(receiver: Receiver) -> str:
+    """Write a receiver without what is secret of it."""
+    return registry.shown(receiver.kind, receiver.target)
+
+
+@register.filter
+def shown_address(receiver: str) -> str:
+    """Write a receiver of a rule without what is secret of it."""
+    return registry.shown(registry.kind_of(receiver) or "", receiver)

@@ -44,6 +44,7 @@ def _every(seconds: int, task: str) -> dict[str, Any]:
 CELERY_BEAT_SCHEDULE = {
     "evaluate rules": _every(10, "alerts.tasks.evaluate_rules"),
     "deliver the outbox": _every(5, "alerts.tasks.deliver_outbox"),
+    "refresh Alertmanagers": _every(60, "alerts.tasks.refresh_alertmanagers"),
     "keep marks": _every(limits.KEEP_EVERY_S, "ingest.tasks.keep_marks"),
     "consider a run": _every(30, "rollups.tasks.consider_run"),
     "tell of sources": _every(60, "ingest.tasks.tell_sources"),

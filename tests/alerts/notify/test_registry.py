@@ -33,8 +33,12 @@ class PagerNotifier:
     def render(self, key: str, payload: Mapping[str, Any]) -> RenderedMessage:
         return RenderedMessage(subject(payload), payload["receivers"], (), "Beep.")
 
-    def send(self, key: str, payload: Mapping[str, Any]) -> None:
+    def shown(self, receiver: str) -> str:
+        return receiver
+
+    def send(self, key: str, payload: Mapping[str, Any]) -> str:
         self.pages.append((key, payload["receivers"], subject(payload)))
+        return "beeped"
 
 
 @pytest.fixture

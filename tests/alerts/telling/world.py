@@ -179,10 +179,11 @@ class World:
 
     # --- a notifier ---------------------------------------------------------------------------------------------------
 
-    def send(self, key: str, body: Mapping[str, Any]) -> None:
+    def send(self, key: str, body: Mapping[str, Any]) -> str:
         """Take a notification, or fail in one of the ways in which receivers fail."""
         for receiver in body["receivers"]:
             self.take(receiver, key, body)
+        return "heard"
 
     def take(self, receiver: str, key: str, body: Mapping[str, Any]) -> None:
         draw = 1.0 if self.quiet else self.random.random()
