@@ -8,6 +8,7 @@ rule no longer watches it, and why.
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
+from typing import Any
 
 from django.contrib.auth.models import User
 from django.db import transaction
@@ -18,7 +19,7 @@ from alerts.judging import limits as judging_limits
 from alerts.judging.kinds import Kind
 from alerts.judging.lane_plan import aligned_ms
 from alerts.judging.run import EndReason
-from alerts.models import Instance, Lane, Rule, RuleVersionRow
+from alerts.models import Instance, Lane, Rule, RuleGroup, RuleVersionRow
 from spm import limits
 from spm.accounts import audit
 from spm.accounts.models import App
@@ -60,36 +61,61 @@ def rules_of(app: App) -> QuerySet[Rule]:
 
 
 @transaction.atomic
-def write(app: App, draft: Draft, *, by: User, now_ms: int) -> Rule:
-    """Create a rule; the lane's next step is its first one."""
+def write(app: App, draft: Draft, *, by: User | None, now_ms: int, by_name: str = "") -> Rule:
+    """Create a rule; the lane's next step is its first one. ``by_name``: the program, if no person writes it."""
     if rules_of(app).count() >= limits.RULES_PER_APP_MAX:
         raise LimitExceeded("too many rules in this app", got=limits.RULES_PER_APP_MAX, remedy="Delete one first.")
-    lane = _take_number(app, now_ms)
-    rule = Rule.objects.create(app=app, created_by=by, created_ms=now_ms, changed_ms=now_ms, **_fields(draft))
-    _add_version(rule, lane)
-    _note(rule, "rule.create", by)
+    rule = begin_edit(app, now_ms=now_ms).create(draft, created_by=by)
+    _note(rule, "rule.create", by, by_name)
     return rule
 
 
 @transaction.atomic
-def change(rule: Rule, draft: Draft, *, by: User, now_ms: int) -> Rule:
+def change(rule: Rule, draft: Draft, *, by: User | None, now_ms: int, by_name: str = "") -> Rule:
     """Change a rule. Open episodes go on, unless the new expression does not select them or it is switched off."""
-    lane = _take_number(rule.app, now_ms)
-    Rule.objects.filter(pk=rule.pk).update(changed_ms=now_ms, **_fields(draft))
-    rule = Rule.objects.select_related("app").get(pk=rule.pk)
-    _add_version(rule, lane)
-    _note(rule, "rule.change", by)
+    rule = begin_edit(rule.app, now_ms=now_ms).change(rule, _fields(draft))
+    _note(rule, "rule.change", by, by_name)
     return rule
 
 
 @transaction.atomic
-def delete(rule: Rule, *, by: User, now_ms: int) -> None:
+def delete(rule: Rule, *, by: User | None, now_ms: int, by_name: str = "") -> None:
     """Delete a rule. Its row and history stay."""
-    lane = _take_number(rule.app, now_ms)
-    Rule.objects.filter(pk=rule.pk).update(deleted_ms=now_ms, changed_ms=now_ms, enabled=False)
-    rule = Rule.objects.select_related("app").get(pk=rule.pk)
-    _add_version(rule, lane)
-    _note(rule, "rule.delete", by)
+    _note(begin_edit(rule.app, now_ms=now_ms).delete(rule), "rule.delete", by, by_name)
+
+
+@dataclass(frozen=True, slots=True)
+class RuleEdit:
+    """Changes of rules of one app under one number of its lane, within the transaction that began it."""
+
+    app: App
+    lane: Lane
+    now_ms: int
+
+    def create(self, draft: Draft, *, created_by: User | None, group: RuleGroup | None = None, place: int = 0) -> Rule:
+        """Create a rule with its first version."""
+        times = {"created_ms": self.now_ms, "changed_ms": self.now_ms}
+        fields = {**_fields(draft), **times}
+        rule = Rule.objects.create(app=self.app, created_by=created_by, group=group, place=place, **fields)
+        _add_version(rule, self.lane)
+        return rule
+
+    def change(self, rule: Rule, fields: Mapping[str, Any], *, is_judged_anew: bool = True) -> Rule:
+        """Change fields of a rule; a change that judging cannot see needs no version."""
+        Rule.objects.filter(pk=rule.pk).update(changed_ms=self.now_ms, **fields)
+        rule = Rule.objects.select_related("app__organisation", "group").get(pk=rule.pk)
+        if is_judged_anew:
+            _add_version(rule, self.lane)
+        return rule
+
+    def delete(self, rule: Rule) -> Rule:
+        """Delete a rule; its last version says so."""
+        return self.change(rule, {"deleted_ms": self.now_ms, "enabled": False})
+
+
+def begin_edit(app: App, *, now_ms: int) -> RuleEdit:
+    """Begin changes of the app's rules; call it in a transaction."""
+    return RuleEdit(app, _take_number(app, now_ms), now_ms)
 
 
 def _take_number(app: App, now_ms: int) -> Lane:
@@ -124,9 +150,10 @@ def _add_version(rule: Rule, lane: Lane) -> None:
     RuleVersionRow.objects.create(rule=rule, from_ms=from_ms, seq=lane.seq, content=content)
 
 
-def _fields(draft: Draft) -> dict[str, object]:
+def _fields(draft: Draft) -> dict[str, Any]:
     return {**asdict(draft), "receivers": list(draft.receivers), "by": list(draft.by)}
 
 
-def _note(rule: Rule, action: str, by: User) -> None:
-    audit.record(action, rule.name, actor=by, organisation=rule.app.organisation, detail={"rule": rule.pk})
+def _note(rule: Rule, action: str, by: User | None, name: str) -> None:
+    organisation, detail = rule.app.organisation, {"rule": rule.pk}
+    audit.record(action, rule.name, actor=by, organisation=organisation, detail=detail, name=name)

@@ -8,6 +8,7 @@ from alerts.judging.reconciliation import EpisodeStatus
 from alerts.judging.run import Aspect, EndReason
 from alerts.models.judging import AlertEvent, Episode, Instance, Lane, Operation, RuleVersionRow
 from alerts.models.rule import Rule, Severity
+from alerts.models.rule_file import RecordingRule, RuleGroup
 from alerts.models.telling import DEFAULT_KIND, Delivery, Outbox
 
 __all__ = [
@@ -22,7 +23,9 @@ __all__ = [
     "Lane",
     "Operation",
     "Outbox",
+    "RecordingRule",
     "Rule",
+    "RuleGroup",
     "RuleVersionRow",
     "Severity",
 ]

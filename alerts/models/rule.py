@@ -57,6 +57,8 @@ class Rule(models.Model):
     annotations = models.JSONField(default=dict, blank=True)
     receivers = models.JSONField(default=list, help_text="who gets the messages")
     enabled = models.BooleanField(default=True)
+    group = models.ForeignKey("alerts.RuleGroup", models.SET_NULL, null=True, blank=True, related_name="rules")
+    place = models.IntegerField(default=0, help_text="in its group")
     created_by = models.ForeignKey(settings.AUTH_USER_MODEL, models.SET_NULL, null=True, blank=True, related_name="+")
     created_ms = models.BigIntegerField()
     changed_ms = models.BigIntegerField()
@@ -67,6 +69,12 @@ class Rule(models.Model):
 
     def __str__(self) -> str:
         return self.name
+
+    @property
+    def alert_labels(self) -> dict[str, str]:
+        """The labels that it adds to its alerts; templates. A rule of a file has no severity but its own label."""
+        own = {**(self.group.labels if self.group else {}), **self.labels}
+        return own if self.group else {"severity": self.severity, **own}
 
     @property
     def condition(self) -> Condition:

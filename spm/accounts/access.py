@@ -65,6 +65,14 @@ def require_app_number(number: int) -> App:
     return app
 
 
+def only_app() -> App:
+    """Return the only app of this machine's customers, for commands; raise ``Refused`` if there are none or several."""
+    apps = list(App.objects.select_related("organisation").filter(going=None, organisation__internal=False)[:2])
+    if len(apps) != 1:
+        raise Refused("there is no app yet" if not apps else "there are several apps", remedy="Say which: --app N.")
+    return apps[0]
+
+
 def app_of_token(principal: Principal, app_id: int | None) -> App:
     """The token's app; 404 when another one is requested."""
     if app_id not in (None, principal.app_id):

@@ -38,7 +38,7 @@ def test_no_metric_concerns_no_rule() -> None:
 def rule(db: None) -> Rule:
     """A rule on the CPU that waits a minute before it fires."""
     app = App.objects.create(organisation=Organisation.objects.create(name="ACME"), name="shop")
-    return rulebook.write(app, draft(for_ms=MINUTE), by=None, now_ms=START_MS)  # type: ignore[arg-type]  # nobody
+    return rulebook.write(app, draft(for_ms=MINUTE), by=None, now_ms=START_MS)
 
 
 @pytest.mark.parametrize(
