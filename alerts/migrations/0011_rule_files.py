@@ -7,7 +7,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
     dependencies = [
         ("accounts", "0009_store_binding"),
-        ("alerts", "0009_kinds_of_rules"),
+        ("alerts", "0010_delivery_times"),
     ]
 
     operations = [
