@@ -10,10 +10,9 @@ from rest_framework.response import Response
 from frontend.api.base import ColumnsRenderer, FailureSerializer, Operation
 from frontend.presenters import charts as presenters_charts
 from frontend.prometheus.explanations import explanation_with_corrections
-from frontend.queries import query_session
+from frontend.queries import asof_of, query_session
 from spm.clock import SystemClock
 from spm.limits import CHART_SERIES_MAX, QUERY_TEXT_CHARS_MAX, TIME_MAX_MS
-from spm.query.formats import asof
 
 _clock = SystemClock()
 
@@ -91,7 +90,7 @@ class Charts(Operation):
         query.is_valid(raise_exception=True)
         values = query.validated_data
         app, now_ms = self.app(values.get("app")), _clock.now_ms()
-        with query_session(app, request, asof.parse_asof(values.get("asof"), now_ms)) as session:
+        with query_session(app, request, asof_of(values.get("asof"), now_ms)) as session:
             answer, provenance = presenters_charts.chart(session, now_ms, values)
             if values.get("explain"):
                 answer["explain"] = explanation_with_corrections(session.storage, app.pk, provenance, now_ms)

@@ -11,10 +11,9 @@ from frontend.api.base import ColumnsRenderer, FailureSerializer, Operation
 from frontend.api.charts import SeriesSerializer
 from frontend.presenters import percentiles
 from frontend.prometheus.explanations import explanation_with_corrections
-from frontend.queries import query_session
+from frontend.queries import asof_of, query_session
 from spm.clock import SystemClock
 from spm.limits import QUERY_QUANTILES_MAX, QUERY_TEXT_CHARS_MAX, TIME_MAX_MS
-from spm.query.formats import asof
 
 _clock = SystemClock()
 
@@ -100,7 +99,7 @@ class PercentilesView(Operation):
         query.is_valid(raise_exception=True)
         values = query.validated_data
         app, now_ms = self.app(values.get("app")), _clock.now_ms()
-        with query_session(app, request, asof.parse_asof(values.get("asof"), now_ms)) as session:
+        with query_session(app, request, asof_of(values.get("asof"), now_ms)) as session:
             answer, provenance = percentiles.chart(session.storage, session.budget(), now_ms, values)
             if values.get("explain"):
                 answer["explain"] = explanation_with_corrections(session.storage, app.pk, provenance, now_ms)

@@ -16,10 +16,9 @@ from django.http import Http404, HttpRequest, HttpResponse, StreamingHttpRespons
 from django.http.response import HttpResponseBase
 from django.views.decorators.csrf import csrf_exempt
 
-from frontend.client_presence import cancellation_of
 from frontend.prometheus.access import Caller, NotSignedIn, caller_of
 from frontend.prometheus.parameters import Parameters, parameters_of
-from frontend.queries import admission, admitted, note_organisation, storage_of
+from frontend.queries import admission, admitted, cancellation_of, note_organisation, storage_of
 from spm.clock import SystemClock
 from spm.errors import (
     BadQuery,

@@ -17,10 +17,10 @@ from django.http import HttpRequest
 from django.http.multipartparser import MultiPartParser, MultiPartParserError
 
 from frontend.prometheus.bodies import read_body
+from frontend.queries import asof_of
 from spm.clock import Clock
 from spm.errors import BadQuery
 from spm.limits import FUTURE_MS, NAMES_SHOWN_MAX, QUERY_TIMEOUT_S
-from spm.query.formats import asof
 from spm.query.formats.prometheus import duration_ms, instant_ms
 from spm.query.promql.planning.planner import parse_selector
 from spm.query.request.batches import Matcher
@@ -115,7 +115,7 @@ class Parameters:
 
     def asof_ms(self, now_ms: int) -> int | None:
         """Return the time of an as-of query, `None` if it is not one."""
-        return asof.parse_asof(self.text("asof"), now_ms)
+        return asof_of(self.text("asof"), now_ms)
 
     def selectors(self) -> list[tuple[Matcher, ...]]:
         """Return the selectors of `match[]`."""

@@ -16,7 +16,7 @@ import pytest
 from django.test import Client, RequestFactory
 
 from frontend import queries
-from frontend.client_presence import cancellation_of
+from frontend.queries import cancellation_of
 from spm import query
 from spm.clock import FakeClock
 from spm.errors import QueryCancelled, QueryRefused, QueryTimeout, QueryTooLarge
