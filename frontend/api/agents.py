@@ -15,8 +15,7 @@ from rest_framework.exceptions import AuthenticationFailed
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from frontend.api.authentication import Program, TokenAuthentication
-from frontend.api.base import FailureSerializer, Operation
+from frontend.api.base import FailureSerializer, Operation, Program, TokenAuthentication
 from ingest.agent.version import VERSION
 from ingest.models import AgentSettings
 from ingest.senders import agents

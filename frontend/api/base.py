@@ -1,24 +1,27 @@
 """The base of every operation of the REST interface: who may call it, which app it works on, how failures are answered.
 
 A failure is ``{"error": text}`` with a status: 400 malformed, 401 not authenticated, 403 role too low, 404 foreign or
-missing, 409 refused by a rule, 422 too large, 429 too many at once, 503 store unavailable or out of time. A token with
-the scope of ``_SCOPE`` may do what a person with that role may do; no token may do what only owners may.
+missing, 409 refused by a rule, 422 too large, 429 too many at once, 503 store unavailable or out of time. A caller is a
+person with a session, or a program with a token of the scope ``read``. A token with the scope of ``_SCOPE`` may do what
+a person with that role may do; no token may do what only owners may.
 """
 
 from typing import Any
 
 import orjson
-from django.contrib.auth.models import User
+from django.contrib.auth.models import AnonymousUser, User
+from drf_spectacular.extensions import OpenApiAuthenticationExtension
 from rest_framework import serializers
-from rest_framework.authentication import SessionAuthentication
-from rest_framework.exceptions import ParseError, PermissionDenied
+from rest_framework.authentication import BaseAuthentication, SessionAuthentication
+from rest_framework.exceptions import AuthenticationFailed, ParseError, PermissionDenied
 from rest_framework.parsers import JSONParser
 from rest_framework.renderers import BaseRenderer
+from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from frontend.api.authentication import TokenAuthentication
 from rollups.services.retractions import Actor
+from spm.accounts import tokens
 from spm.accounts.access import app_of_person, app_of_token, require_app
 from spm.accounts.models import App, Role, Token
 from spm.accounts.tokens import Principal
@@ -33,6 +36,47 @@ class FailureSerializer(serializers.Serializer[dict[str, Any]]):
     """The body of every failure."""
 
     error = serializers.CharField()
+
+
+class Program(AnonymousUser):
+    """The user of a request with a token: anonymous, but authenticated."""
+
+    @property
+    def is_authenticated(self) -> bool:  # type: ignore[override]  # the base class promises False
+        """True, because the token is valid."""
+        return True
+
+
+class TokenAuthentication(BaseAuthentication):
+    """Authenticates by token (``Authorization: Bearer``, ``Token``, or the password of ``Basic``), if there is one.
+
+    An invalid token is an error (401), never a reason to fall back to the session.
+    """
+
+    def authenticate(self, request: Request) -> tuple[Program, Principal] | None:
+        """Return the program and what its token allows."""
+        secret = tokens.from_request(request._request)
+        if secret is None:
+            return None
+        principal = tokens.authenticate(secret, "read")
+        if principal is None:
+            raise AuthenticationFailed("The token is unknown, revoked, or lacks the scope read.")
+        return Program(), principal
+
+    def authenticate_header(self, request: Request) -> str:
+        """Turn missing credentials into 401."""
+        return 'Bearer realm="spm"'
+
+
+class TokenScheme(OpenApiAuthenticationExtension):  # type: ignore[no-untyped-call]  # its base is untyped
+    """Describes the authentication in the schema."""
+
+    target_class = TokenAuthentication
+    name = "token"
+
+    def get_security_definition(self, auto_schema: object) -> dict[str, str]:
+        """Describe a bearer token."""
+        return {"type": "http", "scheme": "bearer", "description": "A token of an app with the scope read."}
 
 
 class SafeJSONParser(JSONParser):
