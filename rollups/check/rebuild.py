@@ -22,8 +22,7 @@ from rollups.run import survey
 from spm.errors import CorruptBlock
 from spm.limits import DAY_HOURS
 from spm.store import epochs, keys
-from spm.store.backends.base import Backend, Reader
-from spm.store.backends.ranges import scan_ranges
+from spm.store.backends.base import Backend, Reader, scan_ranges
 from spm.store.encoding import blocks
 from spm.store.encoding.blocks import LogBlock, Messages
 from spm.store.keys import LogKey, PendingKey

@@ -14,8 +14,7 @@ from spm import limits
 from spm.limits import DAY_HOURS
 from spm.store import epochs as store_epochs
 from spm.store import keys
-from spm.store.backends.base import Reader
-from spm.store.backends.ranges import scan_ranges
+from spm.store.backends.base import Reader, scan_ranges
 from spm.store.manifest import first_day_of, month_of
 
 PAGES = ("chunks", "timelines", "hours", "days")

@@ -20,8 +20,7 @@ from rollups.run import survey
 from spm.errors import CorruptBlock
 from spm.limits import DAY_HOURS
 from spm.store import keys
-from spm.store.backends.base import Backend, Reader
-from spm.store.backends.ranges import scan_ranges
+from spm.store.backends.base import Backend, Reader, scan_ranges
 from spm.store.ledger import commit_records
 from spm.store.manifest import SEALED, Manifest, Month, first_day_of
 from spm.store.versions import generations

@@ -16,8 +16,7 @@ from spm import limits
 from spm.arrays import I64, U32, U64
 from spm.clock import random_u64
 from spm.store import keys
-from spm.store.backends.base import Backend, Reader, taken
-from spm.store.backends.ranges import scan_ranges
+from spm.store.backends.base import Backend, Reader, scan_ranges, taken
 from spm.store.encoding.byte_kernels import text_tags
 from spm.store.id_set import IdSet
 from spm.store.matchers import METRIC_NAME, Matcher, mask

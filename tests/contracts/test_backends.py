@@ -8,8 +8,7 @@ import pytest
 
 from spm.store import keys
 from spm.store.backends import open_backend
-from spm.store.backends.base import Backend, Row
-from spm.store.backends.ranges import scan_ranges
+from spm.store.backends.base import Backend, Row, scan_ranges
 
 K = [bytes([i]) * 21 for i in range(6)]  # rows of the table `pending`
 

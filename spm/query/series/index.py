@@ -22,8 +22,7 @@ from spm.query.series.canonical_columns import columns_of
 from spm.query.series.label_index import Hits, LabelIndex, NamedValues
 from spm.query.series.label_table import Column, LabelTable
 from spm.store import keys
-from spm.store.backends.base import Reader
-from spm.store.backends.ranges import scan_ranges
+from spm.store.backends.base import Reader, scan_ranges
 from spm.store.dictionary import COLUMN
 from spm.store.matchers import matches_empty
 from spm.wire import series_id

@@ -21,8 +21,7 @@ from spm.query.view.page_cache import PageCache
 from spm.query.view.tail import Tail, TailView
 from spm.query.view.view import OutdatedView, ReadRequest, View
 from spm.store import epochs, keys
-from spm.store.backends.base import Backend, Reader, version_of
-from spm.store.backends.ranges import scan_ranges
+from spm.store.backends.base import Backend, Reader, scan_ranges, version_of
 from spm.store.keys import PlacementTable
 from spm.store.manifest import Manifest
 from spm.store.versions import retractions

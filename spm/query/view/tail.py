@@ -17,8 +17,7 @@ from spm.clock import Clock
 from spm.errors import LimitExceeded
 from spm.fast_dataclass import dataclass
 from spm.store import keys
-from spm.store.backends.base import Reader
-from spm.store.backends.ranges import scan_ranges
+from spm.store.backends.base import Reader, scan_ranges
 from spm.store.keys import PendingKey
 from spm.store.versions.merge import Piece, merge
 

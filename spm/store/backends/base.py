@@ -7,12 +7,14 @@ row timestamps or on atomicity across rows.
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import Protocol
+from itertools import chain
+from typing import Protocol, runtime_checkable
 
 Cells = Mapping[bytes, bytes]
 RowPut = tuple[bytes, Cells]
 Row = tuple[bytes, dict[bytes, bytes]]
 Step = tuple[str, Sequence[RowPut]]
+Range = tuple[bytes, bytes]
 
 
 class Reader(Protocol):
@@ -42,6 +44,31 @@ class Reader(Protocol):
 def version_of(reader: Reader) -> int | None:
     """The version of a reader; ``None`` if it has none."""
     return getattr(reader, "version", None)
+
+
+@runtime_checkable
+class ParallelReader(Protocol):
+    """A reader with costly calls (HBase), which reads ahead in the next ranges, in bounded memory."""
+
+    def scan_ranges(
+        self, table: str, ranges: Sequence[Range], *, columns: Sequence[bytes] | None = None, keys_only: bool = False
+    ) -> Iterator[Row]:
+        """Yield the rows of all ranges, in the order of the ranges and, within each, of their keys."""
+
+
+def scan_ranges(
+    reader: Reader,
+    table: str,
+    ranges: Sequence[Range],
+    *,
+    columns: Sequence[bytes] | None = None,
+    keys_only: bool = False,
+) -> Iterator[Row]:
+    """Scan several key ranges as one (all shards of an app): the rows of one range after the other."""
+    if isinstance(reader, ParallelReader):
+        return reader.scan_ranges(table, ranges, columns=columns, keys_only=keys_only)
+    scans = (reader.scan(table, start, stop, columns=columns, keys_only=keys_only) for start, stop in ranges)
+    return chain.from_iterable(scans)
 
 
 class Backend(Reader, Protocol):

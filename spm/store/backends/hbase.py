@@ -117,7 +117,7 @@ class HBaseBackend:
         columns: Sequence[bytes] | None = None,
         keys_only: bool = False,
     ) -> Iterator[Row]:
-        """Scan several ranges (``ranges.Parallel``), with at most ``HBASE_SCANS_AHEAD`` + 1 answers in memory."""
+        """Scan several ranges (``ParallelReader``), with at most ``HBASE_SCANS_AHEAD`` + 1 answers in memory."""
         name, wanted, threads = self._table(table), _columns(columns), self._pool()
         scanners = [
             _Scanner(self._gateway, name, *one, wanted, keys_only=keys_only) for one in ranges if one[0] < one[1]

@@ -14,8 +14,7 @@ import numpy as np
 from spm.arrays import I64, U8
 from spm.errors import CorruptBlock
 from spm.store import keys
-from spm.store.backends.base import Reader
-from spm.store.backends.ranges import scan_ranges
+from spm.store.backends.base import Reader, scan_ranges
 from spm.store.encoding import blocks
 from spm.store.encoding.blocks import Messages
 from spm.store.keys import LogKey

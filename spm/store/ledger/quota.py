@@ -18,8 +18,7 @@ import msgspec
 from spm import limits
 from spm.errors import CellContended
 from spm.store import keys
-from spm.store.backends.base import Backend, Reader
-from spm.store.backends.ranges import scan_ranges
+from spm.store.backends.base import Backend, Reader, scan_ranges
 from spm.store.check_and_put import COLUMN, replace_cell
 
 _TRIES = 100  # a check-and-put lost so often means a broken store, not company
