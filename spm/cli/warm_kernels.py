@@ -25,7 +25,7 @@ from spm.query.promql.engine import Engine
 from spm.query.reader import AppStorage
 from spm.query.request.batches import METRIC_NAME, Matcher
 from spm.query.series.label_table import LabelTable
-from spm.query.view.page_cache import PageCache
+from spm.query.view.decoded_rows import PageCache
 from spm.store import id_set
 from spm.store.backends import open_backend
 from spm.store.backends.base import Backend

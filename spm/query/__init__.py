@@ -12,7 +12,7 @@ from spm.errors import Refused
 from spm.query.promql.result_cache.entries import ResultCache
 from spm.query.promql.result_cache.reuse import AppResultCache
 from spm.query.reader import AppStorage
-from spm.query.view.page_cache import PageCache
+from spm.query.view.decoded_rows import PageCache
 from spm.store.backends import open_backend
 from spm.store.keys import PlacementTable
 

@@ -37,9 +37,9 @@ from spm.query.series.cardinality import Cardinality, measure_cardinality
 from spm.query.series.index import SeriesSelection
 from spm.query.series.label_table import LabelTable
 from spm.query.view.app_state import AppState
+from spm.query.view.decoded_rows import PageCache
 from spm.query.view.fingerprint import SampleFingerprint
 from spm.query.view.hour_reader import SampleReader
-from spm.query.view.page_cache import PageCache
 from spm.query.view.view import OutdatedView, ReadRequest, View
 from spm.store.backends.base import Backend
 from spm.store.keys import PlacementTable

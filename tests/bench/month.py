@@ -21,7 +21,7 @@ from spm.clock import FakeClock
 from spm.limits import DAY_HOURS, HOUR_MS
 from spm.query.promql.engine import Engine, Result
 from spm.query.reader import AppStorage
-from spm.query.view.page_cache import PageCache
+from spm.query.view.decoded_rows import PageCache
 from spm.store.backends import open_backend
 from spm.store.backends.base import Backend
 from spm.store.keys import PlacementTable

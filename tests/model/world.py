@@ -27,7 +27,7 @@ from spm.limits import DAY_HOURS, HOUR_MS
 from spm.query.reader import AppStorage
 from spm.query.request.batches import HourBatch, Matcher
 from spm.query.rolled import percentiles
-from spm.query.view.page_cache import PageCache
+from spm.query.view.decoded_rows import PageCache
 from spm.store import epochs, keys, manifest
 from spm.store.backends.base import Backend
 from spm.store.backends.memory import MemoryBackend

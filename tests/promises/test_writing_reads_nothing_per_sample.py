@@ -20,7 +20,7 @@ from spm.clock import FakeClock
 from spm.limits import HOUR_MS
 from spm.query.reader import AppStorage
 from spm.query.request.batches import Matcher
-from spm.query.view.page_cache import PageCache
+from spm.query.view.decoded_rows import PageCache
 from spm.store import epochs, keys
 from spm.store.backends.memory import MemoryBackend
 from spm.store.keys import PlacementEpoch, PlacementTable

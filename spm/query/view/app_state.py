@@ -16,8 +16,7 @@ from spm.errors import QueryTooLarge
 from spm.limits import DAY_HOURS, HOUR_MS
 from spm.query.request.provenance import ProvenanceBuilder, moment
 from spm.query.series.index import SeriesIndex
-from spm.query.view.decoded_rows import DecodedRows, MonthManifests
-from spm.query.view.page_cache import PageCache
+from spm.query.view.decoded_rows import DecodedRows, MonthManifests, PageCache
 from spm.query.view.tail import Tail, TailView
 from spm.query.view.view import OutdatedView, ReadRequest, View
 from spm.store import epochs, keys

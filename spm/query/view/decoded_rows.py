@@ -1,16 +1,21 @@
-"""Reads and decodes the rows of one app by key, caches them, and puts damaged ones into quarantine.
+"""Reads and decodes rows by key, once per process, and puts damaged ones into quarantine.
 
-Never decides which rows a query needs: ``view.view`` does. Enter by ``DecodedRows.fetch``.
+``PageCache`` holds the decoded rows of all apps; ``DecodedRows`` reads those of one. Never decides which rows a query
+needs: ``view.view`` does. Enter by ``DecodedRows.fetch``.
 """
 
 from array import array
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import fields, is_dataclass
+from typing import Any
 
+import msgspec
 import numpy as np
 
+from spm import limits
+from spm.bounded import LruCache
 from spm.errors import CorruptBlock
 from spm.query.samples.page_selection import CachedTimelines, Pages, SharedPage
-from spm.query.view.page_cache import PageCache
 from spm.store import keys, manifest
 from spm.store.backends.base import Reader
 from spm.store.encoding.blocks import ChunkPage, TimelinesPage
@@ -31,6 +36,49 @@ _DECODERS: dict[str, Decoder] = {
     "inputs": lambda row: generations.decode_inputs(row[COLUMN]),
     "log": Piece.of_row,
 }
+
+
+class PageCache:
+    """A bounded map from (table, row key) to the decoded row, for all apps of a process.
+
+    Rows of `chunks`, `timelines`, `inputs`, `hours` and `days` are write-once: a key names the same bytes for ever, so
+    no entry is ever stale. Manifests do change: their key is their bytes. The least recently used entries are dropped
+    when the byte limit is reached.
+    """
+
+    def __init__(self, bytes_max: int = limits.PAGE_CACHE_BYTES) -> None:
+        self._pages: LruCache[tuple[str, bytes], object] = LruCache(bytes_max, share_max=0.25)
+
+    def fetch(
+        self,
+        table: str,
+        keys: Sequence[bytes],
+        load: Callable[[Sequence[bytes]], list[object | None]],
+        weigh: Callable[[bytes, Any], int] | None = None,
+    ) -> list[object | None]:
+        """The decoded rows in order, from the cache or by one ``load`` of the missing ones; absent rows are not cached.
+
+        ``weigh`` gives a row's bytes from its key and itself, where measuring it would take longer than decoding it.
+        """
+        cached = self.cached(table, keys)
+        missing = list(dict.fromkeys([key for key, page in zip(keys, cached, strict=True) if page is None]))
+        if not missing:
+            return cached
+        loaded = dict(zip(missing, load(missing), strict=True))
+        self._pages.put_many(
+            ((table, key), page, weigh(key, page) if weigh else _weight(page))
+            for key, page in loaded.items()
+            if page is not None
+        )
+        return [loaded[key] if page is None else page for key, page in zip(keys, cached, strict=True)]
+
+    def cached(self, table: str, keys: Sequence[bytes]) -> list[object | None]:
+        """The decoded rows in order, as far as they are cached; ``None`` for all others."""
+        return self._pages.get_many([(table, key) for key in keys])
+
+    def clear(self) -> None:
+        """Forget everything: another store's rows may have equal keys."""
+        self._pages.clear()
 
 
 class DecodedRows:
@@ -144,3 +192,16 @@ def timelines_key(shard: int, app: int, hour: int, generation: Generation, pages
 
 def _manifest_weight(key: bytes, _: object) -> int:
     return 1_000 + _MANIFEST_GROWTH * len(key)
+
+
+def _weight(page: Any) -> int:
+    """Bytes of the arrays inside, and a guess for every other object."""
+    if is_dataclass(page):
+        return 200 + sum(_weight(getattr(page, f.name)) for f in fields(page))
+    if isinstance(page, msgspec.Struct):
+        return 200 + sum(_weight(getattr(page, name)) for name in page.__struct_fields__)
+    if isinstance(page, tuple | list):
+        return 64 + sum(map(_weight, page))
+    if isinstance(page, dict):
+        return 64 + sum(100 + _weight(value) for value in page.values())
+    return int(getattr(page, "nbytes", 64))

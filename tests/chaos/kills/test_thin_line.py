@@ -8,7 +8,7 @@ import pytest
 from ingest.writer import Writer
 from spm.clock import SystemClock
 from spm.query.reader import AppStorage
-from spm.query.view.page_cache import PageCache
+from spm.query.view.decoded_rows import PageCache
 from spm.store.backends import open_backend
 from spm.store.keys import PlacementTable
 from tests.chaos.line.thin_line import APP, Line

@@ -17,7 +17,7 @@ import numpy as np
 from spm.clock import SystemClock
 from spm.query.reader import AppStorage
 from spm.query.request.batches import Matcher
-from spm.query.view.page_cache import PageCache
+from spm.query.view.decoded_rows import PageCache
 from spm.store.backends.base import Backend
 from spm.store.keys import PlacementTable
 

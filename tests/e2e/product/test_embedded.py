@@ -15,7 +15,7 @@ import pytest
 from spm.clock import SystemClock
 from spm.limits import DAY_HOURS, HOUR_MS
 from spm.query.reader import AppStorage
-from spm.query.view.page_cache import PageCache
+from spm.query.view.decoded_rows import PageCache
 from spm.store import keys, manifest
 from spm.store.backends import open_backend
 from spm.store.backends.base import Backend

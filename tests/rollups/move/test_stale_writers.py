@@ -18,7 +18,7 @@ from rollups.run.driver import Driver
 from rollups.run.local import LocalExecutor
 from spm.limits import HOUR_MS
 from spm.query.reader import AppStorage
-from spm.query.view.page_cache import PageCache
+from spm.query.view.decoded_rows import PageCache
 from spm.store import epochs as store_epochs
 from spm.store.backends.memory import MemoryBackend
 from spm.store.dictionary import COLUMN

@@ -15,7 +15,7 @@ from spm.limits import HOUR_MS
 from spm.query.fake import FakeStorage
 from spm.query.promql.engine import Engine
 from spm.query.reader import AppStorage
-from spm.query.view.page_cache import PageCache
+from spm.query.view.decoded_rows import PageCache
 from spm.store.backends import open_backend
 from spm.store.backends.base import Backend
 from spm.store.keys import PlacementTable

@@ -11,8 +11,7 @@ from spm.limits import HOUR_MS
 from spm.query.reader import AppStorage
 from spm.query.request.batches import Matcher
 from spm.query.view import hour_reader
-from spm.query.view.decoded_rows import TIMELINES_OF_PAGES
-from spm.query.view.page_cache import PageCache
+from spm.query.view.decoded_rows import TIMELINES_OF_PAGES, PageCache
 from spm.store import keys
 from spm.store.backends.base import Backend
 from spm.store.backends.memory import MemoryBackend

@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 from spm import limits
 from spm.clock import FakeClock
-from spm.query.view.decoded_rows import DecodedRows
-from spm.query.view.page_cache import PageCache
+from spm.query.view.decoded_rows import DecodedRows, PageCache
 from spm.query.view.tail import Tail
 from spm.store import keys
 from spm.store.backends.base import Reader
