@@ -35,6 +35,8 @@ REGISTRY = CollectorRegistry()
 _INCLUDED: list[Callable[[], str]] = []  # one per consumer of this process
 ProcessCollector(registry=REGISTRY)
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+_METHODS = frozenset(("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"))
+_CLOCK = SystemClock()
 _REQUESTS_CACHED = 4_096  # metrics by view, method and code: looking one up takes longer than counting
 QUICK_S = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0)  # upper bounds of a histogram's buckets
 LONG_S = (0.1, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1000.0, 3000.0)
@@ -135,10 +137,10 @@ class MetricValue:
     value: float
 
 
-def count_request(view: str, method: str, status: int, seconds: float) -> None:
-    """Count and time one request."""
-    times, count = _request_metrics(view, method, status)
-    times.observe(seconds)
+def count_request(view: str, method: str, status: int, begun_s: float) -> None:
+    """Count and time a request that is answered now; ``begun_s``: monotonic time at which it arrived."""
+    times, count = _request_metrics(view, method if method in _METHODS else "other", status)
+    times.observe(_CLOCK.monotonic() - begun_s)
     count.inc()
 
 

@@ -24,10 +24,10 @@ from frontend.events.streams import EventStreams, EventsUnavailable, Seat
 from spm import limits
 from spm.clock import Clock
 from spm.errors import BadQuery, SpmError
+from spm.telemetry import count_request
 from spm.web.error_status import RETRYABLE, Statuses, status_of
 from spm.web.fair_pool import PoolFull
 from spm.web.protective_headers import protective_headers, transport_security
-from spm.web.request_metrics import counted
 
 Scope = Mapping[str, Any]
 Receive = Callable[[], Awaitable[dict[str, Any]]]
@@ -78,7 +78,7 @@ class EventEndpoint:
         except SpmError as error:
             status = status_of(error, _STATUSES)
             await _send_answer(scope, send, status, {"error": str(error)}, _headers_of(status))
-        counted(_VIEW, scope["method"], status, begun)  # what follows is waiting
+        count_request(_VIEW, scope["method"], status, begun)  # what follows is waiting
         if seat is None:
             return
         scope["headers"].clear()  # kilobytes of a browser's, times ten thousand

@@ -27,7 +27,7 @@ from spm.accounts import tokens
 from spm.clock import SystemClock
 from spm.errors import BadQuery
 from spm.query.formats import prometheus
-from spm.web import request_metrics
+from spm.telemetry import count_request
 from spm.web.protective_headers import protective_headers
 
 PREFIX = "/prometheus/"
@@ -69,7 +69,7 @@ class FastPath:
             level = logging.ERROR if status >= HTTPStatus.INTERNAL_SERVER_ERROR else logging.WARNING
             _log.log(level, "%s: %s", _status_line(status), _escaped_path(path))
         start_response(_status_line(status), [*self._headers, *headers.items(), ("Content-Length", str(len(body)))])
-        request_metrics.counted(name, environ["REQUEST_METHOD"], status, started_s)
+        count_request(name, environ["REQUEST_METHOD"], status, started_s)
         return (body,)
 
 

@@ -1,7 +1,7 @@
 """The ways by which data comes to an app; the page that waits for the first data shows them.
 
-A way is a protocol; where many programs speak one protocol, it is the program. ``way_of`` names the way of a message.
-``write_arrivals`` writes first and last arrivals, for the process's note writer.
+``identity.way_of`` names the way of a message. ``write_arrivals`` writes first and last arrivals, for the process's note
+writer.
 """
 
 from collections.abc import Mapping
@@ -9,18 +9,6 @@ from dataclasses import dataclass
 
 from spm.accounts.bulk import execute_many, time_parameter
 
-# Protocol → part of the sender's User-Agent → way. All other senders of a protocol have the protocol's name as way.
-_PROGRAMS = {
-    "influx": {
-        "spm-agent": "agent",
-        "spm-graphite": "graphite",
-        "spm-statsd": "statsd",
-        "telegraf": "telegraf",
-        "collectd": "collectd",
-    },
-    "remote_write": {"prometheus": "prometheus"},
-    "otlp": {"opentelemetry collector": "collector", "otelcol": "collector"},
-}
 _WRITE_ARRIVAL = """
 INSERT INTO ingest_arrival AS known (app_id, way, source, first_seen, last_seen) VALUES (%s, %s, %s, %s, %s)
 ON CONFLICT (app_id, way) DO UPDATE SET source = excluded.source, last_seen = excluded.last_seen
@@ -35,12 +23,6 @@ class WayArrivals:
     first_ms: int
     last_ms: int
     source: str
-
-
-def way_of(protocol: str, user_agent: str) -> str:
-    """Return the way of a message from its protocol and its sender's User-Agent."""
-    agent = user_agent[:200].lower()
-    return next((way for part, way in _PROGRAMS.get(protocol, {}).items() if part in agent), protocol)
 
 
 def write_arrivals(arrivals: Mapping[int, Mapping[str, WayArrivals]]) -> None:

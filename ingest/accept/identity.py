@@ -1,9 +1,10 @@
-"""The identity of a message and its sender: message id, source name, announced period. Pure but for random ids.
+"""The identity of a message and its sender: message id, source, way of arrival, period. Pure but for random ids.
 
-Enter by ``Sender``, ``message_id_of``, ``source_of`` and ``period_of``. The message id makes a re-sent body
-recognisable. It is the sender's own (``X-Message-Id``) if there is one, else a hash of token, path and decoded body:
-XXH3 with 128 bits, seeded by token and path, so that a sender could only make its own messages collide. It is random if
-a sample took its time from our clock, since the body then differs each time it is parsed.
+Enter by ``Sender``, ``message_id_of``, ``source_of``, ``way_of`` and ``period_of``. A way is a protocol; where many
+programs speak one protocol, it is the program. The message id makes a re-sent body recognisable. It is the sender's
+own (``X-Message-Id``) if there is one, else a hash of token, path and decoded body: XXH3 with 128 bits, seeded by token
+and path, so that a sender could only make its own messages collide. It is random if a sample took its time from our
+clock, since the body then differs each time it is parsed.
 """
 
 import hashlib
@@ -20,11 +21,23 @@ from spm.wire import Parsed
 
 _ID_BYTES = 16
 _SEEDS_CACHED = 10_000
+# Protocol → part of the sender's User-Agent → way. All other senders of a protocol have the protocol's name as way.
+_PROGRAMS = {
+    "influx": {
+        "spm-agent": "agent",
+        "spm-graphite": "graphite",
+        "spm-statsd": "statsd",
+        "telegraf": "telegraf",
+        "collectd": "collectd",
+    },
+    "remote_write": {"prometheus": "prometheus"},
+    "otlp": {"opentelemetry collector": "collector", "otelcol": "collector"},
+}
 
 
 @dataclass(frozen=True, slots=True)
 class Sender:
-    """The sender of a message: its app, its source, its way of arrival (see ``arrivals``), its period if announced."""
+    """The sender of a message: its app, its source, its way of arrival, its period if announced."""
 
     app_id: int
     source: str
@@ -50,6 +63,12 @@ def source_of(given: str | None, token_id: int) -> str:
             "the source's name cannot be used", got=given[:80], wanted=f"{SOURCE_BYTES_MAX} printable bytes"
         )
     return given
+
+
+def way_of(protocol: str, user_agent: str) -> str:
+    """Return the way of a message from its protocol and its sender's User-Agent."""
+    agent = user_agent[:200].lower()
+    return next((way for part, way in _PROGRAMS.get(protocol, {}).items() if part in agent), protocol)
 
 
 def period_of(given: str | None) -> int:

@@ -37,11 +37,11 @@ from spm.accounts.tokens import Principal
 from spm.bounded import LruCache
 from spm.clock import Clock
 from spm.errors import QueueUnavailable
+from spm.telemetry import count_request
 from spm.web.byte_budget import ByteBudget
 from spm.web.fair_pool import FairPool, PoolClosed, PoolFull, WaitedTooLong
 from spm.web.http_protocol import WholeAnswer, header_line
 from spm.web.protective_headers import protective_headers, transport_security
-from spm.web.request_metrics import counted
 
 Scope = Mapping[str, Any]
 Receive = Callable[[], Awaitable[dict[str, Any]]]
@@ -79,13 +79,13 @@ class PushApplication:
         try:
             answer = await self._answer(endpoint, request, _Arrival(receive, _length(scope), key, known))
         except _ClientGone:
-            counted(f"ingest:{endpoint.name}", request.method, 499, begun)
+            count_request(f"ingest:{endpoint.name}", request.method, 499, begun)
             return
         _log(request, answer)
         if answer.status < 300 and key is not None and isinstance(endpoint, PushEndpoint):
             self._offer_more(endpoint, self._heads.get(key), scope)
         await self._send(request, answer, scope, send)
-        counted(f"ingest:{endpoint.name}", request.method, answer.status, begun)
+        count_request(f"ingest:{endpoint.name}", request.method, answer.status, begun)
 
     def close(self) -> None:
         """Hand over what waits."""
@@ -120,7 +120,7 @@ class PushApplication:
                 answer = _failed(endpoint, request, error)
             _log(request, answer)
             reply.send(answer.status, fixed, _own_headers(answer), answer.body)
-            counted(f"ingest:{endpoint.name}", request.method, answer.status, begun)
+            count_request(f"ingest:{endpoint.name}", request.method, answer.status, begun)
 
         taken = self._batcher.take(request, principal, known.plan, known.sender, raw, finish)
         if not taken:

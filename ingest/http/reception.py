@@ -6,8 +6,7 @@ are accepted, although URLs end up in logs: senders that cannot do better must s
 """
 
 from ingest.accept.activity import record_rejected_body
-from ingest.accept.arrivals import way_of
-from ingest.accept.identity import Sender, message_id_of, period_of, source_of
+from ingest.accept.identity import Sender, message_id_of, period_of, source_of, way_of
 from ingest.accept.process_acceptor import process_acceptor
 from ingest.http.answers import ANSWERED, ErrorFormat, Unauthorised, WrongMethod, error_answer, error_as_json
 from ingest.http.body import Stream, UnknownEncoding, read_body, too_large_body

@@ -17,11 +17,10 @@ from typing import TypeVar
 
 from django.db import close_old_connections
 
-from ingest.accept import arrivals
 from ingest.accept.activity import record_accepted
 from ingest.accept.admission import Admission
 from ingest.accept.announcer import StampAnnouncer
-from ingest.accept.identity import Sender, message_id_of, period_of, source_of
+from ingest.accept.identity import Sender, message_id_of, period_of, source_of, way_of
 from ingest.http.body import read_body
 from ingest.protocols import by_content
 from ingest.protocols.by_content import QueuedBody
@@ -191,7 +190,7 @@ def _record(message: _Message, now_ms: int) -> None:
     assert isinstance(message.admitted, Parsed), "BUG: an accepted message without samples or rejections"
     headers = message.delivery.headers
     try:
-        way = arrivals.way_of(message.body.protocol.name, str(headers.get(SENDER_HEADER, "")))
+        way = way_of(message.body.protocol.name, str(headers.get(SENDER_HEADER, "")))
         period_ms = period_of(str(headers.get(PERIOD_HEADER)))
         record_accepted(message.admitted, Sender(message.principal.app_id, message.source, way, period_ms), now_ms)
     except Exception:  # a fault of ours

@@ -11,7 +11,6 @@ from django.http import HttpRequest, HttpResponse
 from spm import telemetry
 from spm.clock import SystemClock
 
-_METHODS = frozenset(("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"))
 _clock = SystemClock()
 
 
@@ -24,13 +23,8 @@ class RequestMetrics:
     def __call__(self, request: HttpRequest) -> HttpResponse:
         begun = _clock.monotonic()
         response = self._get_response(request)
-        counted(_view(request), request.method or "", response.status_code, begun)
+        telemetry.count_request(_view(request), request.method or "", response.status_code, begun)
         return response
-
-
-def counted(view: str, method: str, status: int, begun: float) -> None:
-    """Counts a request that was answered now; ``begun`` is the time of ``monotonic`` when it arrived."""
-    telemetry.count_request(view, method if method in _METHODS else "other", status, _clock.monotonic() - begun)
 
 
 def _view(request: HttpRequest) -> str:

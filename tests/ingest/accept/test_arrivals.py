@@ -2,8 +2,7 @@
 
 import pytest
 
-from ingest.accept import arrivals
-from ingest.accept.identity import period_of
+from ingest.accept.identity import period_of, way_of
 from ingest.models import Arrival
 from spm.accounts.models import App, Organisation
 from tests.support import notes
@@ -32,7 +31,7 @@ def app(db: None) -> App:
     ],
 )
 def test_a_way_is_a_protocol_and_who_speaks_it(protocol: str, agent: str, way: str) -> None:
-    assert arrivals.way_of(protocol, agent) == way
+    assert way_of(protocol, agent) == way
 
 
 def test_the_first_message_of_a_way_is_its_first_and_last_arrival(app: App) -> None:

@@ -11,9 +11,9 @@ from django.db import OperationalError
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ingest.accept import arrivals, identity
+from ingest.accept import identity
 from ingest.accept.admission import Admission
-from ingest.accept.identity import Sender, message_id_of, period_of, source_of
+from ingest.accept.identity import Sender, message_id_of, period_of, source_of, way_of
 from ingest.http.body import read_body
 from ingest.protocols import by_content
 from ingest.protocols.by_content import QueuedBody
@@ -146,7 +146,7 @@ class Process:
                 parsed=parsed,
                 message_id=message_id_of(parsed, body=body, **about),  # type: ignore[arg-type]
             )
-        way = arrivals.way_of(kind, str(headers.get(SENDER_HEADER, "")))
+        way = way_of(kind, str(headers.get(SENDER_HEADER, "")))
         return (
             envelope,
             shown(parsed),
