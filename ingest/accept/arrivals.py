@@ -1,7 +1,7 @@
 """The ways by which data comes to an app; the page that waits for the first data shows them.
 
-``identity.way_of`` names the way of a message. ``write_arrivals`` writes first and last arrivals, for the process's note
-writer.
+``identity.way_of`` names the way of a message. ``write_arrivals`` writes first and last arrivals for the note writer of
+the process.
 """
 
 from collections.abc import Mapping
