@@ -15,12 +15,17 @@ from django.utils.decorators import method_decorator
 from django.views.decorators.cache import never_cache
 from unfold.sites import UnfoldAdminSite
 
-from frontend.pages.accounts import Logout
+from frontend.pages.account.views import Logout
 from frontend.refusals import answers_refusals
 
 
 class AdminSite(UnfoldAdminSite):  # type: ignore[misc]  # unfold is untyped
     """Unfold's site without pages of its own for passwords."""
+
+    def register(self, model_or_iterable: Any, admin_class: Any = None, **options: Any) -> None:
+        """Register a model; the pages of a library's own, which our accounts have better, are left out."""
+        if admin_class is None or not admin_class.__module__.startswith("allauth."):
+            super().register(model_or_iterable, admin_class, **options)
 
     def admin_view(
         self, view: Callable[..., HttpResponseBase], cacheable: bool = False

@@ -16,7 +16,7 @@ from spm import limits
 from spm.accounts.models import LoginNotice
 
 ACCOUNT_KIND = "account"
-_BODY = """Somebody tried wrong passwords for your login {login}.
+_BODY = """Somebody tried wrong passwords or codes for your login {login}.
 
 Last from: {address}
 Time:      {time}

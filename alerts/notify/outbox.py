@@ -15,6 +15,7 @@ from django.db.models import F, Q, QuerySet
 
 from alerts.models import Delivery, Outbox
 from alerts.notify.base import DeliveryFailed, Notifier
+from alerts.notify.login_notices import ACCOUNT_KIND
 from spm import limits, telemetry
 from spm.clock import Clock, jitter, random_u64
 
@@ -54,6 +55,8 @@ def deliver_one(message_id: int, *, notifiers: Mapping[str, Notifier], clock: Cl
         _mark_failed(message, claim_id, failure, clock.now_ms())
         return False
     mark_sent(message_id, claim_id, clock.now_ms())
+    if message.kind == ACCOUNT_KIND:  # its links are secrets
+        Outbox.objects.filter(pk=message_id).update(payload={**message.payload, "body": "Removed after it was sent.\n"})
     return True
 
 

@@ -96,4 +96,5 @@ def app_of_person(user: Person, app_id: int | None) -> App:
 def _membership(user: Person, organisation_id: int) -> Membership | None:
     if not user.is_authenticated:
         return None
-    return Membership.objects.filter(user=user, organisation_id=organisation_id).first()
+    of_person = Membership.objects.filter(user=user, organisation_id=organisation_id, organisation__going=None)
+    return of_person.select_related("organisation", "user").first()

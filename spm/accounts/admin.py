@@ -7,6 +7,8 @@ use, last seen, the log) are read-only. All acts go through ``services``, like t
 from pathlib import Path
 from typing import Any, ClassVar, cast
 
+from allauth.account.models import EmailAddress
+from allauth.mfa.models import Authenticator
 from django.conf import settings
 from django.contrib import admin, messages
 from django.contrib.auth.admin import GroupAdmin as DjangoGroupAdmin
@@ -243,6 +245,52 @@ class UserAdmin(DjangoUserAdmin, ModelAdmin):  # type: ignore[misc,type-arg]
         else:
             audit.record("user changed", obj.get_username(), actor=_who(request), organisation=None)
         return super().log_change(request, obj, message)
+
+
+@admin.register(EmailAddress)
+class EmailAddressAdmin(ModelAdmin):  # type: ignore[misc]
+    """The addresses of people. One that is verified is a login, and gets the mail that sets a new password."""
+
+    list_display: ClassVar = ["email", "user", "verified", "primary"]
+    list_filter: ClassVar = ["verified", "primary"]
+    list_select_related: ClassVar = ["user"]
+    search_fields: ClassVar = ["email", "user__username"]
+    autocomplete_fields: ClassVar = ["user"]
+
+    def log_change(self, request: HttpRequest, obj: EmailAddress, message: Any) -> Any:
+        """Log a change as Django does, and in the audit log."""
+        audit.record("address changed by staff", obj.email, actor=_who(request), organisation=None)
+        return super().log_change(request, obj, message)
+
+
+@admin.register(Authenticator)
+class AuthenticatorAdmin(ReadOnly):
+    """Second factors. Staff remove those of a person who has lost them; their secrets are never shown."""
+
+    list_display: ClassVar = ["user", "type", "created_at", "last_used_at"]
+    list_select_related: ClassVar = ["user"]
+    fields: ClassVar = ["user", "type", "created_at", "last_used_at"]
+    search_fields: ClassVar = ["user__username"]
+
+    def has_delete_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
+        """Whether the person may remove second factors."""
+        return bool(request.user.has_perm("mfa.delete_authenticator"))
+
+    def delete_model(self, request: HttpRequest, obj: Authenticator) -> None:
+        """Remove a second factor, and note it in the audit log."""
+        super().delete_model(request, obj)
+        self._note(request, obj)
+
+    def delete_queryset(self, request: HttpRequest, queryset: QuerySet[Authenticator]) -> None:
+        """Remove second factors, and note each."""
+        removed = list(queryset)
+        super().delete_queryset(request, queryset)
+        for each in removed:
+            self._note(request, each)
+
+    def _note(self, request: HttpRequest, factor: Authenticator) -> None:
+        detail = {"type": str(factor.type)}
+        audit.record("second factor removed", str(factor.user), actor=_who(request), organisation=None, detail=detail)
 
 
 @admin.register(Group)

@@ -16,6 +16,7 @@ import os
 from pathlib import Path
 from typing import Any
 
+from allauth.account.models import EmailAddress
 from django.contrib.auth.models import User
 from django.db import transaction
 
@@ -55,6 +56,7 @@ def forget_first_login(data_dir: Path, user: User) -> None:
 def _create(data_dir: Path, url: str) -> dict[str, Any]:
     password = _password()
     user = User.objects.create_user(LOGIN, email=LOGIN, password=password, is_staff=True, is_superuser=True)
+    EmailAddress.objects.create(user=user, email=LOGIN, verified=True, primary=True)
     organisation = Organisation.objects.create(name=ORGANISATION)
     Membership.objects.create(organisation=organisation, user=user, role=Role.OWNER)
     app = App.objects.create(organisation=organisation, name=APP)

@@ -59,6 +59,32 @@ class Membership(models.Model):
         return f"{self.user} · {self.role} of {self.organisation}"
 
 
+class Invitation(models.Model):
+    """Lets the person who gets a mail join an organisation, once. The database stores a keyed hash of its secret."""
+
+    organisation = models.ForeignKey(Organisation, on_delete=models.CASCADE, related_name="invitations")
+    email = models.EmailField()
+    role = models.CharField(max_length=10, choices=Role.choices, default=Role.VIEWER)
+    digest = models.BinaryField(max_length=32, unique=True, editable=False)
+    invited_by = models.ForeignKey(settings.AUTH_USER_MODEL, null=True, on_delete=models.SET_NULL, related_name="+")
+    created = models.DateTimeField()
+    expires = models.DateTimeField()
+    accepted = models.DateTimeField(null=True, blank=True, editable=False)
+    revoked = models.DateTimeField(null=True, blank=True, editable=False)
+
+    class Meta:
+        ordering: ClassVar = ["-id"]
+        constraints: ClassVar = [
+            models.CheckConstraint(condition=Q(role__in=Role.values), name="invitation_role_known"),
+            models.UniqueConstraint(
+                fields=["organisation", "email"], condition=Q(accepted=None, revoked=None), name="invitation_open_once"
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return self.email
+
+
 class App(models.Model):
     """One monitored system. Its id is part of the keys of all its rows.
 

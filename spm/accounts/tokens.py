@@ -91,6 +91,16 @@ def last_principal(secret: str) -> Principal | None:
     return _principals.last(_digest(secret)) if well_formed(secret) else None
 
 
+def random_secret() -> str:
+    """A secret of 190 bits, for the link of a mail."""
+    return _random_text(_SECRET_CHARS)
+
+
+def keyed_digest(secret: str) -> bytes:
+    """The hash of a secret, keyed with the pepper: what the database may store of it."""
+    return _digest(secret)
+
+
 def well_formed(secret: str) -> bool:
     """Whether the text has the form and the check digits of a token; the database is not read."""
     return (

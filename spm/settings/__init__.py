@@ -1,9 +1,11 @@
-"""Django's settings in three modules: the site, its security, its tasks. ``environment`` reads their variables.
+"""Django's settings in four modules: the site, its security, people's accounts, its tasks. ``environment`` reads
+their variables.
 
 ``.env.example`` documents every variable. The import fails with one sentence when a secret is missing or a value cannot
 be used.
 """
 
+from spm.settings.accounts import *  # noqa: F403
 from spm.settings.security import *  # noqa: F403
 from spm.settings.site import *  # noqa: F403
 from spm.settings.tasks import *  # noqa: F403

@@ -8,6 +8,7 @@ from csp.constants import NONCE, NONE, SELF
 from environs import validate
 
 from spm.limits import READ_FORM_BYTES_MAX
+from spm.settings.accounts import SPM_OIDC_ORIGIN
 from spm.settings.environment import env
 from spm.settings.site import SPM_BASE_URL
 
@@ -50,7 +51,7 @@ CONTENT_SECURITY_POLICY = {
         "img-src": [SELF, "data:"],
         "object-src": [NONE],
         "base-uri": [NONE],
-        "form-action": [SELF],
+        "form-action": [SELF, *([SPM_OIDC_ORIGIN] if SPM_OIDC_ORIGIN else [])],  # a form leads to the provider
         "frame-ancestors": [NONE],
     },
 }

@@ -50,6 +50,12 @@ INSTALLED_APPS = [
     "django.contrib.contenttypes",
     "django.contrib.sessions",
     "django.contrib.messages",
+    "allauth",
+    "allauth.account",
+    "allauth.mfa",
+    "allauth.socialaccount",
+    "allauth.socialaccount.providers.openid_connect",
+    "allauth.usersessions",
     "spm.apps.ChosenStaticFiles",
     "rest_framework",
     "drf_spectacular",
@@ -68,6 +74,8 @@ MIDDLEWARE = [
     "django.middleware.csrf.CsrfViewMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
     "django.contrib.messages.middleware.MessageMiddleware",
+    "allauth.account.middleware.AccountMiddleware",
+    "spm.accounts.logins.session_rows.NoteSessions",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
 ]
 
@@ -113,7 +121,8 @@ STORAGES = {
 }
 MEDIA_ROOT = DATA / "media"
 
-CACHES = {"default": {"BACKEND": "django.core.cache.backends.locmem.LocMemCache"}}
+# In the database, so that all processes share it: a one-time code counts once.
+CACHES = {"default": {"BACKEND": "django.core.cache.backends.db.DatabaseCache", "LOCATION": "cache"}}
 
 EMAIL_BACKEND: str = env.str("SPM_EMAIL_BACKEND", "django.core.mail.backends.filebased.EmailBackend")
 EMAIL_FILE_PATH = SPM_MAIL_DIR

@@ -42,7 +42,7 @@ Receive = Callable[[], Awaitable[dict[str, Any]]]
 Send = Callable[[dict[str, Any]], Awaitable[None]]
 _LOG = logging.getLogger("django.security.DisallowedHost")
 _PROMETHEUS, _API = "/prometheus/", "/api/"
-_LOGINS = ("/login", "/account/password", "/admin/login/")
+_LOGINS = ("/login", "/signup", "/account/", "/admin/login/")
 _TRANSFERS = (
     *("/api/v1/export", "/api/v1/import"),
     *("/prometheus/api/v1/read", "/prometheus/federate", "/prometheus/api/v1/export"),

@@ -27,4 +27,5 @@ urlpatterns = [
     path("alerts/", include("alerts.urls")),
     path("", include("ingest.http.urls")),
     path("", include("frontend.urls")),
+    path("", include("frontend.pages.account.urls")),
 ]

@@ -1,17 +1,18 @@
-"""Checks a person's password for a request: the only way to do it, for every page.
+"""Checks a person's password, or the code of a second factor, for a request: the only way to do it, for every page.
 
 1. Count the try, or refuse it: before any hash is computed (``budgets``).
 2. Hash, in turn, once, whether the account exists or not (``hashers``).
 3. Settle the try, and note it in the audit log (``journal``).
 
-Refusals say the same of accounts that exist and of those that do not. Enter by ``log_in``, ``is_password_of`` and
-``log_out``.
+Refusals say the same of accounts that exist and of those that do not. What makes the site send a mail is counted, too
+(``count_request``). Enter by ``log_in``, ``is_password_of``, ``is_code_of`` and ``log_out``.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from allauth.account.models import EmailAddress
 from django.contrib.auth import authenticate
 from django.contrib.auth.models import AnonymousUser, User
 from django.http import HttpRequest
@@ -22,6 +23,7 @@ from spm.accounts.logins.journal import Count, Journal
 from spm.accounts.logins.limits import LOGIN_AUDIT_SINGLY
 from spm.accounts.logins.origins import Origin, address_of, origin_of
 from spm.clock import SystemClock, moment
+from spm.errors import LoginRefused
 
 _clock = SystemClock()
 _journal = Journal()
@@ -37,13 +39,15 @@ class Login:
 
 
 def log_in(request: HttpRequest, login: str, password: str) -> Login | None:
-    """The person of this login and password; None if one of them is wrong. Raises ``LoginRefused``."""
+    """The person of this login (or mail address) and password; None if one is wrong. Raises ``LoginRefused``."""
+    owner = _owner(login)
+    name = owner.get_username() if owner else login
 
     def check() -> User | None:
-        user = authenticate(request, username=login, password=password)
+        user = authenticate(request, username=name, password=password)
         return user if isinstance(user, User) else None
 
-    right = _check(request, login, check)
+    right = _check(request, name, check)
     if right is not None:
         _note("login", right.user, request)
     return right
@@ -54,18 +58,34 @@ def is_password_of(user: User, request: HttpRequest, password: str) -> bool:
     return _check(request, user.get_username(), lambda: user if user.check_password(password) else None) is not None
 
 
+def is_code_of(user: User, request: HttpRequest, check: Callable[[], bool]) -> bool:
+    """Whether the code of a person's second factor is right, which ``check`` says. Raises ``LoginRefused``."""
+    return _check(request, user.get_username(), lambda: user if check() else None, "second factor") is not None
+
+
+def count_request(request: HttpRequest, act: str, address: str) -> None:
+    """Count a request that makes the site write to ``address``. Raises ``LoginRefused`` when there were too many."""
+    origin = origin_of(request, address, act)
+    try:
+        budgets.reserve(origin, _clock.now_ms())
+    except budgets.LoginThrottled as throttled:
+        _note_flood(f"{act} throttled", "", origin, origin.keys[throttled.scope])
+        text = f"There were too many requests of this kind. Please try again in {throttled.when}."
+        raise LoginRefused(text, throttled.retry_after_s) from throttled
+
+
 def log_out(request: HttpRequest, user: User | AnonymousUser) -> None:
     """Note that a person logs out."""
     if isinstance(user, User):
         _note("logout", user, request)
 
 
-def _check(request: HttpRequest, login: str, check: Callable[[], User | None]) -> Login | None:
-    origin = origin_of(request, login)
+def _check(request: HttpRequest, login: str, check: Callable[[], User | None], act: str = "login") -> Login | None:
+    origin = origin_of(request, login, act)
     try:
         reservation = budgets.reserve(origin, _clock.now_ms())
     except budgets.LoginThrottled as throttled:
-        _note_flood("login throttled", login, origin, origin.keys[throttled.scope])
+        _note_flood(f"{act} throttled", login, origin, origin.keys[throttled.scope])
         raise
     try:
         with hashers.as_stranger(not reservation.decision.known):
@@ -75,7 +95,7 @@ def _check(request: HttpRequest, login: str, check: Callable[[], User | None]) -
         raise
     if user is None:
         budgets.settle_wrong(reservation, _owner(login), _clock.now_ms())
-        _note_flood("login failed", login, origin, origin.account + origin.address)
+        _note_flood(f"{act} failed", login, origin, origin.account + origin.address)
         return None
     return Login(user, budgets.settle_right(reservation, _clock.now_ms()))
 
@@ -105,4 +125,11 @@ def _detail(address: str, count: Count) -> dict[str, Any]:
 
 
 def _owner(login: str) -> User | None:
-    return User.objects.filter(username__iexact=login).order_by("pk").first()
+    """The person who has confirmed this address; else whose login it is; else the newest with this address."""
+    address = EmailAddress.objects.filter(email=login.lower()).order_by("-verified", "-pk").first()
+    if address is None or not address.verified:
+        for name in ({"username": login}, {"username__iexact": login}):
+            user = User.objects.filter(**name).order_by("pk").first()
+            if user is not None:
+                return user
+    return User.objects.filter(pk=address.user_id).first() if address else None

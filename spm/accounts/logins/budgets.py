@@ -27,8 +27,8 @@ class LoginThrottled(LoginRefused):
         self.scope = scope
         wait_s = -(-wait_ms // 1000)
         number, unit = (wait_s, "second") if wait_s <= 90 else (-(-wait_s // 60), "minute")
-        when = f"{number} {unit}{'' if number == 1 else 's'}"
-        super().__init__(f"There were too many wrong logins. Please try again in {when}.", wait_s)
+        self.when = f"{number} {unit}{'' if number == 1 else 's'}"
+        super().__init__(f"There were too many wrong logins. Please try again in {self.when}.", wait_s)
 
 
 @dataclass(frozen=True, slots=True)

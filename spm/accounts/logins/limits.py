@@ -26,3 +26,6 @@ LOGIN_AUDIT_MS = 15 * 60_000  # in which equal events become a few entries of th
 LOGIN_AUDIT_SINGLY = 10  # right logins of a person from an address in that time that have an entry each
 LOGIN_AUDIT_KEYS_MAX = 10_000  # such events that one process distinguishes: some 200 bytes each
 LOGIN_AUDIT_PER_MINUTE = 60  # entries of one process, above which different events are counted together
+SESSION_NOTED_EVERY_S = 600  # how exact "last used" of a session is: one write for each in that time
+SESSIONS_NOTED_MAX = 10_000  # sessions of which one process knows that they are noted: some 200 bytes each
+UNCONFIRMED_MS = 24 * HOUR_MS  # for which a new account works before its mail address is confirmed

@@ -42,14 +42,15 @@ class Origin:
         return _keyed(Scope.DEVICE, self.account, device)
 
 
-def origin_of(request: HttpRequest, login: str) -> Origin:
-    """The origin of a request to log in as ``login``."""
+def origin_of(request: HttpRequest, login: str, act: str = "login") -> Origin:
+    """The origin of a request to log in as ``login``, or to do another act, whose tries are counted apart."""
     address = address_of(request)
     network, device = network_of(address), device_of(request)
-    account = _keyed(Scope.ACCOUNT, unicodedata.normalize("NFKC", login).strip().casefold())
+    apart = () if act == "login" else (act,)
+    account = _keyed(Scope.ACCOUNT, unicodedata.normalize("NFKC", login).strip().casefold(), *apart)
     keys = {
         Scope.ACCOUNT: account,
-        Scope.NETWORK: _keyed(Scope.NETWORK, network),
+        Scope.NETWORK: _keyed(Scope.NETWORK, network, *apart),
         Scope.PAIR: _keyed(Scope.PAIR, account, network),
     }
     return Origin(address, device, keys | ({Scope.DEVICE: _keyed(Scope.DEVICE, account, device)} if device else {}))

@@ -13,6 +13,7 @@ from django.contrib.sessions.backends import db
 from spm.clock import SystemClock, moment
 
 _BEGUN = "begun_ms"  # when the session began: with a login, or with the right password for a new one
+SHORT_MS = "short_ms"  # the lifetime of one that must end sooner than others
 _clock = SystemClock()
 
 
@@ -35,7 +36,8 @@ class SessionStore(db.SessionStore):
     def get_expiry_date(self, **_of_django: Any) -> datetime:
         """Return when this session ends, whatever is saved in it."""
         begun_ms: int = self.get(_BEGUN, _clock.now_ms())
-        return moment(begun_ms + 1_000 * settings.SESSION_COOKIE_AGE)
+        longest_ms = 1_000 * settings.SESSION_COOKIE_AGE
+        return moment(begun_ms + min(longest_ms, self.get(SHORT_MS, longest_ms)))
 
     def get_expiry_age(self, **_of_django: Any) -> int:
         """Return the seconds until this session ends; its cookie has the same end."""

@@ -1,20 +1,23 @@
-"""Log in, log out and change the password: Django's views with our templates, forms and limits."""
+"""Log in, log out and change the password: the views of Django and of allauth with our templates, forms and limits."""
 
 from pathlib import Path
 from typing import Any, cast
 
+from allauth.account.views import LoginView
+from allauth.mfa.base.views import AuthenticateView, ReauthenticateView
 from django.conf import settings
 from django.contrib import messages
-from django.contrib.auth.forms import AuthenticationForm, PasswordChangeForm
+from django.contrib.auth.forms import PasswordChangeForm
 from django.contrib.auth.models import User
-from django.contrib.auth.views import LoginView, LogoutView, PasswordChangeView
+from django.contrib.auth.views import LogoutView, PasswordChangeView
 from django.forms import Form
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
 from django.urls import reverse_lazy
 from django.utils.decorators import method_decorator
 
-from frontend.forms import LoginForm, PasswordForm
+from frontend.forms import PasswordForm
+from frontend.pages.account.forms import LoginForm
 from frontend.refusals import answers_refusals
 from spm.accounts.logins import attempts
 from spm.accounts.logins.limits import LOGIN_KNOWN_MS
@@ -22,24 +25,31 @@ from spm.accounts.logins.origins import DEVICE_COOKIE, address_of, checked_devic
 from spm.accounts.services import password_changed
 
 
-class Login(LoginView):
+@method_decorator(answers_refusals, name="dispatch")
+class Login(LoginView):  # type: ignore[misc]  # allauth is untyped
     """The login page. ``?device=``, from a mail about wrong logins, makes the browser one that the account knows."""
 
     template_name = "frontend/accounts/login.html"
-    authentication_form = LoginForm
-    redirect_authenticated_user = True
+    form_class = LoginForm
 
     def get(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
         """Show the form."""
         device = checked_device(request.GET.get("device", ""))
-        return _with_device(redirect("frontend:login"), device) if device else super().get(request, *args, **kwargs)
+        page: HttpResponse = (
+            _with_device(redirect("frontend:login"), device) if device else super().get(request, *args, **kwargs)
+        )
+        return page
 
-    def form_valid(self, form: AuthenticationForm) -> HttpResponse:
-        """Log the person in, under a new session id."""
-        assert isinstance(form, LoginForm), "BUG: a login by a form of another kind"
+    def get_context_data(self, **kwargs: Any) -> dict[str, Any]:
+        """Add whether people may sign up, and by which provider they may log in."""
+        context = {"sign_up": settings.SPM_SIGN_UP == "open", "provider": oidc_name(), **kwargs}
+        return {**super().get_context_data(**context)}
+
+    def form_valid(self, form: LoginForm) -> HttpResponse:
+        """Begin the session under a new id, or ask for the second factor."""
         return _with_device(super().form_valid(form), form.device)
 
-    def form_invalid(self, form: AuthenticationForm) -> HttpResponse:
+    def form_invalid(self, form: LoginForm) -> HttpResponse:
         """Show the form again, with 429 if the password was not checked."""
         return _with_refusal(super().form_invalid(form), form)
 
@@ -76,6 +86,28 @@ class Password(PasswordChangeView):
     def form_invalid(self, form: PasswordChangeForm) -> HttpResponse:
         """Show the form again, with 429 if the old password was not checked."""
         return _with_refusal(super().form_invalid(form), form)
+
+
+class SecondFactor(AuthenticateView):  # type: ignore[misc]
+    """Asks for the second factor of a login."""
+
+    def form_invalid(self, form: Form) -> HttpResponse:
+        """Show the form again, with 429 if the code was not checked."""
+        return _with_refusal(super().form_invalid(form), form)
+
+
+class SecondFactorAgain(ReauthenticateView):  # type: ignore[misc]
+    """Asks for the second factor before a change to the account."""
+
+    def form_invalid(self, form: Form) -> HttpResponse:
+        """Show the form again, with 429 if the code was not checked."""
+        return _with_refusal(super().form_invalid(form), form)
+
+
+def oidc_name() -> str:
+    """The name of the provider of single sign-on; empty if there is none."""
+    apps = settings.SOCIALACCOUNT_PROVIDERS["openid_connect"]["APPS"]
+    return str(apps[0]["name"]) if apps else ""
 
 
 def _with_device(response: HttpResponse, device: str) -> HttpResponse:
