@@ -79,9 +79,9 @@ def import_files(
     return [*imports, *(_bring_in_step(app, name, None, by=by, now_ms=now_ms, dry_run=dry_run) for name in others)]
 
 
-def remove_file(app: App, name: str, *, by: Author, now_ms: int) -> Import:
+def remove_file(app: App, name: str, *, by: Author, now_ms: int, dry_run: bool = False) -> Import:
     """Delete the groups and rules of a file."""
-    return _bring_in_step(app, name, None, by=by, now_ms=now_ms, dry_run=False)
+    return _bring_in_step(app, name, None, by=by, now_ms=now_ms, dry_run=dry_run)
 
 
 def file_names(app: App) -> list[str]:

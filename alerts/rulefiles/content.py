@@ -3,11 +3,11 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from spm.errors import Explained
+from spm.errors import BadMessage
 from spm.limits import RULE_PERIOD_MS
 
 
-class BadRuleFile(Explained):
+class BadRuleFile(BadMessage):
     """A rule file that cannot be taken: where the mistake is, and what it is."""
 
 

@@ -3,7 +3,18 @@
 from django.urls import URLPattern, URLResolver, path
 from drf_spectacular.views import SpectacularAPIView
 
-from frontend.api import agents, balance, catalogue, charts, percentiles, rejections, retractions, runs
+from frontend.api import (
+    agents,
+    alert_rules,
+    balance,
+    catalogue,
+    charts,
+    percentiles,
+    rejections,
+    retractions,
+    rule_files,
+    runs,
+)
 
 app_name = "api"
 urlpatterns: list[URLPattern | URLResolver] = [
@@ -28,6 +39,13 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("apps/<int:app_id>/account/hours", balance.BalanceHours.as_view(schema=None)),
     path("apps/<int:app_id>/account/rows", balance.BalanceRows.as_view(schema=None)),
     path("apps/<int:app_id>/rejections", rejections.Rejections.as_view(), name="rejections"),
+    path("apps/<int:app_id>/rules", alert_rules.Rules.as_view(), name="rules"),
+    path("apps/<int:app_id>/rules/files", rule_files.RuleFiles.as_view(), name="rule_files"),
+    path("apps/<int:app_id>/rules/files/<str:name>", rule_files.OneRuleFile.as_view(), name="rule_file"),
+    path("apps/<int:app_id>/rules/<int:number>", alert_rules.OneRule.as_view(), name="rule"),
+    path("apps/<int:app_id>/rules/<int:number>/alerts", alert_rules.RuleAlerts.as_view(), name="rule_alerts"),
+    path("apps/<int:app_id>/rules/<int:number>/enable", alert_rules.switch(enabled=True).as_view(), name="rule_on"),
+    path("apps/<int:app_id>/rules/<int:number>/disable", alert_rules.switch(enabled=False).as_view(), name="rule_off"),
     path("apps/<int:app_id>/runs", runs.Runs.as_view(), name="runs"),
     path("apps/<int:app_id>/runs/<int:number>", runs.OneRun.as_view(), name="run"),
     path("apps/<int:app_id>/runs/<int:number>/rollback", runs.Rollback.as_view(), name="rollback"),

@@ -1,16 +1,21 @@
-"""The endpoints `rules` and `alerts`: alert rules and their alerts in Prometheus' form, for Grafana's alert list.
+"""The endpoints `rules` and `alerts`: rules and their alerts in Prometheus' form, for Grafana and other readers.
 
-All rules of an app form one group, because they are evaluated on one grid. The threshold of a rule is written as part
-of its query, so that the query can be pasted and run. An alert has the labels of its series, the rule's name and its
-severity.
+Rules of files have their file and group. All others of an app form one group, because they are evaluated on one grid.
+The threshold of a rule is written as part of its query, so that the query can be pasted and run. An alert has the
+labels of its series and of its rule, without the metric's name; its value is that of its last transition.
 """
 
-from collections.abc import Mapping, Sequence
+import hashlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from alerts.judging.automaton import ALERTING, Phase
-from alerts.models import Aspect, Instance, Lane, Rule
+from alerts.judging.kinds import Kind, value_expr
+from alerts.models import Aspect, Instance, Lane, RecordingRule, Rule, RuleGroup
 from alerts.rulebook import rules_of
+from alerts.rulefiles.threshold_split import join
+from alerts.templating.alert_texts import alert_annotations, alert_labels
 from frontend.prometheus.endpoint import Call, json_endpoint
 from frontend.prometheus.parameters import Parameters
 from spm.accounts.models import App
@@ -19,45 +24,101 @@ from spm.limits import RULE_PERIOD_MS
 from spm.query.formats import prometheus
 from spm.store.matchers import Matcher, mask
 
-FILE = "alert rules"  # Prometheus groups rules by file; here they are in the database
+FILE = "alert rules"  # of rules that came from no file
 _WEIGHT = {"firing": 2, "pending": 1, "inactive": 0}
+
+
+@dataclass(frozen=True, slots=True)
+class _Group:
+    """A group of rules as Prometheus shows it."""
+
+    file: str
+    name: str
+    interval_ms: int = RULE_PERIOD_MS
+    limit: int = 0
+    rules: list[Rule | RecordingRule] = field(default_factory=list)
+
+    @property
+    def token(self) -> str:
+        """What names the group in the parameter ``group_next_token``."""
+        return hashlib.sha1(f"{self.file};{self.name}".encode(), usedforsecurity=False).hexdigest()
 
 
 @json_endpoint
 def rules(call: Call) -> bytes:
-    """`rules`: lists the rules of the app, with their alerts."""
+    """`rules`: lists the rules of the app in their groups, with their alerts."""
     parameters, app = call.parameters, App.objects.get(pk=call.caller.app_id)
-    kind = parameters.text("type") or "alert"
-    if kind not in ("alert", "record"):
+    kind = parameters.text("type") or ""
+    if kind not in ("", "alert", "record"):
         raise BadQuery(f'invalid parameter "type": not supported value "{kind[:40]}"')
-    matching = parameters.selectors()
-    selected = [rule for rule in _rules(app) if kind == "alert" and _is_selected(rule, app, parameters, matching)]
+    limit, token = parameters.whole_number("group_limit") or 0, parameters.text("group_next_token") or ""
+    if token and not limit:
+        raise BadQuery('invalid parameter "group_limit": it must be set in order to paginate over the groups')
     judged_ms = Lane.objects.filter(app=app).values_list("position_ms", flat=True).first() or 0
-    entries = [_rule(rule, judged_ms, alerts=not parameters.flag("exclude_alerts")) for rule in selected]
-    group = {
-        "name": app.name,
-        "file": FILE,
-        "rules": entries,
-        "interval": RULE_PERIOD_MS / 1000,
-        "limit": 0,
-        "lastEvaluation": prometheus.rfc3339(judged_ms),
-    }
-    return prometheus.success({"groups": [group] if entries else []})
+    selected = _selected(_groups(app), kind, parameters, parameters.selectors())
+    page, following = _page(selected, limit, token)
+    is_with_alerts = not parameters.flag("exclude_alerts")
+    data: dict[str, Any] = {"groups": [_group(group, judged_ms, alerts=is_with_alerts) for group in page]}
+    return prometheus.success(data if following is None else {**data, "groupNextToken": following.token})
 
 
 @json_endpoint
 def alerts(call: Call) -> bytes:
     """`alerts`: lists the pending and firing alerts."""
-    app = App.objects.get(pk=call.caller.app_id)
-    return prometheus.success({"alerts": [_alert(rule, each) for rule in _rules(app) for each in _active(rule)]})
+    groups = _groups(App.objects.get(pk=call.caller.app_id))
+    alerting = [rule for group in groups for rule in group.rules if isinstance(rule, Rule)]
+    return prometheus.success({"alerts": [_alert(rule, each) for rule in alerting for each in _active(rule)]})
 
 
-def _rules(app: App) -> Sequence[Rule]:
-    return list(rules_of(app).filter(enabled=True).prefetch_related("instances"))
+def _groups(app: App) -> list[_Group]:
+    """Return all groups of the app with their rules, in the order of their files and names."""
+    own = _Group(FILE, app.name)
+    groups = {
+        row.pk: _Group(row.file, row.name, row.interval_ms or RULE_PERIOD_MS, row.limit)
+        for row in RuleGroup.objects.filter(app=app)
+    }
+    recording = RecordingRule.objects.filter(app=app).select_related("group")
+    alerting = rules_of(app).filter(enabled=True).select_related("group").prefetch_related("instances")
+    every: list[Rule | RecordingRule] = [*alerting, *recording]
+    for rule in sorted(every, key=lambda rule: (rule.place, rule.pk)):
+        (groups[rule.group_id] if rule.group_id else own).rules.append(rule)
+    return sorted([own, *groups.values()], key=lambda group: (group.file, group.name))
 
 
-def _is_selected(rule: Rule, app: App, parameters: Parameters, matching: Sequence[Sequence[Matcher]]) -> bool:
-    filters = (("rule_name[]", rule.name), ("rule_group[]", app.name), ("file[]", FILE))
+def _selected(
+    groups: Iterable[_Group], kind: str, parameters: Parameters, matching: Sequence[Sequence[Matcher]]
+) -> Iterator[_Group]:
+    """Yield the groups with those of their rules that the parameters ask for, and every group's token."""
+    for group in groups:
+        wanted = [rule for rule in group.rules if _is_selected(rule, group, kind, parameters, matching)]
+        yield _Group(group.file, group.name, group.interval_ms, group.limit, wanted)
+
+
+def _page(groups: Iterable[_Group], limit: int, token: str) -> tuple[list[_Group], _Group | None]:
+    """Return the groups with rules from the token on, at most ``limit`` (0: all), and the next one after them."""
+    page, is_reached = list[_Group](), not token
+    for group in groups:
+        is_reached = is_reached or group.token == token
+        if not is_reached or not group.rules:
+            continue
+        if limit and len(page) == limit:
+            return page, group
+        page.append(group)
+    if not is_reached:
+        raise BadQuery(f"invalid group_next_token '{token[:60]}'. were rule groups changed?")
+    return page, None
+
+
+def _is_selected(
+    rule: Rule | RecordingRule,
+    group: _Group,
+    kind: str,
+    parameters: Parameters,
+    matching: Sequence[Sequence[Matcher]],
+) -> bool:
+    if kind and kind != ("alert" if isinstance(rule, Rule) else "record"):
+        return False
+    filters = (("rule_name[]", rule.name), ("rule_group[]", group.name), ("file[]", group.file))
     if any(parameters.every(parameter) and name not in parameters.every(parameter) for parameter, name in filters):
         return False
     return not matching or any(_satisfies(_labels_of(rule), matchers) for matchers in matching)
@@ -67,9 +128,35 @@ def _satisfies(labels: Mapping[str, str], matchers: Sequence[Matcher]) -> bool:
     return all(bool(mask([labels.get(matcher.name, "")], matcher)[0]) for matcher in matchers)
 
 
-def _rule(rule: Rule, judged_ms: int, *, alerts: bool) -> dict[str, Any]:
+def _group(group: _Group, judged_ms: int, *, alerts: bool) -> dict[str, Any]:
+    return {
+        "name": group.name,
+        "file": group.file,
+        "rules": [
+            _alerting(rule, judged_ms, alerts=alerts) if isinstance(rule, Rule) else _recording(rule, judged_ms)
+            for rule in group.rules
+        ],
+        "interval": group.interval_ms / 1000,
+        "limit": group.limit,
+        "lastEvaluation": prometheus.rfc3339(judged_ms),
+    }
+
+
+def _recording(rule: RecordingRule, judged_ms: int) -> dict[str, Any]:
+    return {
+        "name": rule.name,
+        "query": rule.expr,
+        "labels": _labels_of(rule),
+        "health": _health(rule.error, judged_ms),
+        "lastError": rule.error,
+        "lastEvaluation": prometheus.rfc3339(judged_ms),
+        "type": "recording",
+    }
+
+
+def _alerting(rule: Rule, judged_ms: int, *, alerts: bool) -> dict[str, Any]:
     alert_entries = [_alert(rule, each) for each in _active(rule)]
-    errors = [each.detail for each in rule.instances.all() if each.aspect == Aspect.ERROR]
+    error = "".join(each.detail for each in rule.instances.all() if each.aspect == Aspect.ERROR)
     return {
         "state": max((each["state"] for each in alert_entries), key=_WEIGHT.__getitem__, default="inactive"),
         "name": rule.name,
@@ -77,13 +164,17 @@ def _rule(rule: Rule, judged_ms: int, *, alerts: bool) -> dict[str, Any]:
         "duration": rule.for_ms / 1000,
         "keepFiringFor": rule.keep_firing_for_ms / 1000,
         "labels": _labels_of(rule),
-        "annotations": {},
+        "annotations": rule.annotations,
         "alerts": alert_entries if alerts else [],
-        "health": "err" if errors else "ok" if judged_ms else "unknown",
-        "lastError": "".join(errors),
+        "health": _health(error, judged_ms),
+        "lastError": error,
         "lastEvaluation": prometheus.rfc3339(judged_ms),
         "type": "alerting",
     }
+
+
+def _health(error: str, judged_ms: int) -> str:
+    return "err" if error else "ok" if judged_ms else "unknown"
 
 
 def _active(rule: Rule) -> list[Instance]:
@@ -93,8 +184,8 @@ def _active(rule: Rule) -> list[Instance]:
 def _alert(rule: Rule, instance: Instance) -> dict[str, Any]:
     value = float("nan") if instance.value is None else instance.value
     entry = {
-        "labels": {**instance.labels, "alertname": rule.name, **_labels_of(rule)},
-        "annotations": {},
+        "labels": alert_labels(rule.name, _labels_of(rule), instance.labels, value),
+        "annotations": alert_annotations(rule.annotations, instance.labels, value),
         "state": "firing" if instance.phase in ALERTING else "pending",
         "activeAt": prometheus.rfc3339(instance.active_ms),
         "value": prometheus.exponent(value),
@@ -104,9 +195,10 @@ def _alert(rule: Rule, instance: Instance) -> dict[str, Any]:
     return entry
 
 
-def _labels_of(rule: Rule) -> dict[str, str]:
-    return {"severity": rule.severity}
+def _labels_of(rule: Rule | RecordingRule) -> dict[str, str]:
+    return rule.alert_labels if isinstance(rule, Rule) else {**rule.group.labels, **rule.labels}
 
 
 def _query(rule: Rule) -> str:
-    return f"({rule.expr}) {rule.comparator} {prometheus.number(rule.threshold)}" if rule.comparator else rule.expr
+    condition = rule.condition
+    return join(value_expr(Kind(rule.kind), rule.expr, rule.parameters), condition.comparator, condition.threshold)

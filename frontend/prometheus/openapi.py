@@ -35,6 +35,8 @@ _DESCRIPTIONS = {
     "rule_group[]": "Only rules of this group.",
     "file[]": "Only rules of this file.",
     "exclude_alerts": "With true, rules are listed without their alerts.",
+    "group_limit": "The largest number of groups in the answer; groupNextToken of the answer says that there are more.",
+    "group_next_token": "groupNextToken of the answer before; the next groups follow.",
     "after": "The id of the last event that was received; without it the answer comes at once, with an id.",
     "format": "jsonl, csv, parquet, prometheus or openmetrics; jsonl by default.",
 }
@@ -73,7 +75,18 @@ _ENDPOINTS: Mapping[str, _Endpoint] = {
     "/prometheus/api/v1/parse_query": _Endpoint("An expression as a tree", ("query", "app"), ("query",)),
     "/prometheus/api/v1/metadata": _Endpoint("Kind and unit of metrics, by their names", ("metric", "limit", "app")),
     "/prometheus/api/v1/rules": _Endpoint(
-        "Alert rules", ("type", "rule_name[]", "rule_group[]", "file[]", "match[]", "exclude_alerts", "app")
+        "Alerting and recording rules",
+        (
+            "type",
+            "rule_name[]",
+            "rule_group[]",
+            "file[]",
+            "match[]",
+            "exclude_alerts",
+            "group_limit",
+            "group_next_token",
+            "app",
+        ),
     ),
     "/prometheus/api/v1/alerts": _Endpoint("Pending and firing alerts"),
     "/prometheus/api/v1/targets": _Endpoint("Scrape targets: always empty"),

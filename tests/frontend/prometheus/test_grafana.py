@@ -164,7 +164,7 @@ def test_rules_and_alerts_are_those_of_the_app_alone(grafana: Desk, alpha: Tenan
         )
     [group] = grafana.ask(CALLS["rules"])["data"]["groups"]
     [rule] = group["rules"]
-    assert (rule["name"], rule["query"], rule["state"]) == (f"busy {alpha.app.pk}", "(cpu_usage_user) > 5", "firing")
+    assert (rule["name"], rule["query"], rule["state"]) == (f"busy {alpha.app.pk}", "cpu_usage_user > 5", "firing")
     [alert] = grafana.ask(CALLS["alerts"])["data"]["alerts"]
     assert alert == rule["alerts"][0]
     assert alert["labels"] == {"host": "web-1", "alertname": f"busy {alpha.app.pk}", "severity": "warning"}
