@@ -77,7 +77,7 @@ PUSH_HEADS_MAX = 5_000  # heads of pushes that one process remembers, some 2 kB 
 JOIN_LINGER_S = 0.05  # a body waits at most so long for others while many come; agents send every 10 s
 JOIN_FROM_PER_S = 20  # bodies a second from which on lingering joins two or more
 JOIN_QUIET_GAPS = 4  # mean gaps between arrivals without a further body, after which none is expected soon
-JOIN_LOOK_MIN_S = 0.001  # the resolution of the loop's timers
+JOIN_RETURN_S = 0.02  # after its answer, by which a sender that waits for answers sends again, on its own network
 JOIN_BODIES = 256  # in one batch before the next one begins beside it: parsing then overlaps with the commit
 JOIN_BYTES = 4_000_000  # the size that does the same
 JOIN_BATCHES_MAX = 4  # at work at once; more bodies wait, within the bound on bytes in flight
@@ -392,7 +392,7 @@ WEB_LINGER_S = 10  # for a client to read an answer that came before the end of 
 WEB_LINGER_STALL_S = 2  # of that without a byte
 WEB_LINGER_BYTES_MAX = 64_000_000  # of such a body, read and dropped; some clients read no answer before they sent all
 WEB_LINGERING_MAX = 256  # connections that wait so; more, and the oldest are closed at once
-GC_YOUNG_OBJECTS = 10_000  # new objects until the next look for garbage; a batch of bodies at work makes thousands
+GC_YOUNG_OBJECTS = 50_000  # new objects until the next look for garbage; a thousand bodies at work are 35,000
 
 # --- listeners to events ----------------------------------------------------------------------------------------------
 EVENTS_LISTENERS_MAX = 10_000  # of one web process, some 15 kB each; other requests keep the rest of its connections

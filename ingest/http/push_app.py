@@ -77,7 +77,9 @@ class PushApplication:
         known = self._heads.get(key) if key is not None else None
         request = push_request(scope) if known is None else known.request
         try:
-            answer = await self._answer(endpoint, request, _Arrival(receive, _length(scope), key, known))
+            answer = await self._answer(
+                endpoint, request, _Arrival(receive, _length(scope), key, known, scope.get("client"))
+            )
         except _ClientGone:
             count_request(f"ingest:{endpoint.name}", request.method, 499, begun)
             return
@@ -97,9 +99,17 @@ class PushApplication:
         if repeat is not None and known is not None:
             lines = _encoded(transport_security(scope["scheme"] == "https"))
             fixed = b"".join(header_line(*each) for each in (*self._headers, *lines))
-            repeat(partial(self._take, endpoint, known, fixed))
+            repeat(partial(self._take, endpoint, known, fixed, scope["client"]))
 
-    def _take(self, endpoint: PushEndpoint, known: "_KnownHead", fixed: bytes, raw: bytes, reply: WholeAnswer) -> bool:
+    def _take(
+        self,
+        endpoint: PushEndpoint,
+        known: "_KnownHead",
+        fixed: bytes,
+        client: Hashable,
+        raw: bytes,
+        reply: WholeAnswer,
+    ) -> bool:
         """Accept a whole body under a known head; return false where that needs a thread or is refused."""
         begun, principal = self._clock.monotonic(), _principal_of(known)
         if principal is None or not self._acceptor().has_allowance(principal.app_id):
@@ -122,7 +132,7 @@ class PushApplication:
             reply.send(answer.status, fixed, _own_headers(answer), answer.body)
             count_request(f"ingest:{endpoint.name}", request.method, answer.status, begun)
 
-        taken = self._batcher.take(request, principal, known.plan, known.sender, raw, finish)
+        taken = self._batcher.take(request, principal, known.plan, known.sender, raw, finish, client)
         if not taken:
             self._bytes.remove(organisation, len(raw))
         return taken
@@ -158,7 +168,7 @@ class PushApplication:
             except REJECTED_BODY as error:
                 record_rejected_body(error, sender, self._clock.now_ms())
                 raise
-            accepted = await self._batcher.accept(request, principal, plan, sender, raw)
+            accepted = await self._batcher.accept(request, principal, plan, sender, raw, arrival.client)
         finally:
             body.release()
         return endpoint.respond(request, accepted)
@@ -230,12 +240,13 @@ class _KnownHead:
 
 @dataclass(frozen=True, slots=True)
 class _Arrival:
-    """A body that arrives, its length if its head says it, and what is known of its head."""
+    """A body that arrives, its length if its head says it, what is known of its head, and the connection's client."""
 
     receive: Receive
     length: int | None
     key: Hashable
     known: _KnownHead | None
+    client: Hashable
 
 
 def _head_key(scope: Scope) -> Hashable:

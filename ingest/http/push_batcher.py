@@ -7,7 +7,8 @@ that cannot be parsed or is rejected gets its answer and never touches another o
 
 A batch begins as soon as the batch before it is durable. A lone sender therefore never waits. While many send (from
 ``JOIN_FROM_PER_S`` messages a second), an idle batcher lingers for as long as further bodies keep coming, at most
-``JOIN_LINGER_S``: each commit then pays for many. Large bodies, and those that become large when they are decompressed,
+``JOIN_LINGER_S``: each commit then pays for many (``linger`` says how senders that wait for their answers are told from
+those that send by the clock). Large bodies, and those that become large when they are decompressed,
 are parsed in threads of their own before they join a batch; organisations take turns there. Senders wait for a bounded
 time, however long the store takes. Enter by ``PushBatcher``, from the event loop only.
 """
@@ -15,7 +16,7 @@ time, however long the store takes. Enter by ``PushBatcher``, from the event loo
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
@@ -29,6 +30,7 @@ from ingest.accept.identity import Sender, message_id_of
 from ingest.http.body import read_body
 from ingest.http.endpoints.base import AcceptedMessage, Body, Plan
 from ingest.http.exchange import PushRequest
+from ingest.http.linger import Linger
 from ingest.http.reception import REJECTED_BODY
 from ingest.protocols.influx.joined import BodyToParse, parse_many
 from spm import limits
@@ -39,6 +41,7 @@ from spm.web.fair_pool import FairPool, PoolClosed, PoolFull, WaitedTooLong, cal
 from spm.wire import Parsed
 
 log = logging.getLogger(__name__)
+_LOOK_MIN_S = 0.001  # the resolution of the loop's timers
 Finish = Callable[[AcceptedMessage | Exception], None]  # called on the event loop, once
 
 
@@ -52,7 +55,9 @@ class _Push:
     sender: Sender
     raw: bytes
     finish: "Finish"
-    arrived_s: float
+    connection: Hashable
+    arrived_s: float = 0.0
+    returned: bool = False
     message_id: bytes = b""
     parsed: Parsed | None = None
     acceptance: Acceptance | None = None
@@ -68,7 +73,6 @@ class _LargeBody(Exception):
 class _Batch:
     """Pushes that one thread works on together; ``open`` counts those that are neither durable nor given up."""
 
-    pushes: list[_Push]
     open: int
 
 
@@ -91,9 +95,10 @@ class PushBatcher:
         self._waiting_bytes = 0
         self._batches = 0  # handed over and not settled
         self._in_flight: dict[_Push, None] = {}  # handed over and not answered, the oldest first
-        self._linger: asyncio.TimerHandle | None = None
+        self._timer: asyncio.TimerHandle | None = None
         self._linger_until = 0.0
-        self._arrivals = _Rate(clock)
+        self._linger = Linger(clock)
+        self._returned = 0  # of those that wait, by senders that return at once
         self._settled: deque[tuple[_Push, Exception | None]] = deque()
         self._backlog = 0  # batches that the thread has not ended
         self._drain_due = False
@@ -102,10 +107,16 @@ class PushBatcher:
         self._apart: set[asyncio.Task[None]] = set()  # of large bodies that were taken without a coroutine
 
     async def accept(
-        self, request: PushRequest, principal: Principal, plan: Plan, sender: Sender, raw: bytes
+        self,
+        request: PushRequest,
+        principal: Principal,
+        plan: Plan,
+        sender: Sender,
+        raw: bytes,
+        connection: Hashable = None,
     ) -> AcceptedMessage:
-        """Accept a body as it was sent; raise its error."""
-        push = _Push(request, principal, plan, sender, raw, _nothing, 0.0)
+        """Accept a body as it was sent; raise its error. ``connection`` stands for its sender's one."""
+        push = _Push(request, principal, plan, sender, raw, _nothing, connection)
         if _is_large(request, raw):
             await self._read_apart(push)
         try:
@@ -115,7 +126,14 @@ class PushBatcher:
             return await self._joined(push)
 
     def take(
-        self, request: PushRequest, principal: Principal, plan: Plan, sender: Sender, raw: bytes, finish: Finish
+        self,
+        request: PushRequest,
+        principal: Principal,
+        plan: Plan,
+        sender: Sender,
+        raw: bytes,
+        finish: Finish,
+        connection: Hashable,
     ) -> bool:
         """Accept a body without a coroutine; return whether it is taken. ``finish`` gets what ``accept`` returns."""
         if self._closed or _is_large(request, raw):
@@ -129,7 +147,7 @@ class PushBatcher:
             self._apart.add(task)
             task.add_done_callback(self._apart.discard)
 
-        push = _Push(request, principal, plan, sender, raw, finish_unless_large, 0.0)
+        push = _Push(request, principal, plan, sender, raw, finish_unless_large, connection)
         self._join(push)
         return True
 
@@ -164,7 +182,8 @@ class PushBatcher:
 
     def _join(self, push: _Push) -> None:
         push.arrived_s, push.error = self._clock.monotonic(), None
-        self._arrivals.count()
+        push.returned = self._linger.note_arrival(push.connection)
+        self._returned += push.returned
         self._waiting.append(push)
         self._waiting_bytes += len(push.raw)
         self._schedule()
@@ -185,35 +204,43 @@ class PushBatcher:
         full = len(self._waiting) >= limits.JOIN_BODIES or self._waiting_bytes >= limits.JOIN_BYTES
         if full:
             self._hand_over()
-        elif self._linger is None and not self._batches:
+        elif self._batches:
+            return
+        elif self._all_returned():
+            self._hand_over()
+        elif self._timer is None:
             self._linger_until = self._clock.monotonic() + limits.JOIN_LINGER_S
             self._await_more(0)
 
     def _await_more(self, count_before: int) -> None:
         """Hand over, unless many send and more bodies came since the last look."""
-        self._linger = None
-        count, per_s = len(self._waiting), self._arrivals.per_s()
+        self._timer = None
+        count, per_s = len(self._waiting), self._linger.per_s()
         remaining_s = self._linger_until - self._clock.monotonic()
         if not count:
             return
         few = per_s < limits.JOIN_FROM_PER_S
         if few and count_before == 0:  # those of the same turn of the loop still join
-            self._linger = self._loop.call_soon(self._hand_over)  # type: ignore[assignment]
-        elif few or count == count_before or remaining_s <= 0:
+            self._timer = self._loop.call_soon(self._hand_over)  # type: ignore[assignment]
+        elif few or count == count_before or remaining_s <= 0 or self._all_returned():
             self._hand_over()
         else:
-            quiet_s = max(limits.JOIN_QUIET_GAPS / per_s, limits.JOIN_LOOK_MIN_S)
-            self._linger = self._loop.call_later(min(quiet_s, remaining_s), self._await_more, count)
+            quiet_s = max(limits.JOIN_QUIET_GAPS / per_s, _LOOK_MIN_S)
+            self._timer = self._loop.call_later(min(quiet_s, remaining_s), self._await_more, count)
+
+    def _all_returned(self) -> bool:
+        """Return whether bodies wait of senders that wait for their answers, and no more of such are to come."""
+        return self._returned > 0 and not self._linger.awaits_returns()
 
     def _hand_over(self) -> None:
         """Give the waiting pushes to the thread as one batch."""
-        if self._linger is not None:
-            self._linger.cancel()
-            self._linger = None
-        pushes, self._waiting, self._waiting_bytes = self._waiting, [], 0
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        pushes, self._waiting, self._waiting_bytes, self._returned = self._waiting, [], 0, 0
         if not pushes:
             return
-        batch = _Batch(pushes, len(pushes))
+        batch = _Batch(len(pushes))
         for push in pushes:
             push.batch = batch
             self._in_flight[push] = None
@@ -244,6 +271,7 @@ class PushBatcher:
         if late:
             self._waiting = [push for push in self._waiting if now - push.arrived_s <= limits.PUBLISH_STALL_S]
             self._waiting_bytes = sum(len(push.raw) for push in self._waiting)
+            self._returned = sum(push.returned for push in self._waiting)
         for push in late:
             push.finish(StoreUnavailable("the bodies before this one are still at work"))
 
@@ -268,7 +296,8 @@ class PushBatcher:
                 if own is None or own.accepted is None:  # it was not stamped
                     push.error = push.error or (own.error if own is not None else None) or error
         for push in pushes:
-            error_of_it = push.error or (push.acceptance.error if push.acceptance is not None else None)
+            acceptance = push.acceptance  # none for one that is answered by now
+            error_of_it = push.error or (acceptance.error if acceptance is not None else None)
             if error_of_it is not None:
                 self._settle(push, error_of_it)
 
@@ -365,10 +394,19 @@ class PushBatcher:
             return
         batch = push.batch
         assert batch is not None, "BUG: a push in flight without its batch"
-        batch.open -= 1
-        if not batch.open:
-            self._batches -= 1
-            self._schedule()
+        try:
+            self._answer(push, error)
+        finally:
+            batch.open -= 1
+            if not batch.open:
+                self._batches -= 1
+                self._schedule()
+
+    def _answer(self, push: _Push, error: Exception | None) -> None:
+        if isinstance(error, _LargeBody):
+            push.finish(error)
+            return
+        self._linger.note_answer(push.connection, expected=push.returned)
         if error is None:
             accepted = push.acceptance.accepted if push.acceptance is not None else None
             read = push.parsed
@@ -376,13 +414,12 @@ class PushBatcher:
             assert read is not None, "BUG: a push that is durable without being read"
             push.finish(AcceptedMessage(accepted, read, push.message_id))
             record_accepted(accepted, push.sender, self._clock.now_ms())
-            return
-        push.finish(error)
-        if isinstance(error, _LargeBody):
-            return
-        push.error, push.raw, push.parsed = push.error or error, b"", None  # a batch that begins later passes it over
-        if isinstance(error, REJECTED_BODY):
-            record_rejected_body(error, push.sender, self._clock.now_ms())
+        else:
+            push.error, push.raw, push.parsed = push.error or error, b"", None  # a batch that begins later passes it
+            push.finish(error)
+            if isinstance(error, REJECTED_BODY):
+                record_rejected_body(error, push.sender, self._clock.now_ms())
+        push.finish, push.acceptance = _nothing, None  # they refer to the push: it would wait for the garbage collector
 
 
 def _resolve(answer: "asyncio.Future[AcceptedMessage]", result: AcceptedMessage | Exception) -> None:
@@ -415,28 +452,3 @@ def _decoded(push: _Push, most: int | None = None) -> bytes:
         if most is None:
             raise
         raise _LargeBody from error
-
-
-class _Rate:
-    """Counts arrivals in the present and the last second."""
-
-    def __init__(self, clock: Clock) -> None:
-        self._clock = clock
-        self._second, self._count, self._before = 0, 0, 0
-
-    def count(self) -> None:
-        """Count one arrival now."""
-        self._turn()
-        self._count += 1
-
-    def per_s(self) -> float:
-        """Return the arrivals of about the last second."""
-        self._turn()
-        share = 1 - self._clock.monotonic() % 1
-        return self._count + self._before * share
-
-    def _turn(self) -> None:
-        second = int(self._clock.monotonic())
-        if second != self._second:
-            self._before = self._count if second == self._second + 1 else 0
-            self._second, self._count = second, 0

@@ -5,7 +5,7 @@ Enter by ``Bench``: ``async with bench() as …`` on a running loop. At its end 
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Hashable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -106,12 +106,19 @@ class Bench:
     tasks: list["asyncio.Task[AcceptedMessage]"] = field(default_factory=list)
 
     def push(
-        self, body: bytes, *, app: int = 1, organisation: int = 1, plan: Plan = LINES, **headers: Any
+        self,
+        body: bytes,
+        *,
+        app: int = 1,
+        organisation: int = 1,
+        plan: Plan = LINES,
+        connection: Hashable = None,
+        **headers: Any,
     ) -> "asyncio.Task[AcceptedMessage]":
         """Begin to push a body; header names have underscores."""
         request = PushRequest("POST", "/write", "", {name.replace("_", "-"): value for name, value in headers.items()})
         principal = Principal(app, organisation, 1, frozenset({"ingest"}))
-        accept = self.batcher.accept(request, principal, plan, Sender(app, "h"), body)
+        accept = self.batcher.accept(request, principal, plan, Sender(app, "h"), body, connection)
         self.tasks.append(asyncio.ensure_future(accept))
         return self.tasks[-1]
 

@@ -1,0 +1,121 @@
+"""Claims about ingest/http/linger.py: senders that wait for answers are told from those that send by the clock."""
+
+import asyncio
+import gc
+
+import pytest
+
+from ingest.http.linger import Linger
+from ingest.http.push_batcher import _Push
+from spm import limits
+from spm.clock import FakeClock
+from tests.ingest.http.pushing import Bench, bench, line, soon
+from tests.support.event_loop import on_loop
+
+RETURN_MS = round(limits.JOIN_RETURN_S * 1_000)
+
+
+@pytest.mark.parametrize(
+    ("after_ms", "returned"),
+    [(0, True), (RETURN_MS, True), (RETURN_MS + 1, False), (10_000, False)],
+    ids=["at once", "just in time", "too late", "by the clock"],
+)
+def test_a_sender_returns_if_it_sends_soon_after_its_answer(after_ms: int, returned: bool) -> None:
+    clock = FakeClock()
+    linger = Linger(clock)
+    assert not linger.note_arrival("a")
+    linger.note_answer("a", expected=False)
+    clock.advance(after_ms)
+    assert linger.note_arrival("a") == returned
+    assert not linger.note_arrival("a"), "one answer is followed by one return"
+
+
+def test_a_sender_that_returned_is_expected_until_it_is_overdue() -> None:
+    clock = FakeClock()
+    linger = Linger(clock)
+    linger.note_answer("a", expected=True)
+    linger.note_answer("b", expected=False)
+    assert linger.awaits_returns()
+    clock.advance(RETURN_MS + 1)
+    assert not linger.awaits_returns()
+    linger.note_answer("a", expected=True)
+    linger.note_answer("a", expected=True)
+    linger.note_arrival("a")
+    assert not linger.awaits_returns()
+
+
+def test_what_is_known_of_senders_is_forgotten_soon() -> None:
+    clock = FakeClock()
+    linger = Linger(clock)
+    for number in range(1_000):
+        linger.note_answer(number, expected=True)
+        clock.advance(1)
+    assert len(linger._answered) <= RETURN_MS + 2
+    clock.advance(10_000)
+    assert not linger.awaits_returns()
+    assert not linger._answered
+    assert linger._expected == 0
+
+
+def test_a_sender_that_cannot_be_recognised_is_not_expected() -> None:
+    linger = Linger(FakeClock())
+    linger.note_answer(None, expected=True)
+    assert not linger.note_arrival(None)
+    assert not linger.awaits_returns()
+
+
+def test_senders_that_wait_for_their_answers_do_not_wait_for_a_timer(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in (("JOIN_LINGER_S", 1.0), ("JOIN_QUIET_GAPS", 1e6), ("PUBLISH_LOOK_S", 1e6)):
+        monkeypatch.setattr(limits, name, value)
+    senders, rounds = 8, 12
+
+    async def send(one: Bench, name: int) -> None:
+        for number in range(rounds):
+            await one.push(line(name * rounds + number), connection=name)
+
+    async def act() -> None:
+        async with bench() as one:
+            await asyncio.wait_for(asyncio.gather(*(send(one, name) for name in range(senders))), rounds / 4)
+            assert len(one.transport.submits) < 3 * rounds
+
+    on_loop(act())
+
+
+def test_a_batch_waits_for_a_sender_that_is_expected() -> None:
+    async def act() -> None:
+        async with bench(clock=FakeClock()) as one:
+            for number in range(40):
+                one.push(line(number))
+            await one.outcomes()
+            for _ in range(3):
+                pushes = [one.push(line(0), connection="a"), one.push(line(1), connection="b")]
+                await asyncio.gather(*pushes)
+            assert await soon(lambda: not any(one.left()))
+            one.push(line(2), connection="a")
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+            assert len(one.batcher._waiting) == 1
+            one.push(line(3), connection="b")
+            await asyncio.sleep(0)
+            assert not one.batcher._waiting
+
+    on_loop(act())
+
+
+def test_an_answered_push_leaves_nothing_for_the_garbage_collector() -> None:
+    async def act() -> None:
+        async with bench() as one:
+            gc.collect()
+            gc.disable()
+            try:
+                for number in range(20):
+                    one.push(line(number))
+                await one.outcomes()
+                assert await soon(lambda: not any(one.left()))
+                one.tasks.clear()
+                one.transport.submits.clear()
+                assert not sum(isinstance(each, _Push) for each in gc.get_objects())
+            finally:
+                gc.enable()
+
+    on_loop(act())
