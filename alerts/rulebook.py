@@ -63,8 +63,9 @@ def rules_of(app: App) -> QuerySet[Rule]:
 @transaction.atomic
 def write(app: App, draft: Draft, *, by: User | None, now_ms: int, by_name: str = "") -> Rule:
     """Create a rule; the lane's next step is its first one. ``by_name``: the program, if no person writes it."""
-    if rules_of(app).count() >= limits.RULES_PER_APP_MAX:
-        raise LimitExceeded("too many rules in this app", got=limits.RULES_PER_APP_MAX, remedy="Delete one first.")
+    if (count := rules_of(app).count()) >= limits.RULES_PER_APP_MAX:
+        most = f"at most {limits.RULES_PER_APP_MAX}"
+        raise LimitExceeded("too many rules in this app", got=count + 1, wanted=most, remedy="Delete one first.")
     rule = begin_edit(app, now_ms=now_ms).create(draft, created_by=by)
     _note(rule, "rule.create", by, by_name)
     return rule

@@ -38,7 +38,7 @@ _ACTS = {"roll back": "rolled back", "retract": "retracted", "undo": "undone"}  
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """What one look brought: news in the order of their numbers, what is seen with it, and whether some was missed."""
+    """The result of one look: news by their numbers, what has been seen since, and whether some news was missed."""
 
     news: tuple[News, ...]
     seen: Seen

@@ -4,8 +4,8 @@
     ?after=ID           go on after this event; of a stream, ``Last-Event-ID`` goes before it
     ?timeout=SECONDS    of a long poll, ``EVENTS_POLL_MAX_S`` at most
 
-Who accepts ``text/event-stream`` gets a stream, others the JSON of a long poll; a poll without ``after`` is answered at
-once, with the id to go on from. Enter by ``EventEndpoint``.
+A client that accepts ``text/event-stream`` gets a stream, any other the JSON of a long poll. A poll without ``after``
+is answered at once, with the id to go on from. Enter by ``EventEndpoint``.
 """
 
 import asyncio
@@ -42,7 +42,7 @@ class WrongMethod(SpmError):
 
 
 @dataclass(frozen=True, slots=True)
-class _Wish:
+class _ListenRequest:
     """What a listener wants: a stream, from now on or after an id, or one answer within some seconds."""
 
     is_stream: bool
@@ -72,9 +72,9 @@ class EventEndpoint:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
-        begun, status, seat, wish = self._clock.monotonic(), 200, None, _Wish(is_stream=False)
+        begun, status, seat, request = self._clock.monotonic(), 200, None, _ListenRequest(is_stream=False)
         try:
-            seat, wish = await self._seat(scope)
+            seat, request = await self._seat(scope)
         except SpmError as error:
             status = status_of(error, _STATUSES)
             await _send_answer(scope, send, status, {"error": str(error)}, _headers_of(status))
@@ -85,27 +85,29 @@ class EventEndpoint:
         watcher = asyncio.get_running_loop().create_task(_left(receive))
         watcher.add_done_callback(seat.leave)
         try:
-            if wish.is_stream:
+            if request.is_stream:
                 await send({"type": "http.response.start", "status": 200, "headers": _stream_head(scope["scheme"])})
-                await self._streams.stream(seat, send, is_new=wish.is_new)
+                await self._streams.stream(seat, send, is_new=request.is_new)
             else:
-                await _send_answer(scope, send, 200, await self._streams.poll(seat, wish.timeout_s), {})
+                await _send_answer(scope, send, 200, await self._streams.poll(seat, request.timeout_s), {})
         finally:
             watcher.cancel()
             self._streams.leave(seat)
 
-    async def _seat(self, scope: Scope) -> "tuple[Seat, _Wish]":
+    async def _seat(self, scope: Scope) -> "tuple[Seat, _ListenRequest]":
         """Check a request and add its listener."""
         if scope["method"] != "GET":
             raise WrongMethod(f"{scope['method']} is not taken here, only GET")
         headers = {name: value.decode("latin-1") for name, value in scope["headers"]}
-        credential, after, wish = _question_of(headers, scope["query_string"])
+        credential, after, request = _question_of(headers, scope["query_string"])
         client = scope.get("client")
         grant = await self._streams.grant(client[0] if client else "", credential)
-        return await self._streams.join(credential, grant, after), wish
+        return await self._streams.join(credential, grant, after), request
 
 
-def _question_of(headers: Mapping[bytes, str], query_string: bytes) -> tuple[Credential, EventId | None, _Wish]:
+def _question_of(
+    headers: Mapping[bytes, str], query_string: bytes
+) -> tuple[Credential, EventId | None, _ListenRequest]:
     """Read a request's head; raises ``BadQuery`` or ``NotSignedIn``."""
     try:
         fields = dict(parse_qsl(query_string.decode("ascii"), keep_blank_values=True, max_num_fields=20))
@@ -116,8 +118,8 @@ def _question_of(headers: Mapping[bytes, str], query_string: bytes) -> tuple[Cre
     timeout_s = _seconds_of(fields.get("timeout"))
     app = _app_of(fields.get("app"))
     credential = credential_of(headers.get(b"authorization", ""), headers.get(b"cookie", ""), app)
-    wish = _Wish(is_stream, is_new=not after, timeout_s=timeout_s if after else 0)
-    return credential, (EventId.parse(after) or _LOST) if after else None, wish
+    request = _ListenRequest(is_stream, is_new=not after, timeout_s=timeout_s if after else 0)
+    return credential, (EventId.parse(after) or _LOST) if after else None, request
 
 
 def _app_of(text: str | None) -> int | None:
@@ -141,7 +143,7 @@ def _seconds_of(text: str | None) -> float:
 
 
 async def _left(receive: Receive) -> None:
-    """Return when the client leaves."""
+    """Wait until the client leaves."""
     while (await receive())["type"] != "http.disconnect":
         pass
 

@@ -122,7 +122,7 @@ class Listener:
         self._backlog: tuple[Event, ...] = ()
 
     def resume(self, after: EventId) -> None:
-        """Go on after an id; one of a former ring, or of another process, counts by what was seen."""
+        """Go on after an id. If it is of another ring (a former one, another process), what was seen says where."""
         ring = self.ring
         if after.ring == ring.name and after.number <= ring.number:
             self._number = after.number

@@ -77,7 +77,7 @@ class Seat:
         self.wake()
 
     async def wait(self, seconds: float) -> None:
-        """Wait for a wake, or as long."""
+        """Wait until it is woken, at most so many seconds."""
         loop = asyncio.get_running_loop()
         self._turn = loop.create_future()
         timer = loop.call_later(seconds, self.wake)
@@ -130,7 +130,7 @@ class EventStreams:
                 seat.end()
 
     async def grant(self, key: Hashable, credential: Credential) -> Grant:
-        """Return what a credential grants, or granted seconds ago; raises ``NotSignedIn`` or ``NoSuchApp``."""
+        """Return what a credential grants, or granted a few seconds ago; raise ``NotSignedIn`` or ``NoSuchApp``."""
         now_s = self._clock.monotonic()
         try:
             return self._granted.valid(credential, now_s)

@@ -56,7 +56,7 @@ class _ClientGone(Exception):
 
 
 class PushApplication:
-    """Answers the requests of ingest's endpoints. ``pool`` runs what may block; ``acceptor`` opens the process' one."""
+    """Answers the requests of ingest's endpoints. ``pool`` runs what may block; ``acceptor`` returns the process's."""
 
     def __init__(self, acceptor: Callable[[], Acceptor], pool: FairPool, clock: Clock) -> None:
         self._acceptor, self._pool, self._clock = acceptor, pool, clock
@@ -250,7 +250,7 @@ class _Arrival:
 
 
 def _head_key(scope: Scope) -> Hashable:
-    """Return what a head is known by: all of it but the body's length; ``None`` for one that is too long to keep."""
+    """Return the key of a head: all of it but the body's length; ``None`` for one that is too long to remember."""
     lines = [line for line in scope["headers"] if line[0] != b"content-length"]
     if len(lines) > _KNOWN_LINES_MAX or sum(len(value) for _, value in lines) > _KNOWN_BYTES_MAX:
         return None
@@ -321,7 +321,7 @@ class _ArrivingBody:
                 return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
     def release(self) -> None:
-        """Count its bytes no more."""
+        """Take its bytes off the count."""
         self._in_flight.remove(self._organisation, self._size)
         self._size = 0
 

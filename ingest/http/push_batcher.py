@@ -47,7 +47,7 @@ Finish = Callable[[AcceptedMessage | Exception], None]  # called on the event lo
 
 @dataclass(slots=True, eq=False)
 class _Push:
-    """One body on its way, and who gets its accepted message or its error."""
+    """One body on its way; ``finish`` is called with its accepted message or its error."""
 
     request: PushRequest
     principal: Principal
@@ -66,7 +66,7 @@ class _Push:
 
 
 class _LargeBody(Exception):
-    """A body becomes too large for a batch when it is decompressed."""
+    """A body is too large for a batch once it is decompressed."""
 
 
 @dataclass(slots=True, eq=False)
@@ -438,7 +438,7 @@ def _is_large(request: PushRequest, raw: bytes) -> bool:
 
 
 def _nothing(_result: AcceptedMessage | Exception) -> None:
-    """Stands for who gets a push that waits for nothing yet."""
+    """Take the place of ``finish`` until something waits for the push."""
 
 
 def _decoded(push: _Push, most: int | None = None) -> bytes:

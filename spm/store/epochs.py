@@ -131,7 +131,7 @@ def set_state(store: Backend, app: int, number: int, state: int, *, expected: in
         if state != epoch.state and expected is not None and epoch.state != expected:
             raise Refused(f"epoch {number} is being closed by others", remedy="Look again.")
         if state > CLOSING and epoch.state == OPEN:
-            raise Refused(f"epoch {number} must be closing before it is closed")
+            raise Refused(f"epoch {number} is still open", wanted="closing", remedy="Set it to closing first.")
         replaced = msgspec.structs.replace(epoch, state=state)
         return PlacementTable(tuple(replaced if e.number == number else e for e in now.epochs))
 

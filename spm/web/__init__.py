@@ -1,1 +1,1 @@
-"""The web process: the gunicorn worker, the WSGI entry point, the addresses, middleware for all requests."""
+"""The web process: gunicorn's worker, the ASGI entry point, HTTP, pools of threads, addresses, middleware."""

@@ -89,8 +89,9 @@ def _listed(headers: Mapping[bytes, list[bytes]], name: bytes) -> list[str]:
 
 
 def _forwarded(line: str) -> list[tuple[str, str]]:
-    """Returns address and scheme of each hop in a ``Forwarded`` header (RFC 7239); one that is broken has one of no
-    address.
+    """Returns address and scheme of each hop in a ``Forwarded`` header (RFC 7239).
+
+    A header that is broken gives one hop without an address.
     """
     hops, at = [("", "")], 0
     while at < len(line):

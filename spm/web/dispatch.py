@@ -184,7 +184,10 @@ def _header(scope: Scope, name: bytes) -> str:
 
 
 def _timeout_s(query_string: bytes) -> float:
-    """Return how long a query may wait: as long as it may take. A form's time limit counts from its arrival, too."""
+    """Return how long a query may wait for a thread: its time limit, or the greatest where the URL has none.
+
+    The limit in a form is not read here; when the query runs, it counts from the arrival.
+    """
     match = _TIMEOUT.search(query_string)
     return min(float(match[1]), limits.QUERY_TIMEOUT_S) if match else limits.QUERY_TIMEOUT_S
 

@@ -1,4 +1,4 @@
-"""Threads for one class of work, shared fairly by those who ask for it; waiting costs no thread.
+"""Threads for one class of work, shared fairly among organisations; waiting costs no thread.
 
 The event loop gives each request to the pool of its class (pages, queries, names, transfers), under a key: the
 organisation, or the session or address where that is not known yet. A request starts at once while the pool has a free

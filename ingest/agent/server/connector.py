@@ -27,7 +27,7 @@ class Tls:
     key_file: str = ""
 
     def context(self) -> ssl.SSLContext:
-        """Returns the context for connections; ``Refused``: a file cannot be used."""
+        """Return the TLS context for connections; raise ``Refused`` if a file cannot be used."""
         try:
             context = ssl.create_default_context(cafile=self.ca_file or None)
         except OSError as error:

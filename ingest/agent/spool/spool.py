@@ -54,7 +54,8 @@ class Spool:
     def append(self, body: bytes, samples: int = 0) -> int:
         """Append a message; returns its sequence number, which is also in its id."""
         if len(body) > limits.AGENT_MESSAGE_BYTES_MAX:
-            raise LimitExceeded("message too large for the spool", got=len(body), wanted=limits.AGENT_MESSAGE_BYTES_MAX)
+            most = limits.AGENT_MESSAGE_BYTES_MAX
+            raise LimitExceeded("the message is too large for the spool", got=len(body), wanted=f"at most {most} bytes")
         with self._mutex:
             message = Message(self._next, make(self._identity.name, self._next), body, samples)
             self._next += 1

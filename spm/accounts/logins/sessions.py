@@ -20,7 +20,8 @@ _clock = SystemClock()
 class SessionStore(db.SessionStore):
     """Django's session in the database, with an absolute lifetime.
 
-    A session of a version without that entry begins when it is next saved; until then its row has its end.
+    A session that an older version made does not say when it began: until it is next saved, its row says when it ends;
+    from then on it counts as begun at that moment.
     """
 
     def cycle_key(self) -> None:

@@ -107,7 +107,10 @@ def _page_bits(piece: Piece, samples_max: int) -> int:
 
 
 def _shift(lengths: I32, samples_max: int) -> int:
-    """Timelines per page, as a power of two: few enough for the longest one, with no more pages than keys can name."""
+    """Return the exponent s of the 2^s timelines that a page holds.
+
+    A page of the longest timelines still fits into ``samples_max``, and the pages are no more than keys can name.
+    """
     longest = int(lengths.max()) if len(lengths) else 1
     return max(0, (samples_max // max(1, longest)).bit_length() - 1, len(lengths).bit_length() - _PAGE_BITS_MAX)
 

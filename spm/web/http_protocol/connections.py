@@ -2,7 +2,7 @@
 
 No connection has a timer. A connection that waits for its client is entered in a wheel under the second in which its
 time may be over; once a second those of past seconds are looked at, some at a time, and are closed or entered again.
-Time in which the event loop stood still is nobody's fault: the clock of all bounds leaves it out.
+The clock of all bounds leaves out the time in which the event loop stood still, since no client caused it.
 
 A new connection always has room while others can make it at little cost to their clients: first the ones that never
 sent a byte, then idle ones, then unfinished heads, of each kind the oldest. Connections that are being closed do not
@@ -162,7 +162,7 @@ class Connections:
         self._wheel.setdefault(slot, set()).add(connection)
 
     def wait_for_reader(self, connection: Connection) -> None:
-        """Notes that a connection has more unsent bytes than its transport likes."""
+        """Notes that a connection has more unsent bytes than its transport buffers."""
         self._waiting.add(connection)
         self._unsent_bytes += connection.unsent_bytes()
         if self._unsent_bytes > self.bounds.unsent_bytes_max:

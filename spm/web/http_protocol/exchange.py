@@ -245,4 +245,4 @@ def header_line(name: bytes, value: bytes) -> bytes:
 
 
 def _nothing() -> None:
-    """Stands for uvicorn's own call after an answer, which the sink gets instead."""
+    """Takes the place of uvicorn's own call after an answer: the sink is called instead."""

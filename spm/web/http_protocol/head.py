@@ -1,6 +1,6 @@
-"""What the head of a request must look like before anybody reads it.
+"""Checks the head of a request before the application sees it.
 
-The parser refuses most of what could be read in two ways; here is what it lets pass. Enter by ``BadHead``, whose
+The parser refuses most heads that could be read in two ways; this module refuses the rest. Enter by ``BadHead``, whose
 status and text become the answer, and by the functions that raise it.
 """
 

@@ -121,7 +121,7 @@ class BoundedHttpProtocol(HttpToolsProtocol):
         return self._end_of_input()
 
     def _end_of_input(self) -> bool:
-        """Ends what nothing more comes for; returns whether the connection stays open for an answer."""
+        """Acts on the end of the client's bytes; returns whether the connection stays open for an answer."""
         if self.phase is BODY:
             self._refuse(400, "The body ended before its end.")
         elif self.phase is RUNNING and not self.transport.is_closing():

@@ -1,6 +1,6 @@
 """Requests whose head is that of an earlier one of their connection, but for the length of the body.
 
-Senders of samples say the same head with each body. An application that has answered one of them may offer to take the
+Senders of samples repeat their head with each body. An application that has answered one of them may offer to take the
 next ones as a whole (``scope["extensions"]["spm.repeat"]``): these are neither parsed nor scheduled again, and the
 application sends their answers when it has them. Everything else of such a connection goes on as before. Enter by
 ``Repeats`` and ``WholeAnswer``.
@@ -55,7 +55,7 @@ class WholeAnswer:
         return self
 
     def set(self) -> None:
-        """Nobody waits for more of the request."""
+        """Does nothing, since nobody waits for more of the request."""
 
     def send(self, status: int, lines: bytes, headers: Collection[tuple[bytes, bytes]], body: bytes) -> None:
         """Sends the answer, unless the client has left. ``lines`` are headers as ``header_line`` makes them."""
@@ -84,7 +84,7 @@ class RepeatedHead:
 
     @classmethod
     def of(cls, head: bytes, take: Take) -> "RepeatedHead | None":
-        """Returns the parts of a head; ``None`` for one whose length stands there not once."""
+        """Returns the parts of a head; ``None`` unless the body's length stands in it exactly once."""
         lengths = list(_LENGTH.finditer(head))
         if len(lengths) != 1:
             return None

@@ -69,7 +69,7 @@ def test_the_default_placement_is_that_of_apps_without_their_own() -> None:
     [
         pytest.param(lambda s: store_epochs.set_state(s, APP, 1, CLOSING), "writers use", id="the newest epoch"),
         pytest.param(lambda s: store_epochs.set_state(s, APP, 9, CLOSING), "no epoch 9", id="one that is not there"),
-        pytest.param(lambda s: store_epochs.set_state(s, APP, 0, CLOSED), "must be closing", id="at once"),
+        pytest.param(lambda s: store_epochs.set_state(s, APP, 0, CLOSED), "still open", id="at once"),
         pytest.param(
             lambda s: [store_epochs.set_state(s, APP, 0, state) for state in (CLOSING, OPEN)], "already", id="back"
         ),
