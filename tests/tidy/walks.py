@@ -46,6 +46,7 @@ BESIDE = {
     "spm/accounts/": "whose token it is and what it may do",
     "frontend/api/base.py": "whose token it is and what it may do",
     "ingest/accept/activity.py": "notes for the pages",
+    "ingest/http/linger.py": "how long a batch waits for further bodies",
     "ingest/accept/rate_allowance.py": "limits: the app's rate",
     "spm/query/request/admission.py": "limits: queries at once",
     "spm/query/request/budget.py": "limits: what a query may use",
