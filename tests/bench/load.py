@@ -5,7 +5,7 @@ The sender costs some 10 µs a request, in a process of its own, so that a serve
 
 import asyncio
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import cast
 
@@ -13,6 +13,7 @@ import httptools
 import uvloop
 
 _TAKEN = (200, 202, 204)
+_ADDRESSES = 10  # of senders: a server takes so many connections from each
 
 
 @dataclass(slots=True)
@@ -84,34 +85,41 @@ async def _drive(port: int, requests: Sequence[bytes], connections: int, seconds
     return result
 
 
-async def _pace(port: int, requests: Sequence[bytes], per_s: float) -> Result:
-    """Send the requests evenly, each over the connection whose turn it is."""
-    result, begun = Result(), time.perf_counter()
-    pool: list[tuple[asyncio.StreamReader, asyncio.StreamWriter]] = []
+async def _pace(port: int, rounds: Sequence[Sequence[bytes]], per_s: float, begin: Callable[[], None]) -> Result:
+    links: dict[int, tuple[asyncio.StreamReader, asyncio.StreamWriter]] = {}
+    result = Result()
+    for requests in rounds:
+        begin()
+        result, begun = Result(), time.perf_counter()
 
-    async def one(number: int, request: bytes) -> None:
-        await asyncio.sleep(max(0.0, begun + number / per_s - time.perf_counter()))
-        reader, writer = pool.pop() if pool else await asyncio.open_connection("127.0.0.1", port)
-        at = time.perf_counter()
-        writer.write(request)
-        head = await reader.readuntil(b"\r\n\r\n")
-        status = int(head.split(b" ", 2)[1])
-        if status in _TAKEN:
-            result.took.append(time.perf_counter() - at)
-        else:
-            result.refused[status] = result.refused.get(status, 0) + 1
-        pool.append((reader, writer))
+        async def one(number: int, request: bytes, begun: float, result: Result) -> None:
+            await asyncio.sleep(max(0.0, begun + number / per_s - time.perf_counter()))
+            if number not in links:
+                own = f"127.0.0.{number % _ADDRESSES + 1}"
+                links[number] = await asyncio.open_connection("127.0.0.1", port, local_addr=(own, 0))
+            reader, writer = links[number]
+            at = time.perf_counter()
+            writer.write(request)
+            head = await reader.readuntil(b"\r\n\r\n")
+            status = int(head.split(b" ", 2)[1])
+            if status in _TAKEN:
+                result.took.append(time.perf_counter() - at)
+            else:
+                result.refused[status] = result.refused.get(status, 0) + 1
 
-    await asyncio.gather(*(one(number, request) for number, request in enumerate(requests)))
-    for _, writer in pool:
+        await asyncio.gather(*(one(number, request, begun, result) for number, request in enumerate(requests)))
+        result.wall_s = time.perf_counter() - begun
+    for _, writer in links.values():
         writer.close()
-    result.wall_s = time.perf_counter() - begun
     return result
 
 
-def pace(port: int, requests: Sequence[bytes], *, per_s: float) -> Result:
-    """Send bodies whose answers have none, so many a second."""
-    return uvloop.run(_pace(port, requests, per_s))
+def pace(port: int, rounds: Sequence[Sequence[bytes]], *, per_s: float, begin: Callable[[], None]) -> Result:
+    """Send bodies whose answers have none, so many a second, each of a round over a connection of its own.
+
+    ``begin`` is called before each round; the result is that of the last one.
+    """
+    return uvloop.run(_pace(port, rounds, per_s, begin))
 
 
 def post(path: str, body: bytes, headers: Mapping[str, str]) -> bytes:
