@@ -50,10 +50,10 @@ def _of_form(form: Form, servers: Sequence[tuple[str, Served]], options: argpars
             report.line(f"{form.name}, {connections} connections ratio", cpu=costs[0] / costs[1])
     costs = []
     for who, served in servers:
-        before: dict[str, float] = {}
+        at_begin: dict[str, float] = {}
         rounds = [part[: PACED_PER_S * 10] for part in sent[who][-2:]]  # the first opens each agent's connection
-        result = pace(served.port, rounds, per_s=PACED_PER_S, begin=lambda: before.update(served.cpu()))  # noqa: B023
-        costs.append(_shown(f"{form.name}, {PACED_PER_S} bodies/s {who}", served, before, result))
+        result = pace(served.port, rounds, per_s=PACED_PER_S, begin=lambda: at_begin.update(served.cpu()))  # noqa: B023
+        costs.append(_shown(f"{form.name}, {PACED_PER_S} bodies/s {who}", served, at_begin, result))
         report.line(f"{form.name}, {PACED_PER_S} bodies/s {who}", percent_of_a_core=costs[-1] * PACED_PER_S / 10)
     if len(costs) > 1:
         report.line(f"{form.name}, {PACED_PER_S} bodies/s ratio", cpu=costs[0] / costs[1])
