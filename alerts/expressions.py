@@ -14,7 +14,7 @@ from django.conf import settings
 from alerts.judging.answers import Answer, Read, join
 from alerts.judging.versions import Steps
 from spm import limits, query
-from spm.errors import BadQuery, LimitExceeded, QueryTimeout, QueryTooLarge
+from spm.errors import BadQuery, LimitExceeded, QueryFailed, QueryTimeout, QueryTooLarge
 from spm.query.promql.engine import LOOKBACK_MS, Engine
 from spm.query.promql.planning.planner import depends_on_query, parse
 from spm.query.promql.planning.read_range import read_range
@@ -46,7 +46,7 @@ def open_session(app: int) -> Read:
 
     A step at which the expression cannot be evaluated becomes an error of the answer. Raises ``StoreUnavailable``.
     """
-    storage = SharedReads(_storage(app), limits.QUERY_BYTES_MAX)
+    storage = open_storage(app)
     answers: dict[tuple[str, Steps], Answer] = {}
 
     def read(expr: str, steps: Steps) -> Answer:
@@ -56,6 +56,16 @@ def open_session(app: int) -> Read:
         return answers[key]
 
     return read
+
+
+def open_storage(app: int) -> Storage:
+    """Return the app's data for a chunk of steps, with samples that several expressions select read once."""
+    return SharedReads(_storage(app), limits.QUERY_BYTES_MAX)
+
+
+def evaluator_of(storage: Storage) -> Read:
+    """Return what evaluates expressions over a storage that may change between two of them."""
+    return lambda expr, steps: _evaluate_parts(storage, expr, steps)
 
 
 def check_expression(expr: str) -> None:
@@ -94,7 +104,7 @@ def _evaluate_parts(storage: Storage, expr: str, steps: Steps) -> Answer:
         error: Exception = refusal
         if _is_static(expr):
             return Answer.failed(steps, str(refusal))
-    except (LimitExceeded, QueryTooLarge, QueryTimeout) as refusal:
+    except (LimitExceeded, QueryFailed, QueryTooLarge, QueryTimeout) as refusal:
         error = refusal
     if len(steps) == 1:
         return Answer.failed(steps, str(error))

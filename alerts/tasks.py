@@ -3,18 +3,23 @@
 from celery import shared_task
 
 from alerts import evaluate, prune
-from alerts.expressions import open_session
+from alerts.expressions import open_session, open_storage
 from alerts.notify import login_notices, outbox
 from alerts.notify.registry import NOTIFIERS
+from alerts.recording.lane import SeriesWriter, record_app, write_alerts, write_due_series
 from alerts.telling import flush, refresh, sender
+from ingest.accept.process_acceptor import process_acceptor
 from spm.clock import SystemClock
 
 
 @shared_task(ignore_result=True)  # type: ignore[untyped-decorator]
 def evaluate_rules() -> None:
-    """Judge the lanes that are due, and delete old rows."""
+    """Record what is due, judge the lanes that are due, write ALERTS, and delete old rows."""
     clock = SystemClock()
+    series = SeriesWriter(open_storage, process_acceptor(), clock)
+    write_due_series(series, record_app)
     evaluate.evaluate_due_lanes(open_session=open_session, clock=clock)
+    write_due_series(series, write_alerts)
     prune.prune(clock.now_ms())
 
 

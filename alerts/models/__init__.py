@@ -8,7 +8,7 @@ from alerts.judging.reconciliation import EpisodeStatus
 from alerts.judging.run import Aspect, EndReason
 from alerts.models.judging import AlertEvent, Episode, Instance, Lane, Operation, RuleVersionRow
 from alerts.models.rule import Rule, Severity
-from alerts.models.rule_file import RecordingRule, RuleGroup
+from alerts.models.rule_file import RecordingRule, RuleGroup, SeriesLane
 from alerts.models.telling import DEFAULT_KIND, Delivery, Outbox
 
 __all__ = [
@@ -27,5 +27,6 @@ __all__ = [
     "Rule",
     "RuleGroup",
     "RuleVersionRow",
+    "SeriesLane",
     "Severity",
 ]

@@ -1,4 +1,7 @@
-"""The tables of rule files: their groups, and recording rules. Alerting rules of files are rows of ``Rule``."""
+"""The tables of rule files: their groups, and recording rules. Alerting rules of files are rows of ``Rule``.
+
+``SeriesLane`` says how far the series that alerting writes reach.
+"""
 
 from django.db import models
 
@@ -48,3 +51,15 @@ class RecordingRule(models.Model):
 
     def __str__(self) -> str:
         return self.name
+
+
+class SeriesLane(models.Model):
+    """Up to which step an app's recording rules are recorded, and ``ALERTS`` is written."""
+
+    app = models.OneToOneField("accounts.App", models.CASCADE, related_name="series_lane")
+    recorded_ms = models.BigIntegerField()
+    alerts_ms = models.BigIntegerField()
+    lease_until_ms = models.BigIntegerField(default=0)
+
+    def __str__(self) -> str:
+        return f"series of {self.app}"
