@@ -13,11 +13,21 @@ from django.core.management.base import BaseCommand, CommandError
 
 from alerts.rulefiles.apply import Author, file_names, import_files
 from alerts.rulefiles.export import export_file
+from alerts.rulefiles.parse import parse
+from alerts.rulefiles.unit_tests.content import parse_tests
+from alerts.rulefiles.unit_tests.run import failures_of
 from spm.accounts.access import only_app, require_app_number
 from spm.clock import SystemClock
 from spm.errors import Refused, SpmError
 
 _BY = Author(name="command line")
+
+
+def _failures_of_file(path: Path) -> list[str]:
+    """Run the tests of a file on the rule files that it names, which lie beside it."""
+    tests = parse_tests(path.read_text(), path.name)
+    files = [each for pattern in tests.rule_files for each in sorted(path.parent.glob(pattern))]
+    return failures_of(tests, [parse(each.read_text(), each.name) for each in files])
 
 
 class Command(BaseCommand):
@@ -34,6 +44,8 @@ class Command(BaseCommand):
         importing.add_argument("--prune", action="store_true", help="delete the rules of all other rule files")
         exporting = actions.add_parser("export", help="write rules as a rule file")
         exporting.add_argument("file", nargs="?", help="the file's name; without it, the names are listed")
+        testing = actions.add_parser("test", help="run Prometheus' unit tests of rules, on this product's engine")
+        testing.add_argument("files", nargs="+", type=Path)
         for each in (importing, exporting):
             each.add_argument("--app", type=int, help="the app's number; needed if there are several")
 
@@ -59,3 +71,9 @@ class Command(BaseCommand):
         if text is None:
             raise Refused(f"there is no rule file {file!r} in this app")
         self.stdout.write(text)
+
+    def _test(self, *, files: list[Path], **_: Any) -> None:
+        failures = [text for path in files for text in _failures_of_file(path)]
+        if failures:
+            raise CommandError("\n".join(["FAILED", *failures]))
+        self.stdout.write("SUCCESS")
