@@ -16,7 +16,7 @@ from spm.clock import SystemClock
 def evaluate_rules() -> None:
     """Record what is due, judge the lanes that are due, write ALERTS, and delete old rows."""
     clock = SystemClock()
-    series = SeriesWriter(open_storage, process_acceptor(), clock)
+    series = SeriesWriter(open_storage, process_acceptor, clock)
     write_due_series(series, record_app)
     evaluate.evaluate_due_lanes(open_session=open_session, clock=clock)
     write_due_series(series, write_alerts)

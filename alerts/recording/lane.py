@@ -48,10 +48,13 @@ OpenStorage = Callable[[int], Storage]
 
 @dataclass(frozen=True, slots=True)
 class SeriesWriter:
-    """What writing series needs: the apps' data, the acceptance of their messages, and the time."""
+    """What writing series needs: the apps' data, the acceptance of their messages, and the time.
+
+    The acceptor is opened by the first message: a queue that is away must not keep rules from being judged.
+    """
 
     open_storage: OpenStorage
-    acceptor: Acceptor
+    open_acceptor: Callable[[], Acceptor]
     clock: Clock
 
     def send(self, app: int, identity: str, samples: "_Message") -> None:
@@ -62,7 +65,7 @@ class SeriesWriter:
         index, counts = np.arange(len(samples.labels), dtype=np.int32), [len(each) for each in samples.ts]
         parsed = Parsed(table, np.repeat(index, counts), np.concatenate(samples.ts), np.concatenate(samples.values))
         message_id = blake2b(identity.encode(), digest_size=16).digest()
-        self.acceptor.accept(parsed, sender=Sender(app, limits.SOURCE), message_id=message_id)
+        self.open_acceptor().accept(parsed, sender=Sender(app, limits.SOURCE), message_id=message_id)
 
 
 @dataclass(frozen=True, slots=True)

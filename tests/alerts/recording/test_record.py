@@ -19,7 +19,7 @@ from alerts.rulefiles.apply import Author, import_files
 from ingest.accept.identity import Sender
 from spm.accounts.models import App
 from spm.clock import FakeClock
-from spm.errors import StoreUnavailable
+from spm.errors import QueueUnavailable, StoreUnavailable
 from spm.query.fake import FakeStorage
 from spm.wire import Parsed, parse_canonical
 from tests.alerts.conftest import PERIOD_MS, START_MS
@@ -81,7 +81,7 @@ def clock() -> FakeClock:
 
 @pytest.fixture
 def writer(storage: FakeStorage, inbox: Inbox, clock: FakeClock) -> SeriesWriter:
-    return SeriesWriter(lambda _: storage, inbox, clock)  # type: ignore[arg-type]  # what it needs of an acceptor
+    return SeriesWriter(lambda _: storage, lambda: inbox, clock)  # type: ignore[arg-type,return-value]  # what it needs
 
 
 def bring(app: App, *rules: str, options: str = "") -> None:
@@ -175,6 +175,18 @@ def test_nothing_is_passed_over_while_the_store_is_away(
     inbox.failing = False
     go_on(writer, clock, 1)
     assert inbox.samples()["total"] == {0: 10.0, 1: 11.0, 2: 12.0, 3: 13.0}
+
+
+@pytest.mark.django_db
+def test_a_queue_that_cannot_be_opened_keeps_nobody_from_judging(
+    app: App, storage: FakeStorage, clock: FakeClock
+) -> None:
+    def away() -> Any:
+        raise QueueUnavailable("away")
+
+    bring(app, "total: sum(cpu)")
+    assert write_due_series(SeriesWriter(lambda _: storage, away, clock), record_app) == 0
+    assert SeriesLane.objects.get().lease_until_ms == 0
 
 
 @pytest.mark.django_db
