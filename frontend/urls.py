@@ -5,7 +5,9 @@ from django.urls import URLPattern, URLResolver, path
 from frontend import agent_file, metrics_page
 from frontend.pages import overview, registry
 from frontend.pages.account import views
+from frontend.pages.organisation import audit, export, joining, members, settings, tokens, usage
 
+_ORGANISATION = "org/<int:organisation_id>/settings"
 app_name = "frontend"
 urlpatterns: list[URLPattern | URLResolver] = [
     path("", overview.Home.as_view(), name="home"),
@@ -14,5 +16,15 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("login", views.Login.as_view(), name="login"),
     path("logout", views.Logout.as_view(), name="logout"),
     path("account/password", views.Password.as_view(), name="password"),
+    path("invitations/<str:secret>", joining.InvitationLink.as_view(), name="invitation_link"),
+    path("invitation", joining.Invitation.as_view(), name="invitation"),
+    path("org/new", settings.NewOrganisation.as_view(), name="organisation_new"),
+    path(f"{_ORGANISATION}/members", members.Members.as_view(), name="organisation_members"),
+    path(f"{_ORGANISATION}/apps", settings.Apps.as_view(), name="organisation_apps"),
+    path(f"{_ORGANISATION}/tokens", tokens.Tokens.as_view(), name="organisation_tokens"),
+    path(f"{_ORGANISATION}/usage", usage.Usage.as_view(), name="organisation_usage"),
+    path(f"{_ORGANISATION}/audit", audit.Audit.as_view(), name="organisation_audit"),
+    path(f"{_ORGANISATION}/export", export.Export.as_view(), name="organisation_export"),
+    path(f"{_ORGANISATION}/general", settings.General.as_view(), name="organisation_general"),
     *registry.url_patterns(registry.PAGES),
 ]

@@ -15,7 +15,9 @@ from frontend.api import (
     rule_files,
     runs,
 )
+from frontend.api.accounts import organisations, tokens
 
+_ORGANISATION = "organisations/<int:organisation_id>"
 app_name = "api"
 urlpatterns: list[URLPattern | URLResolver] = [
     path("schema", SpectacularAPIView.as_view(), name="schema"),
@@ -38,6 +40,17 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("apps/<int:app_id>/account", balance.Balance.as_view(schema=None)),  # the old address of the balance
     path("apps/<int:app_id>/account/hours", balance.BalanceHours.as_view(schema=None)),
     path("apps/<int:app_id>/account/rows", balance.BalanceRows.as_view(schema=None)),
+    path("apps/<int:app_id>/tokens", tokens.Tokens.as_view(), name="tokens"),
+    path("apps/<int:app_id>/tokens/<int:number>", tokens.OneToken.as_view(), name="token"),
+    path("apps/<int:app_id>/tokens/<int:number>/rotate", tokens.RotateToken.as_view(), name="token_rotate"),
+    path("organisations", organisations.Organisations.as_view(), name="organisations"),
+    path(_ORGANISATION, organisations.OneOrganisation.as_view(), name="organisation"),
+    path(f"{_ORGANISATION}/members", organisations.Members.as_view(), name="members"),
+    path(f"{_ORGANISATION}/members/<int:number>", organisations.OneMember.as_view(), name="member"),
+    path(f"{_ORGANISATION}/invitations", organisations.Invitations.as_view(), name="invitations"),
+    path(f"{_ORGANISATION}/invitations/<int:number>", organisations.OneInvitation.as_view(), name="invitation"),
+    path(f"{_ORGANISATION}/audit", organisations.Audit.as_view(), name="audit"),
+    path(f"{_ORGANISATION}/usage", organisations.Usage.as_view(), name="usage"),
     path("apps/<int:app_id>/rejections", rejections.Rejections.as_view(), name="rejections"),
     path("apps/<int:app_id>/rules", alert_rules.Rules.as_view(), name="rules"),
     path("apps/<int:app_id>/rules/files", rule_files.RuleFiles.as_view(), name="rule_files"),

@@ -154,6 +154,10 @@ class Token(models.Model):
     prefix = models.CharField(max_length=24, unique=True, editable=False)
     digest = models.BinaryField(max_length=32, editable=False)
     created = models.DateTimeField(auto_now_add=True)
+    created_by = models.ForeignKey(
+        settings.AUTH_USER_MODEL, null=True, blank=True, editable=False, on_delete=models.SET_NULL, related_name="+"
+    )
+    expires = models.DateTimeField(null=True, blank=True, editable=False, help_text="from when on it is refused")
     last_used = models.DateTimeField(null=True, blank=True, editable=False)
     revoked = models.DateTimeField(null=True, blank=True, editable=False)
 
@@ -201,11 +205,13 @@ class AuditEntry(models.Model):
     action = models.CharField(max_length=60)
     subject = models.CharField(max_length=200, blank=True)
     detail = models.JSONField(default=dict)
+    address = models.CharField(max_length=45, blank=True, help_text="from where a person did it")
     at = models.DateTimeField(auto_now_add=True)
 
     class Meta:
         ordering: ClassVar = ["-id"]
         verbose_name_plural = "audit entries"
+        indexes: ClassVar = [models.Index(fields=["organisation", "-id"], name="audit_of_organisation")]
 
     def __str__(self) -> str:
         return f"{self.actor_name or 'system'}: {self.action} {self.subject}".rstrip()

@@ -12,9 +12,10 @@ from django.db import transaction
 
 from spm.accounts import audit, bootstrap, tokens
 from spm.accounts.models import App, Organisation, Token
+from spm.accounts.organisations.limits import TOKEN_DAYS_MAX, TOKEN_OVERLAP_MS
 from spm.clock import SystemClock, moment
 from spm.errors import Refused
-from spm.limits import RETENTION_DAYS_MAX
+from spm.limits import HOUR_MS, RETENTION_DAYS_MAX
 
 _clock = SystemClock()
 
@@ -43,22 +44,54 @@ class Retention:
             raise Refused("samples cannot be kept longer than hours, nor hours longer than days")
 
 
-def issue_token(actor: User, app: App, *, name: str, scopes: Iterable[str]) -> tuple[Token, str]:
-    """Issue a token; return it and its secret, which cannot be shown again."""
+def issue_token(
+    actor: User | None, app: App, *, name: str, scopes: Iterable[str], days: int | None = None, program: str = ""
+) -> tuple[Token, str]:
+    """Issue a token for so many days (None: for ever); return it and its secret, which cannot be shown again.
+
+    ``program``: the name of the one that acts, where it is no person.
+    """
+    if days is not None and not 1 <= days <= TOKEN_DAYS_MAX:
+        raise Refused("A token is good for some days.", got=days, wanted=f"1 to {TOKEN_DAYS_MAX}, or for ever")
+    expires = None if days is None else moment(_clock.now_ms() + days * 24 * HOUR_MS)
     with transaction.atomic():
-        token, secret = tokens.issue(app, name=name, scopes=scopes)
-        detail = {"app": app.pk, "scopes": token.scopes}
-        audit.record("token issued", str(token), actor=actor, organisation=app.organisation, detail=detail)
+        token, secret = tokens.issue(app, name=name, scopes=scopes, created_by=actor, expires=expires)
+        detail = {"app": app.pk, "scopes": token.scopes, "expires": str(expires) if expires else None}
+        audit.record(
+            "token issued", str(token), actor=actor, organisation=app.organisation, detail=detail, name=program
+        )
     return token, secret
 
 
-def revoke_token(actor: User, token: Token) -> None:
+def rotate_token(actor: User | None, token: Token, *, program: str = "") -> tuple[Token, str]:
+    """Issue a token that replaces another one; both work for ``TOKEN_OVERLAP_MS``, so that senders can be changed."""
+    now_ms = _clock.now_ms()
+    with transaction.atomic():
+        present = Token.objects.select_for_update().select_related("app__organisation").get(pk=token.pk)
+        end = moment(now_ms + TOKEN_OVERLAP_MS)
+        if present.revoked is not None or (present.expires is not None and present.expires <= moment(now_ms)):
+            raise Refused("This token does not work any more.", got=present.prefix, remedy="Create a new one.")
+        lifetime = None if present.expires is None else present.expires - present.created
+        expires = None if lifetime is None else moment(now_ms) + lifetime
+        scopes = present.scope_set
+        new, secret = tokens.issue(present.app, name=present.name, scopes=scopes, created_by=actor, expires=expires)
+        present.expires = min(end, present.expires or end)
+        present.save(update_fields=["expires"])
+        detail = {"app": present.app_id, "replaces": present.prefix, "until": str(present.expires)}
+        audit.record(
+            "token rotated", str(new), actor=actor, organisation=present.app.organisation, detail=detail, name=program
+        )
+    return new, secret
+
+
+def revoke_token(actor: User | None, token: Token, *, program: str = "") -> None:
     """Revoke a token; raise ``Refused`` when it was revoked before."""
     with transaction.atomic():
         if not tokens.revoke(token):
             raise Refused("This token was revoked before.", got=token.prefix)
         organisation = token.app.organisation
-        audit.record("token revoked", str(token), actor=actor, organisation=organisation, detail={"app": token.app_id})
+        detail = {"app": token.app_id}
+        audit.record("token revoked", str(token), actor=actor, organisation=organisation, detail=detail, name=program)
 
 
 def set_retention(actor: User, app: App, retention: Retention) -> None:

@@ -4,7 +4,7 @@
 
 The database stores the prefix ``spm_ID`` and HMAC-SHA256(pepper, text), so neither it nor a backup can be used to send
 or read. A text that fails its check never reaches the database. Each process caches the database's answers for
-``TOKEN_CACHE_S``: a revoked token stops working within that time. Enter by ``authenticate``.
+``TOKEN_CACHE_S``: a token that is revoked or expires stops working within that time. Enter by ``authenticate``.
 """
 
 import base64
@@ -12,9 +12,11 @@ import hmac
 import zlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from functools import lru_cache
 
 from django.conf import settings
+from django.contrib.auth.models import User
 from django.http import HttpRequest
 
 from spm.accounts.bulk import execute_many, time_parameter
@@ -45,7 +47,14 @@ class Principal:
         return scope in self.scopes or "admin" in self.scopes or (scope == "read" and "write" in self.scopes)
 
 
-def issue(app: App, *, name: str, scopes: Iterable[str]) -> tuple[Token, str]:
+def issue(
+    app: App,
+    *,
+    name: str,
+    scopes: Iterable[str],
+    created_by: User | None = None,
+    expires: datetime | None = None,
+) -> tuple[Token, str]:
     """Create a token; its secret text is returned here and can never be shown again."""
     wanted = set(scopes)
     if not wanted or not wanted <= set(SCOPES):
@@ -54,7 +63,15 @@ def issue(app: App, *, name: str, scopes: Iterable[str]) -> tuple[Token, str]:
     body = f"{prefix}_{_random_text(_SECRET_CHARS)}"
     secret = body + _check(body)
     ordered = " ".join(scope for scope in SCOPES if scope in wanted)
-    token = Token.objects.create(app=app, name=name, scopes=ordered, prefix=prefix, digest=_digest(secret))
+    token = Token.objects.create(
+        app=app,
+        name=name,
+        scopes=ordered,
+        prefix=prefix,
+        digest=_digest(secret),
+        created_by=created_by,
+        expires=expires,
+    )
     return token, secret
 
 
@@ -154,6 +171,8 @@ _WRITE_USE = "UPDATE accounts_token SET last_used = %s WHERE id = %s AND (last_u
 def _look_up(digest: bytes, prefix: str, now_ms: int) -> Principal | None:
     token = Token.objects.select_related("app").filter(prefix=prefix, revoked=None, app__going=None).first()
     if token is None or not hmac.compare_digest(bytes(token.digest), digest):
+        return None
+    if token.expires is not None and token.expires <= moment(now_ms):
         return None
     _note_use(token, now_ms)
     return Principal(token.app_id, token.app.organisation_id, token.pk, token.scope_set)

@@ -77,3 +77,21 @@ def test_a_person_without_a_session_is_sent_to_the_login(client: Client, beta: T
     response = client.get(address.format(app=beta.app.pk))
     assert response.status_code in (302, 405)
     assert response.status_code == 405 or response["Location"].startswith("/login")
+
+
+def of_organisations() -> list[str]:
+    """List the addresses that name an organisation."""
+    every = routes(get_resolver().url_patterns)
+    named = [route.replace("<int:organisation_id>", "{organisation}") for route in every if "organisation_id" in route]
+    return [re.sub(r"<(?:\w+:)?(\w+)>", lambda match: VALUES[match[1]], route) for route in named]
+
+
+@pytest.mark.parametrize("address", of_organisations())
+def test_a_foreign_organisation_is_not_found_by_any_method(desk: Client, beta: Tenant, address: str) -> None:
+    target = address.format(organisation=beta.organisation.pk)
+    answers = [getattr(desk, method)(target) for method in ("get", "post", "put", "patch", "delete")]
+    assert {answer.status_code for answer in answers} <= {404, 405}
+    assert 404 in {answer.status_code for answer in answers}
+    assert not any(b"beta" in answer.content for answer in answers)
+    by_token = Client().get(target, HTTP_AUTHORIZATION=f"Bearer {beta.token}")
+    assert by_token.status_code in (302, 403, 405)

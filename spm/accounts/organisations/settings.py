@@ -3,6 +3,7 @@
 Deletion is an act of ``spm.accounts.services``, as it is of the admin. Enter by any function.
 """
 
+from django.conf import settings as site_settings
 from django.contrib.auth.models import User
 from django.db import transaction
 
@@ -13,6 +14,12 @@ from spm.errors import LimitExceeded, Refused
 
 NAME_CHARS_MAX = 120
 FIRST_APP = "Main"
+
+
+def require_may_create(person: User) -> None:
+    """Raise ``Refused`` where the site does not let everybody make tenants of their own."""
+    if site_settings.SPM_SIGN_UP != "open" and not person.is_staff:
+        raise Refused("Only staff create organisations on this site.", remedy="Ask them for one.")
 
 
 def create(owner: User, name: str) -> Organisation:

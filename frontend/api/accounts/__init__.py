@@ -1,0 +1,1 @@
+"""Organisations, their people, and tokens, for programs."""

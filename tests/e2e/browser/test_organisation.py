@@ -1,0 +1,54 @@
+"""An organisation in a browser: a colleague is invited and joins, two clicks each; its pages in all looks."""
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from alerts.models import Outbox
+from spm.accounts.models import Membership
+from spm.accounts.services import issue_token
+from tests.e2e.browser.conftest import log_in, picture
+from tests.support.people import Tenant
+
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
+LOOKS: dict[str, dict[str, Any]] = {"light": {}, "dark": {"dark": True}, "narrow": {"width": 390, "height": 844}}
+
+
+def test_a_colleague_is_invited_and_joins(open_page: Callable[..., Page], alpha: Tenant) -> None:
+    owner, guest = open_page(), open_page()
+    log_in(owner, alpha)
+    owner.goto(f"/org/{alpha.organisation.pk}/settings/members")
+    owner.get_by_label("Mail addresses").fill("ana@example.org")
+    owner.get_by_role("button", name="Send invitations").click()
+    expect(owner.get_by_role("status")).to_contain_text("Invited: ana@example.org")
+    link = re.search(r"https?://[^/\s]+(/invitations/\S+)", Outbox.objects.get().payload["body"])
+    assert link
+    guest.goto(link[1])
+    assert guest.url.endswith("/invitation"), "the secret stands in no address of a page"
+    picture(guest, "invitation-light")
+    guest.get_by_role("button", name="Create an account").click()
+    guest.get_by_label("Password").fill("four green lamps 9")
+    guest.keyboard.press("Enter")
+    guest.wait_for_url("**/apps/**")
+    assert Membership.objects.filter(organisation=alpha.organisation, user__username="ana@example.org").exists()
+
+
+@pytest.mark.parametrize("look", LOOKS)
+def test_pages_of_an_organisation_fit_the_screen(open_page: Callable[..., Page], alpha: Tenant, look: str) -> None:
+    issue_token(alpha.owner, alpha.app, name="Backup of the kitchen", scopes=["ingest", "read"], days=365)
+    page = open_page(**LOOKS[look])
+    log_in(page, alpha)
+    root = f"/org/{alpha.organisation.pk}/settings"
+    page.goto(f"{root}/members")
+    page.get_by_label("Mail addresses").fill("ana@example.org")
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("status")).to_be_visible()
+    for name in ("members", "apps", "tokens", "usage", "audit", "general"):
+        page.goto(f"{root}/{name}")
+        for change in page.locator("details.change > summary").all():
+            change.click()
+        picture(page, f"organisation-{name}-{look}")
+        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), name

@@ -1,0 +1,292 @@
+"""The pages of an organisation: every act by every role, invitations, tokens, the audit log, and what strangers get."""
+
+import re
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from allauth.account.models import EmailAddress
+from django.contrib.auth.models import User
+from django.test import Client
+
+from alerts.models import Outbox
+from spm.accounts import tokens
+from spm.accounts.models import App, AuditEntry, Invitation, Membership, Role, Token
+from spm.accounts.organisations import invitations, members, rights
+from spm.accounts.organisations.limits import INVITATION_MS, TOKEN_OVERLAP_MS
+from spm.accounts.organisations.rights import LOWEST_ROLE, Right
+from spm.accounts.services import issue_token, rotate_token
+from spm.clock import FakeClock, SystemClock
+from tests.support import process_state
+from tests.support.people import Tenant
+
+DAY = timedelta(days=1)
+ROLES = ["owner", "admin", "editor", "viewer", "outsider", "nobody"]
+GETS = {
+    "members": Right.SEE_MEMBERS,
+    "apps": Right.SEE_MEMBERS,
+    "tokens": Right.MANAGE_TOKENS,
+    "usage": Right.SEE_USAGE,
+    "audit": Right.SEE_AUDIT,
+    "audit?form=csv": Right.SEE_AUDIT,
+    "general": Right.RENAME,
+    "export": Right.EXPORT,
+}
+ACTS: list[tuple[str, dict[str, Any], Right]] = [
+    ("members", {"act": "invite", "emails": "new@example.org", "role": "viewer"}, Right.INVITE),
+    ("members", {"act": "resend", "invitation": "{invitation}"}, Right.INVITE),
+    ("members", {"act": "revoke", "invitation": "{invitation}"}, Right.INVITE),
+    ("members", {"act": "role", "member": "{editor}", "role": "viewer"}, Right.MANAGE_MEMBERS),
+    ("members", {"act": "remove", "member": "{editor}"}, Right.MANAGE_MEMBERS),
+    ("members", {"act": "transfer", "member": "{editor}"}, Right.DELETE),
+    ("members", {"act": "leave"}, Right.LEAVE),
+    ("apps", {"act": "create", "name": "New"}, Right.CREATE_APP),
+    ("apps", {"act": "rename", "app": "{app}", "name": "Other"}, Right.CREATE_APP),
+    ("apps", {"act": "delete", "app": "{app}", "confirm": "alpha production"}, Right.DELETE_APP),
+    ("tokens", {"act": "create", "app": "{app}", "name": "n", "scopes": ["ingest"]}, Right.MANAGE_TOKENS),
+    ("tokens", {"act": "create", "app": "{app}", "name": "n", "scopes": ["admin"]}, Right.MANAGE_ADMIN_TOKENS),
+    ("tokens", {"act": "rotate", "token": "{token}"}, Right.MANAGE_TOKENS),
+    ("tokens", {"act": "revoke", "token": "{token}"}, Right.MANAGE_TOKENS),
+    ("tokens", {"act": "revoke", "token": "{admin_token}"}, Right.MANAGE_ADMIN_TOKENS),
+    ("general", {"act": "rename", "name": "Other"}, Right.RENAME),
+    ("general", {"act": "delete", "confirm": "alpha"}, Right.DELETE),
+]
+
+
+@pytest.fixture
+def people(alpha: Tenant, beta: Tenant) -> dict[str, User]:
+    """A person of each role; a second owner, so that the first one may leave; one of another organisation."""
+    everyone = {"owner": alpha.owner, "viewer": alpha.viewer, "outsider": beta.owner}
+    for role in ("admin", "editor"):
+        everyone[role] = User.objects.create_user(f"{role}@alpha.example", password="correct horse")
+        Membership.objects.create(organisation=alpha.organisation, user=everyone[role], role=role)
+    other = User.objects.create_user("second@alpha.example")
+    Membership.objects.create(organisation=alpha.organisation, user=other, role=Role.OWNER)
+    return everyone
+
+
+@pytest.fixture
+def values(alpha: Tenant, people: dict[str, User]) -> dict[str, str]:
+    """The numbers that forms name."""
+    owner = Membership.objects.get(user=alpha.owner)
+    token, _ = issue_token(alpha.owner, alpha.app, name="sender", scopes=["ingest"], days=365)
+    admin_token, _ = issue_token(alpha.owner, alpha.app, name="robot", scopes=["admin"])
+    return {
+        "invitation": str(invitations.create(owner, "guest@example.org", "viewer")[0].pk),
+        "editor": str(Membership.objects.get(user=people["editor"]).pk),
+        "app": str(alpha.app.pk),
+        "token": str(token.pk),
+        "admin_token": str(admin_token.pk),
+    }
+
+
+def browser_of(role: str, people: dict[str, User]) -> Client:
+    browser = Client()
+    if role in people:
+        browser.force_login(people[role])
+    return browser
+
+
+def expected(role: str, right: Right, allowed: int) -> int:
+    if role == "nobody":
+        return 302
+    if role == "outsider":
+        return 404
+    return allowed if rights.may(role, right) else 403
+
+
+def test_the_table_of_rights_is_whole() -> None:
+    assert set(LOWEST_ROLE) == set(Right)
+    assert {right for _, _, right in ACTS} | set(GETS.values()) == set(Right)
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_each_role_sees_the_pages_that_it_may_see(alpha: Tenant, people: dict[str, User], role: str) -> None:
+    browser, root = browser_of(role, people), f"/org/{alpha.organisation.pk}/settings"
+    statuses = {page: browser.get(f"{root}/{page}").status_code for page in GETS}
+    assert statuses == {page: expected(role, right, 200) for page, right in GETS.items()}
+
+
+@pytest.mark.parametrize("role", ROLES)
+@pytest.mark.parametrize("act", ACTS, ids=lambda act: f"{act[1]['act']}-{act[0]}-{act[2].name.lower()}")
+def test_each_role_does_what_it_may_and_nothing_else(
+    alpha: Tenant, people: dict[str, User], values: dict[str, str], role: str, act: tuple[str, dict[str, Any], Right]
+) -> None:
+    page, form, right = act
+    filled = {name: value.format(**values) if isinstance(value, str) else value for name, value in form.items()}
+    before = AuditEntry.objects.count()
+    answer = browser_of(role, people).post(f"/org/{alpha.organisation.pk}/settings/{page}", filled)
+    may = role not in ("outsider", "nobody") and rights.may(role, right)
+    assert answer.status_code == expected(role, right, 200 if page == "tokens" else 302)
+    assert (AuditEntry.objects.count() > before) == may
+    assert not may or AuditEntry.objects.first().address == "127.0.0.1"  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("act", ACTS, ids=lambda act: f"{act[1]['act']}-{act[0]}")
+def test_an_owner_cannot_reach_into_another_organisation(
+    beta: Tenant, values: dict[str, str], act: tuple[str, dict[str, Any], Right]
+) -> None:
+    page, form, _ = act
+    filled = {name: value.format(**values) if isinstance(value, str) else value for name, value in form.items()}
+    if not set(form) & {"invitation", "member", "app", "token"}:
+        pytest.skip("it names nothing of the other organisation")
+    browser = Client()
+    browser.force_login(beta.owner)
+    answer = browser.post(f"/org/{beta.organisation.pk}/settings/{page}", filled)
+    assert answer.status_code == 404
+    assert b"alpha" not in answer.content
+
+
+def test_an_admin_neither_makes_nor_changes_an_owner(alpha: Tenant, people: dict[str, User]) -> None:
+    admin, owner = Membership.objects.get(user=people["admin"]), Membership.objects.get(user=alpha.owner)
+    browser, page = browser_of("admin", people), f"/org/{alpha.organisation.pk}/settings/members"
+    for form in ({"member": owner.pk, "act": "remove"}, {"member": admin.pk, "act": "role", "role": "owner"}):
+        assert "Only people with the role owner" in browser.post(page, form, follow=True).content.decode()
+    browser.post(page, {"act": "invite", "emails": "x@example.org", "role": "owner"})
+    assert not Invitation.objects.exists()
+
+
+def test_the_last_owner_stays_and_is_told_why(desk: Client, alpha: Tenant) -> None:
+    page = f"/org/{alpha.organisation.pk}/settings/members"
+    owner, viewer = Membership.objects.get(user=alpha.owner), Membership.objects.get(user=alpha.viewer)
+    assert "Make another member an owner first" in desk.post(page, {"act": "leave"}, follow=True).content.decode()
+    desk.post(page, {"act": "transfer", "member": viewer.pk})
+    owner.refresh_from_db()
+    viewer.refresh_from_db()
+    assert (owner.role, viewer.role) == ("admin", "owner")
+    assert desk.post(page, {"act": "leave"})["Location"] == "/"
+    assert desk.get(page).status_code == 404
+
+
+def test_a_removed_member_gets_404_with_the_next_request_and_their_tokens_end(
+    desk: Client, alpha: Tenant, people: dict[str, User]
+) -> None:
+    editor = browser_of("editor", people)
+    _, secret = issue_token(people["editor"], alpha.app, name="own", scopes=["ingest"])
+    assert editor.get(f"/apps/{alpha.app.pk}/send").status_code == 200
+    member = Membership.objects.get(user=people["editor"])
+    desk.post(f"/org/{alpha.organisation.pk}/settings/members", {"act": "remove", "member": member.pk, "revoke": "on"})
+    assert editor.get(f"/apps/{alpha.app.pk}/send").status_code == 404
+    assert editor.get(f"/api/v1/apps/{alpha.app.pk}/sources").status_code == 404
+    assert tokens.authenticate(secret, "ingest") is None
+
+
+def invitation_link(email: str = "guest@example.org") -> str:
+    body = Outbox.objects.get(payload__receivers=[email]).payload["body"]
+    match = re.search(r"https?://[^/\s]+(/invitations/\S+)", body)
+    assert match, body
+    return match[1]
+
+
+def invite(desk: Client, alpha: Tenant, role: str = "editor") -> str:
+    form = {"act": "invite", "emails": "Guest@example.org", "role": role}
+    desk.post(f"/org/{alpha.organisation.pk}/settings/members", form)
+    return invitation_link()
+
+
+def test_an_invited_person_joins_with_a_new_account_where_sign_up_is_by_invitation(desk: Client, alpha: Tenant) -> None:
+    link, guest = invite(desk, alpha), Client()
+    assert "without an invitation" in guest.get("/signup").content.decode()
+    assert guest.get(link)["Location"] == "/invitation"
+    assert not Invitation.objects.exclude(accepted=None).exists(), "opening a link changes nothing"
+    assert guest.post("/signup", {"email": "other@example.org", "password1": "four green lamps 9"}).status_code == 200
+    guest.post("/signup", {"email": "guest@example.org", "password1": "four green lamps 9"})
+    member = Membership.objects.get(user__username="guest@example.org")
+    assert (member.organisation, member.role) == (alpha.organisation, "editor")
+    assert EmailAddress.objects.get(user=member.user).verified
+    assert guest.get(f"/apps/{alpha.app.pk}/send").status_code == 200
+
+
+def test_an_invitation_works_once_and_for_its_address_alone(desk: Client, alpha: Tenant, beta: Tenant) -> None:
+    link, stranger, guest = invite(desk, alpha), Client(), Client()
+    stranger.force_login(beta.owner)
+    stranger.get(link)
+    assert "for another address" in stranger.post("/invitation", follow=True).content.decode()
+    user = User.objects.create_user("guest", email="guest@example.org")
+    guest.force_login(user)
+    guest.get(link)
+    assert guest.post("/invitation")["Location"] == "/"
+    assert Membership.objects.get(user=user).role == "editor"
+    guest.get(link)
+    assert "not valid" in guest.get("/invitation").content.decode()
+
+
+@pytest.mark.parametrize("how", ["revoked", "expired", "sent again", "of a deleted organisation", "made up"])
+def test_an_invitation_that_is_over_lets_nobody_in(
+    desk: Client, alpha: Tenant, how: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    link, page = invite(desk, alpha), f"/org/{alpha.organisation.pk}/settings/"
+    number = Invitation.objects.get().pk
+    if how in ("revoked", "sent again"):
+        desk.post(page + "members", {"act": "revoke" if how == "revoked" else "resend", "invitation": number})
+    elif how == "expired":
+        later = FakeClock(SystemClock().now_ms() + INVITATION_MS + 1_000)
+        monkeypatch.setattr(invitations, "_clock", later)
+    elif how == "made up":
+        link = "/invitations/" + "x" * 32
+    else:
+        desk.post(page + "general", {"act": "delete", "confirm": "alpha"})
+    guest = Client()
+    guest.force_login(User.objects.create_user("guest", email="guest@example.org"))
+    guest.get(link)
+    guest.post("/invitation")
+    assert not Membership.objects.filter(user__username="guest").exists()
+
+
+def test_the_secret_of_an_invitation_is_not_in_the_database(desk: Client, alpha: Tenant) -> None:
+    secret = invite(desk, alpha).rpartition("/")[2]
+    assert secret not in str(list(Invitation.objects.values()))
+
+
+def test_a_rotated_token_works_beside_its_successor_for_a_while(alpha: Tenant, monkeypatch: pytest.MonkeyPatch) -> None:
+    token, old = issue_token(alpha.owner, alpha.app, name="n", scopes=["ingest"], days=30)
+    new, secret = rotate_token(alpha.owner, token)
+    process_state.forget_tokens()
+    assert tokens.authenticate(old, "ingest")
+    assert tokens.authenticate(secret, "ingest")
+    assert new.scopes == "ingest"
+    later = FakeClock(SystemClock().now_ms() + TOKEN_OVERLAP_MS + 60_000)
+    process_state.forget_tokens()
+    assert tokens.authenticate(old, "ingest", later) is None
+    assert tokens.authenticate(secret, "ingest", later)
+
+
+def test_a_new_token_is_shown_once_and_has_an_end_unless_it_is_for_ever(desk: Client, alpha: Tenant) -> None:
+    page = f"/org/{alpha.organisation.pk}/settings/tokens"
+    form = {"act": "create", "app": alpha.app.pk, "name": "backup", "scopes": ["ingest", "read"], "days": "365"}
+    answer = desk.post(page, form)
+    token = Token.objects.get(name="backup")
+    assert token.prefix + "_" in answer.content.decode()
+    assert answer["Cache-Control"] == "no-store"
+    assert token.prefix + "_" not in desk.get(page).content.decode()
+    assert token.expires is not None
+    assert (token.scopes, token.created_by) == ("ingest read", alpha.owner)
+    assert round((token.expires - token.created) / DAY) == 365
+
+
+def test_the_audit_log_is_filtered_and_downloads_without_formulas(desk: Client, alpha: Tenant) -> None:
+    page = f"/org/{alpha.organisation.pk}/settings/"
+    for name in ("=cmd()", "Plain"):
+        desk.post(page + "apps", {"act": "create", "name": name})
+    assert desk.get(page + "audit?what=Plain").content.decode().count("app created") == 1
+    lines = b"".join(desk.get(page + "audit?form=csv")).decode().splitlines()
+    assert lines[0] == "time,who,action,subject,address,detail"
+    assert ",app created,'=cmd()," in lines[2]
+    assert "Nothing has been done" not in desk.get(page + "audit?since=2999-01-01").content.decode()
+    assert "No entry matches" in desk.get(page + "audit?since=2999-01-01").content.decode()
+
+
+def test_a_deleted_organisation_is_gone_for_its_people_and_its_tokens_end(desk: Client, alpha: Tenant) -> None:
+    page = f"/org/{alpha.organisation.pk}/settings/general"
+    assert "was not typed" in desk.post(page, {"act": "delete", "confirm": "x"}, follow=True).content.decode()
+    assert desk.post(page, {"act": "delete", "confirm": "alpha"})["Location"] == "/"
+    assert desk.get(page).status_code == 404
+    assert App.objects.filter(going=None, organisation=alpha.organisation).count() == 0
+    assert tokens.authenticate(alpha.token, "read") is None
+
+
+def test_only_one_of_two_owners_who_leave_goes(alpha: Tenant, people: dict[str, User]) -> None:
+    owners = list(Membership.objects.filter(organisation=alpha.organisation, role=Role.OWNER))
+    members.leave(owners[0])
+    with pytest.raises(Exception, match="at least one owner"):
+        members.leave(owners[1])
