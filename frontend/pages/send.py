@@ -1,5 +1,7 @@
 """The page that shows how to send data: a new token, shown once, inside commands ready to paste.
 
+An app without a token gets its first one at once: a script submits the form.
+
 Each method of sending has its snippet and shows when the first data arrived by it: the page asks every three seconds
 and gets 204 as long as nothing new has arrived.
 """
@@ -17,7 +19,7 @@ from frontend.forms import TokenForm
 from frontend.pages.base import AppPage
 from frontend.presenters import snippets
 from frontend.presenters.snippets import SendMethod, Snippet
-from ingest.models import Arrival, Heartbeat
+from ingest.models import Arrival, Heartbeat, RejectedLine
 from spm.accounts.models import App, Role, Source, Token
 from spm.accounts.services import issue_token, revoke_token
 from spm.errors import Refused
@@ -54,6 +56,7 @@ class Send(AppPage):
         return super().get_context_data(
             base=base,
             tokens=_tokens(app),
+            is_first=not context["secret"] and not app.tokens.exists(),
             methods=_method_cards(app, base, token, key, open_name),
             placeholder=PLACEHOLDER,
             heartbeats=heartbeats,
@@ -133,6 +136,8 @@ def _arrival_context(app: App) -> dict[str, Any]:
     first = _first_arrivals(app)
     arrivals = [(method, first[method.name]) for method in snippets.SEND_METHODS if method.name in first]
     sources = list(Source.objects.filter(app=app).order_by("-first_seen", "-pk")[:SOURCES_SHOWN])
-    text = repr([(method.name, arrival.way) for method, arrival in arrivals] + [source.name for source in sources])
+    rejected = RejectedLine.objects.filter(app=app).first()
+    facts = [(method.name, arrival.way) for method, arrival in arrivals], [source.name for source in sources]
+    text = repr((facts, rejected and rejected.pk))
     known = hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
-    return {"arrivals": arrivals, "sources": sources, "known": known}
+    return {"arrivals": arrivals, "sources": sources, "rejected": rejected, "known": known}

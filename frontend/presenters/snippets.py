@@ -30,6 +30,25 @@ class SendMethod:
 
 SEND_METHODS = (
     SendMethod(
+        "agent",
+        "This machine",
+        "Our agent, by one line: the host, its containers and services. Keeps data while the server is away.",
+        (
+            Snippet(
+                "Shell, on the host to monitor",
+                """\
+curl -fsSO BASE/agent.pyz && python3 -m pip install -q psutil && \\
+SPM_AGENT_URL=BASE SPM_AGENT_TOKEN=TOKEN python3 agent.pyz""",
+            ),
+            Snippet(
+                "As a service: /etc/systemd/system/spm-agent.service",
+                """\
+python3 agent.pyz install --print --url BASE""",
+            ),
+        ),
+        ("agent",),
+    ),
+    SendMethod(
         "curl",
         "curl",
         "A single number from a shell or a script.",
@@ -52,26 +71,6 @@ curl -i 'BASE/write?precision=s' \\
             ),
         ),
         ("json", "influx"),
-    ),
-    SendMethod(
-        "agent",
-        "Our agent",
-        "Hosts, containers, and the services on them. Stores data while the server is away.",
-        (
-            Snippet(
-                "Shell, on the host to monitor",
-                """\
-curl -fsSO BASE/agent.pyz && python3 -m pip install psutil
-export SPM_AGENT_URL=BASE SPM_AGENT_TOKEN=TOKEN
-python3 agent.pyz doctor; python3 agent.pyz""",
-            ),
-            Snippet(
-                "As a service: /etc/systemd/system/spm-agent.service",
-                """\
-python3 agent.pyz install --print --url BASE""",
-            ),
-        ),
-        ("agent",),
     ),
     SendMethod(
         "telegraf",

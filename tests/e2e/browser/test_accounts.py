@@ -44,6 +44,7 @@ def sign_up(page: Page) -> None:
     page.keyboard.type(PASSWORD)
     page.keyboard.press("Enter")
     page.wait_for_url("**/apps/**")
+    expect(page.locator("#secret")).to_be_visible()
 
 
 def confirm_again(page: Page) -> None:

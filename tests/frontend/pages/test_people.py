@@ -16,6 +16,7 @@ from django.test import Client
 from alerts import tasks
 from alerts.models import Outbox
 from frontend.pages.account import adapter
+from ingest.models import RejectedLine
 from spm.accounts.logins import attempts, limits, session_rows
 from spm.accounts.models import AuditEntry, Membership, Role
 from spm.clock import FakeClock, SystemClock
@@ -68,6 +69,25 @@ def test_a_new_person_owns_an_organisation_with_an_app_and_lands_on_add_data(cli
     assert (membership.role, membership.organisation.name) == (Role.OWNER, "ana")
     assert answer["Location"] == f"/apps/{membership.organisation.apps.get().pk}/send"
     assert [each.action for each in AuditEntry.objects.order_by("pk")][:2] == ["organisation created", "app created"]
+
+
+def test_the_first_token_of_a_new_app_is_made_without_a_click_and_later_ones_are_not(client: Client, db: None) -> None:
+    address = sign_up(client)["Location"]
+    assert "first_token.js" in client.get(address).content.decode()
+    page = client.post(address, {"name": "My data", "use": "ingest"}).content.decode()
+    assert "SPM_AGENT_TOKEN=spm_" in page
+    assert page.index("This machine") < page.index("curl -i")
+    assert "first_token.js" not in client.get(address).content.decode()
+
+
+def test_a_rejected_line_is_shown_where_data_is_awaited(client: Client, db: None) -> None:
+    address = sign_up(client)["Location"]
+    app = Membership.objects.get().organisation.apps.get()
+    facts = {"time_ms": 1, "source": "web-1", "line": 1, "reason": "a value is no number"}
+    known = {"known": re.findall(r"known=(\w+)", client.get(address).content.decode())[0]}
+    assert client.get(f"{address}/arrivals", known).status_code == 204
+    RejectedLine.objects.create(app=app, **facts)
+    assert "a value is no number" in client.get(f"{address}/arrivals", known).content.decode()
 
 
 @pytest.mark.parametrize("policy", ["invited", "closed"])
