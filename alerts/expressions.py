@@ -9,6 +9,7 @@ not wait for people.
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+import numpy as np
 from django.conf import settings
 
 from alerts.judging.answers import Answer, Read, join
@@ -39,6 +40,16 @@ def query_engine(app: int, expr: str, at_ms: int) -> Sequence[SeriesValue]:
     answer = evaluate(_storage(app), expr, Steps(at_ms, at_ms, limits.RULE_PERIOD_MS))
     rows = zip(answer.labels, answer.values[:, 0], answer.present[:, 0], strict=True)
     return [SeriesValue(labels, float(value)) for labels, value, present in rows if present]
+
+
+def read_points(app: int, expr: str, labels: Mapping[str, str], steps: Steps) -> list[float | None]:
+    """Return the values of one series of an expression at all steps, to be drawn; None where it has none."""
+    answer = evaluate(_storage(app), expr, steps)
+    for row, each in enumerate(answer.labels):
+        if dict(each) == dict(labels):
+            finite = answer.present[row] & np.isfinite(answer.values[row])
+            return [float(value) if ok else None for value, ok in zip(answer.values[row], finite, strict=True)]
+    return [None] * len(steps)
 
 
 def open_session(app: int) -> Read:

@@ -62,6 +62,8 @@ class Receiver(models.Model):
     tokens_ms = models.BigIntegerField(default=0, help_text="when it had so many tokens")
     digests = models.BigIntegerField(default=0, help_text="number of its last digest")
     dead_in_a_row = models.IntegerField(default=0, help_text="notifications since one was delivered")
+    confirmed_ms = models.BigIntegerField(null=True, help_text="since when it gets notifications; null: it does not")
+    is_member = models.BooleanField(default=True, help_text="it was the address of a member when it was written")
     refreshed_ms = models.BigIntegerField(default=0, help_text="when an Alertmanager last heard again of all")
 
     class Meta:
@@ -162,11 +164,17 @@ class Acknowledgement(models.Model):
 
     episode = models.OneToOneField("alerts.Episode", models.CASCADE, related_name="acknowledgement")
     by = models.ForeignKey(settings.AUTH_USER_MODEL, models.SET_NULL, null=True, related_name="+")
+    receiver = models.ForeignKey(Receiver, models.SET_NULL, null=True, related_name="+", help_text="by its link")
     at_ms = models.BigIntegerField()
     until_ms = models.BigIntegerField()
 
     def __str__(self) -> str:
-        return f"{self.episode} by {self.by}"
+        return f"{self.episode} by {self.who}"
+
+    @property
+    def who(self) -> str:
+        """The person, or the receiver whose link was used."""
+        return str(self.by or self.receiver or "a former member")
 
 
 class Notification(models.Model):
@@ -180,6 +188,7 @@ class Notification(models.Model):
     receiver = models.ForeignKey(Receiver, models.CASCADE, related_name="notifications")
     key = models.CharField(max_length=80, unique=True)
     body = models.JSONField()
+    chart = models.JSONField(null=True, help_text="the points of its chart, read once")
     levels = models.JSONField()
     state = models.CharField(max_length=8, choices=Delivery.choices, default=Delivery.WAITING)
     attempts = models.IntegerField(default=0)

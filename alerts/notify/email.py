@@ -11,6 +11,8 @@ import socket
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from email.mime.image import MIMEImage
+from email.utils import formatdate
 from hashlib import blake2b
 from typing import Any
 from urllib.parse import urlencode, urlsplit
@@ -24,9 +26,11 @@ from django.template.loader import render_to_string
 from django.urls import reverse
 
 from alerts.notify.base import DeliveryFailed, RenderedMessage
-from alerts.notify.links import rule_links
-from alerts.notify.wording import is_over, line_text, more_text, plain_text, subject
+from alerts.notify.chart import ChartData, draw
+from alerts.notify.links import Purpose, act_links, link_url, rule_links
+from alerts.notify.wording import chart_text, is_over, line_text, more_text, plain_text, subject
 
+_CHART_ID = "chart@spm"
 _HAND_OVER_S = 60  # for a whole SMTP transaction: a server that stalls at each step must not hold up its sender
 
 
@@ -34,6 +38,7 @@ class EmailNotifier:
     """Sends a notification to one mail address."""
 
     receiver_hint = "mail address"
+    has_chart = True
 
     def accepts(self, receiver: str) -> bool:
         return _is_address(receiver)
@@ -66,6 +71,19 @@ class AccountMailNotifier:
         return _send(_account_mail(key, payload))
 
 
+class _FrozenMail(EmailMultiAlternatives):
+    """A mail that is the same bytes whenever it is written; what is attached belongs to its HTML part."""
+
+    mixed_subtype = "related"
+
+    def message(self, **named: Any) -> Any:
+        written = super().message(**named)
+        name = blake2b(str(self.extra_headers["Message-ID"]).encode(), digest_size=12).hexdigest()
+        for number, part in enumerate([each for each in written.walk() if each.is_multipart()]):
+            part.set_boundary(f"=_{name}_{number}")
+        return written
+
+
 def compose(key: str, payload: Mapping[str, Any]) -> EmailMessage:
     """Compose the mail of a notification; raises ``DeliveryFailed`` if its receiver is no mail address."""
     receivers = [address for address in payload["receivers"] if _is_address(address)]
@@ -73,8 +91,26 @@ def compose(key: str, payload: Mapping[str, Any]) -> EmailMessage:
         raise DeliveryFailed("no receiver with a mail address", permanent=True)
     if "lines" not in payload:
         raise DeliveryFailed("a message of an older version: what it says is over", permanent=True)
+    links, acts = rule_links(payload), act_links(payload)
+    message = _FrozenMail(
+        subject=subject(payload),
+        body=plain_text(payload, links, acts),
+        to=receivers,
+        headers=_headers(key, payload),
+    )
+    message.attach_alternative(_html(payload, links, acts), "text/html")
+    if payload.get("chart"):
+        image = MIMEImage(draw(ChartData(**payload["chart"])), "png")
+        image.add_header("Content-ID", f"<{_CHART_ID}>")
+        image.add_header("Content-Disposition", "inline", filename="chart.png")
+        message.attach(image)
+    return message
+
+
+def _headers(key: str, payload: Mapping[str, Any]) -> dict[str, str]:
     headers = {
         "Message-ID": message_id(key),
+        "Date": formatdate(payload["at_ms"] / 1_000),
         "Auto-Submitted": "auto-generated",
         "X-SPM-Sequence": str(payload["n"]),
         "X-SPM-Severity": payload["lines"][0]["severity"],
@@ -82,12 +118,10 @@ def compose(key: str, payload: Mapping[str, Any]) -> EmailMessage:
     if payload["thread"] != key:
         first_id = message_id(payload["thread"])
         headers |= {"In-Reply-To": first_id, "References": first_id}
-    links = rule_links(payload)
-    message = EmailMultiAlternatives(
-        subject=subject(payload), body=plain_text(payload, links), to=receivers, headers=headers
-    )
-    message.attach_alternative(_html(payload, links), "text/html")
-    return message
+    if payload.get("may_stop"):
+        stop = link_url(Purpose.STOP, key)
+        headers |= {"List-Unsubscribe": f"<{stop}>", "List-Unsubscribe-Post": "List-Unsubscribe=One-Click"}
+    return headers
 
 
 def message_id(key: str) -> str:
@@ -107,7 +141,7 @@ def chart_path(app: int, expr: str, span: tuple[int, int] | None = None) -> str:
     return f"{reverse('frontend:chart', args=[app])}?{urlencode(parameters)}"
 
 
-def _html(payload: Mapping[str, Any], links: Mapping[int, str]) -> str:
+def _html(payload: Mapping[str, Any], links: Mapping[int, str], acts: Mapping[str, str]) -> str:
     lines = [(line_text(line), links[line["rule"]], is_over(line)) for line in payload["lines"]]
     context = {
         "subject": subject(payload),
@@ -115,6 +149,10 @@ def _html(payload: Mapping[str, Any], links: Mapping[int, str]) -> str:
         "more": more_text(payload),
         "home": f"{settings.SPM_BASE_URL}{reverse('alerts:rules')}",
         "receiver": payload["receivers"][0],
+        "acts": acts,
+        "stop": link_url(Purpose.STOP, payload["key"]) if payload.get("may_stop") else "",
+        "chart": f"cid:{_CHART_ID}" if payload.get("chart") else "",
+        "chart_text": chart_text(payload["lines"][0]),
     }
     return render_to_string("alerts/mail/notification.html", context)
 

@@ -26,6 +26,7 @@ WORDS = {
     "test": "TEST",
 }
 SIGNS = {"resolved": "✔", "retracted": "✘", "brief": "◇", "late": "◇"}  # a shape beside the word, not colour alone
+_TITLE_CHARS_MAX = 400  # of a line: 50 of them and a chart are below 100 KB, where mail programs cut
 _SUBJECTS_MAX = 2  # series named in a subject
 _ENDS = {
     "no data": "ended: no data for too long",
@@ -88,7 +89,7 @@ def line_text(line: Mapping[str, Any]) -> LineText:
         word=WORDS[line["word"]],
         severity=line["severity"],
         app=one_line(line["app_name"]),
-        title=one_line(line["name"] + (f": {about}" if about else "")),
+        title=one_line(line["name"] + (f": {about}" if about else ""), _TITLE_CHARS_MAX),
         value=_value(line),
         condition=one_line(condition),
         time=_time(line),
@@ -97,8 +98,8 @@ def line_text(line: Mapping[str, Any]) -> LineText:
     )
 
 
-def plain_text(body: Mapping[str, Any], links: Mapping[int, str]) -> str:
-    """Write the whole notification as text; ``links`` are the addresses of its rules."""
+def plain_text(body: Mapping[str, Any], links: Mapping[int, str], acts: Mapping[str, str] | None = None) -> str:
+    """Write the whole notification as text; ``links`` are the addresses of its rules, ``acts`` what can be done."""
     parts = []
     for each in map(line_text, body["lines"]):
         facts = [part for part in (each.value, each.condition, each.time) if part]
@@ -106,8 +107,15 @@ def plain_text(body: Mapping[str, Any], links: Mapping[int, str]) -> str:
         parts += [each.note, ""] if each.note else [""]
     if body["more"]:
         parts += [f"and {more_text(body)}", ""]
+    parts += [f"{text}: {link}" for text, link in (acts or {}).items()]
     parts += ["Rules:", *(f"  {link}" for link in links.values())]
     return "\n".join(parts) + "\n"
+
+
+def chart_text(line: Mapping[str, Any]) -> str:
+    """Say what the chart of a line shows, for people who do not see it."""
+    text = line_text(line)
+    return one_line(" ".join(filter(None, (f"Chart of {text.title}:", text.value, text.condition, text.time))))
 
 
 def more_text(body: Mapping[str, Any]) -> str:

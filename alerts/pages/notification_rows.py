@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from alerts.models import Episode, EpisodeStatus
 from alerts.models.telling import Acknowledgement, Notification, Receiver, Silence
 from alerts.notify.base import DeliveryFailed, RenderedMessage
-from alerts.notify.email import goes_to_a_folder
 from alerts.notify.registry import NOTIFIERS, shown
 from alerts.notify.webhook import secret_of
 from alerts.telling import limits
@@ -108,8 +107,3 @@ def preview_of(organisation: int, text: str) -> Preview:
     labels = [view(each).labels for each in rows.select_related("rule__app").order_by("pk")]
     chosen = [each for each, is_chosen in zip(labels, select(matchers, labels), strict=True) if is_chosen]
     return Preview(total=len(chosen), labels=chosen[:PREVIEW_SHOWN])
-
-
-def mail_goes_nowhere() -> bool:
-    """Whether mail is written into a folder and reaches nobody."""
-    return goes_to_a_folder()

@@ -108,7 +108,11 @@ def receiver_test(request: HttpRequest, receiver_id: int) -> HttpResponse:
     """Send a test notification, and show its delivery."""
     app = app_of(request, Role.EDITOR)
     receiver = get_object_or_404(Receiver, pk=receiver_id, organisation=app.organisation_id)
-    row = actions.test_fire(receiver, by=person_of(request), now_ms=_clock.now_ms())
+    try:
+        row = actions.test_fire(receiver, by=person_of(request), now_ms=_clock.now_ms())
+    except SpmError as refusal:
+        messages.error(request, str(refusal))
+        return redirect(f"/alerts/notifications?app={app.pk}")
     return redirect("alerts:notification", row.pk)
 
 
@@ -165,7 +169,7 @@ def _notifications(request: HttpRequest) -> Any:
 
 def _page(request: HttpRequest, name: str, app: App, **context: Any) -> HttpResponse:
     may_edit = access.has_role(person_of(request), app, Role.EDITOR)
-    context |= {"app": app, "may_edit": may_edit, "mail_goes_nowhere": notification_rows.mail_goes_nowhere()}
+    context |= {"app": app, "may_edit": may_edit}
     response = render(request, f"alerts/{name}.html", context)
     response["Cache-Control"] = "no-store"  # who is notified, and by what address
     return response

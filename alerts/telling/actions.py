@@ -19,10 +19,10 @@ from alerts.models.telling import (
 from alerts.notify.registry import kind_of, receiver_hints, shown
 from alerts.telling import limits
 from alerts.telling.decide.matchers import read_matchers
-from alerts.telling.hook import mark_organisation, new_receiver
+from alerts.telling.hook import mark_organisation, write_receivers
 from spm.accounts import audit
 from spm.accounts.models import Organisation
-from spm.errors import BadQuery, LimitExceeded
+from spm.errors import BadQuery, LimitExceeded, Refused
 
 _TEST_GROUP = "test"
 
@@ -65,6 +65,8 @@ def try_again(notification: Notification, *, now_ms: int) -> None:
 @transaction.atomic
 def test_fire(receiver: Receiver, *, by: User, now_ms: int) -> Notification:
     """Write a test notification to the receiver, in a group of its own. It is delivered as all others are."""
+    if receiver.confirmed_ms is None:
+        raise Refused("this address has not agreed to get notifications", remedy="Its confirmation mail has a link.")
     group, _ = NotificationGroup.objects.get_or_create(receiver=receiver, key=_TEST_GROUP, defaults={"labels": {}})
     group = NotificationGroup.objects.select_for_update(no_key=True).get(pk=group.pk)
     key = f"{receiver.pk}.{group.pk}.{group.n + 1}"
@@ -84,7 +86,7 @@ def test_fire(receiver: Receiver, *, by: User, now_ms: int) -> Notification:
 
 @transaction.atomic
 def add_silence(
-    organisation: Organisation, matchers: str, *, from_ms: int, to_ms: int, comment: str, by: User, now_ms: int
+    organisation: Organisation, matchers: str, *, from_ms: int, to_ms: int, comment: str, by: User | None, now_ms: int
 ) -> Silence:
     """Silence alerts that match during [from_ms, to_ms); raises ``BadQuery`` with what is wrong."""
     read_matchers(matchers)
@@ -101,7 +103,9 @@ def add_silence(
         created_by=by,
         created_ms=now_ms,
     )
-    audit.record("silence.create", matchers, actor=by, organisation=organisation, detail={"silence": silence.pk})
+    detail = {"silence": silence.pk}
+    name = comment if by is None else ""
+    audit.record("silence.create", matchers, actor=by, organisation=organisation, detail=detail, name=name)
     mark_organisation(organisation.pk, now_ms=now_ms)
     return silence
 
@@ -119,7 +123,7 @@ def acknowledge(notification: Notification, *, by: User, now_ms: int) -> int:
     """Take the open episodes of a notification: none is repeated for a day, unless it begins anew. Returns how many."""
     ids = list(map(int, notification.levels))
     episodes = list(Episode.objects.filter(pk__in=ids, status=EpisodeStatus.OPEN).select_related("rule"))
-    values = {"by": by, "at_ms": now_ms, "until_ms": now_ms + limits.ACKNOWLEDGE_MS}
+    values = {"by": by, "receiver": None, "at_ms": now_ms, "until_ms": now_ms + limits.ACKNOWLEDGE_MS}
     for episode in episodes:
         Acknowledgement.objects.update_or_create(episode=episode, defaults=values)
         detail = {"episode": episode.pk}
@@ -133,8 +137,7 @@ def _receiver(organisation: Organisation, target: str, now_ms: int) -> Receiver:
     kind = kind_of(target)
     if kind is None:
         raise BadQuery(f"“{target}” is not a valid {receiver_hints()}")
-    new = new_receiver(organisation.pk, kind, target, now_ms=now_ms)
-    Receiver.objects.bulk_create([new], ignore_conflicts=True)
+    write_receivers(organisation.pk, {(kind, target)}, now_ms=now_ms)
     return Receiver.objects.get(organisation=organisation, kind=kind, target=target)
 
 

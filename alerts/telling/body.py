@@ -47,6 +47,7 @@ def write(
         "n": n,
         "thread": first or key,
         "receivers": [receiver.target],
+        "may_stop": not receiver.is_member,
         "at_ms": now_ms,
         "groups": [{"id": group.pk, "labels": group.labels} for group in groups],
         "counts": dict(Counter(map(_word, lines))),

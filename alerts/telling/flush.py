@@ -76,6 +76,9 @@ def flush_receiver(receiver_id: int, now_ms: int) -> int:
     """Write the notifications that are due for one receiver; returns how many."""
     receiver = Receiver.objects.select_for_update(no_key=True).get(pk=receiver_id)
     rows = NotificationGroup.objects.filter(receiver=receiver, next_look_ms__lte=now_ms).order_by("pk")
+    if receiver.confirmed_ms is None:  # its confirmation has all groups looked at
+        rows.update(next_look_ms=None)
+        return 0
     groups = list(rows.select_for_update(no_key=True)[: limits.ROUND_MAX])
     drafts = [draft for draft in _drafts(receiver, groups, now_ms) if draft is not None]
     due = [draft for draft in drafts if draft.lines]

@@ -13,12 +13,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 
+from django.conf import settings
 from django.db import transaction
 
 from alerts.models import DEFAULT_KIND, Aspect, Episode, EpisodeStatus, Rule
 from alerts.models.telling import LastWord, NotificationGroup, Receiver
 from alerts.notify.registry import kind_of
-from alerts.telling import limits
+from alerts.telling import confirmations, limits
 from alerts.telling.configuration import Configuration, read_configuration, view
 from alerts.telling.decide.episodes import Level
 from alerts.telling.decide.routing import Route, routes
@@ -88,16 +89,31 @@ def _is_member(rule: Rule) -> bool:
     return Membership.objects.filter(user=author, organisation=rule.app.organisation_id).exists()
 
 
-def new_receiver(organisation: int, kind: str, target: str, *, now_ms: int) -> Receiver:
-    """Return an unsaved receiver with a full budget."""
-    return Receiver(
-        organisation_id=organisation,
-        kind=kind,
-        target=target,
-        created_ms=now_ms,
-        tokens=limits.RECEIVER_TOKENS_MAX,
-        tokens_ms=now_ms,
-    )
+def write_receivers(organisation: int, addresses: Iterable[Address], *, now_ms: int) -> None:
+    """Write receivers that are new, with a full budget. A stranger's mail address is asked whether it wants mail."""
+    addresses = sorted(addresses)
+    members = _member_addresses(organisation, [target for kind, target in addresses if kind == DEFAULT_KIND])
+    rows = []
+    for kind, target in addresses:
+        is_member = kind != DEFAULT_KIND or target.casefold() in members
+        may_send = is_member or not settings.SPM_CONFIRM_RECEIVERS or not kind_of(target)
+        row = Receiver(organisation_id=organisation, kind=kind, target=target, created_ms=now_ms, is_member=is_member)
+        row.tokens, row.tokens_ms = limits.RECEIVER_TOKENS_MAX, now_ms
+        row.confirmed_ms = now_ms if may_send else None
+        rows.append(row)
+    Receiver.objects.bulk_create(rows, ignore_conflicts=True)
+    asked = [target for (_, target), row in zip(addresses, rows, strict=True) if row.confirmed_ms is None]
+    new = Receiver.objects.filter(organisation=organisation, kind=DEFAULT_KIND, target__in=asked, confirmed_ms=None)
+    confirmations.ask(list(new.select_related("organisation")), now_ms)
+
+
+def _member_addresses(organisation: int, targets: Iterable[str]) -> frozenset[str]:
+    """Return which of these are addresses of members, in the form in which they are compared."""
+    wanted = {target.casefold() for target in targets}
+    if not wanted:
+        return frozenset()
+    members = Membership.objects.filter(organisation=organisation).values_list("user__email", flat=True)
+    return frozenset({address.casefold() for address in members} & wanted)
 
 
 def _mark(organisation: int, episodes: Sequence[Episode], now_ms: int) -> None:
@@ -121,8 +137,7 @@ def _receivers(organisation: int, episodes: Iterable[Episode], now_ms: int) -> M
     wanted = {each for episode in episodes for each in own_addresses(episode)}
     known = _known_receivers(organisation, wanted)
     if missing := sorted(wanted - set(known)):
-        rows = (new_receiver(organisation, kind, target, now_ms=now_ms) for kind, target in missing)
-        Receiver.objects.bulk_create(rows, ignore_conflicts=True)
+        write_receivers(organisation, missing, now_ms=now_ms)
         known = _known_receivers(organisation, wanted)
     return known
 

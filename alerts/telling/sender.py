@@ -2,9 +2,10 @@
 
 1. A notification is claimed for a while by a conditional update. If the claim before it ran out, nobody knows whether
    that attempt arrived: the notification is in doubt from then on.
-2. Hand-overs run in threads that touch no database, so that receivers that stall hold up none of the others. A
+2. What is drawn as a chart is read once and stored, so that a retry sends the same bytes.
+3. Hand-overs run in threads that touch no database, so that receivers that stall hold up none of the others. A
    notification whose claim has nearly run out is not handed over.
-3. The outcome is written under the claim, in one transaction with what the receiver believes and with its groups: a
+4. The outcome is written under the claim, in one transaction with what the receiver believes and with its groups: a
    process that lost its claim writes nothing.
 
 A process that dies between any two of these leaves a claim that runs out; the same bytes go out again under the same
@@ -15,13 +16,14 @@ import logging
 from collections.abc import Callable, Mapping
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
+from typing import Any
 
 from django.db import transaction
 from django.db.models import Case, F, Q, QuerySet, Value, When
 
 from alerts.models.telling import Delivery, LastWord, Notification, NotificationGroup, Receiver
 from alerts.notify.base import DeliveryFailed, Notifier
-from alerts.telling import limits
+from alerts.telling import charts, limits
 from alerts.telling.decide import episodes as words
 from alerts.telling.decide.difference import after_delivery
 from alerts.telling.decide.episodes import Level
@@ -29,6 +31,7 @@ from spm import telemetry
 from spm.clock import Clock, jitter, random_u64
 
 log = logging.getLogger("spm.alerts")
+ReadChart = Callable[[Mapping[str, Any]], Mapping[str, Any]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,24 +51,61 @@ class Outcome:
     took_ms: int = 0
 
 
-def deliver(*, notifiers: Mapping[str, Notifier], clock: Clock, threads: int = limits.SEND_THREADS) -> DeliveryCounts:
+def deliver(
+    *,
+    notifiers: Mapping[str, Notifier],
+    clock: Clock,
+    threads: int = limits.SEND_THREADS,
+    read_chart: ReadChart = charts.read_chart,
+) -> DeliveryCounts:
     """Hand over every notification that is due, oldest first, up to the bound of one round."""
     waiting = list(_due(clock.now_ms()).order_by("created_ms", "pk").values_list("pk", flat=True)[: limits.ROUND_MAX])
     counts = [0, 0]
     with ThreadPoolExecutor(threads, thread_name_prefix="notify") as pool:
-        running: dict[Future[Outcome], Notification] = {}
-        while waiting or running:
-            while waiting and len(running) < threads:
+        charting: dict[Future[Any], Notification] = {}
+        running: dict[Future[Any], Notification] = {}
+        while waiting or charting or running:
+            while waiting and len(charting) + len(running) < threads:
                 notification = claim(waiting.pop(0), clock.now_ms())
-                if notification is not None:
+                if notification is None:
+                    continue
+                if _needs_chart(notification, notifiers):
+                    charting[pool.submit(_read_chart, read_chart, notification)] = notification
+                else:
                     running[pool.submit(_hand_over(notification, notifiers, clock))] = notification
-            for future in wait(running, return_when=FIRST_COMPLETED).done if running else ():
-                outcome = future.result()
-                record(running.pop(future), outcome, clock.now_ms())
-                counts[outcome.failure is not None] += 1
+            for future in wait({**charting, **running}, return_when=FIRST_COMPLETED).done:
+                if future in charting:
+                    notification = freeze_chart(charting.pop(future), future.result())
+                    running[pool.submit(_hand_over(notification, notifiers, clock))] = notification
+                else:
+                    outcome = future.result()
+                    record(running.pop(future), outcome, clock.now_ms())
+                    counts[outcome.failure is not None] += 1
     telemetry.DELIVERIES.labels("sent").inc(counts[0])
     telemetry.DELIVERIES.labels("failed").inc(counts[1])
     return DeliveryCounts(*counts)
+
+
+def freeze_chart(notification: Notification, chart: Mapping[str, Any]) -> Notification:
+    """Store the points of the chart before the first hand-over; if the claim was lost, nothing is written."""
+    mine = Notification.objects.filter(pk=notification.pk, claim=notification.claim, chart__isnull=True)
+    mine.update(chart=chart)
+    notification.chart = chart
+    return notification
+
+
+def _read_chart(read_chart: ReadChart, notification: Notification) -> Mapping[str, Any]:
+    try:
+        return read_chart(notification.body)
+    except Exception:  # a loop's top: a mail without its chart is better than none
+        log.exception("notification %s: its chart could not be read", notification.key)
+        return {}
+
+
+def _needs_chart(notification: Notification, notifiers: Mapping[str, Notifier]) -> bool:
+    """Whether the notification's kind has a chart, and it has not been read."""
+    notifier = notifiers.get(notification.receiver.kind)
+    return notification.chart is None and getattr(notifier, "has_chart", False)
 
 
 def claim(notification_id: int, now_ms: int) -> Notification | None:
@@ -119,7 +159,8 @@ def pause_ms(attempts: int) -> int:
 
 def _hand_over(notification: Notification, notifiers: Mapping[str, Notifier], clock: Clock) -> Callable[[], Outcome]:
     """Return the hand-over as a function that touches no database."""
-    kind, key, body = notification.receiver.kind, notification.key, notification.body
+    kind, key = notification.receiver.kind, notification.key
+    body = {**notification.body, "chart": notification.chart or {}}
     last_ms = notification.claim_until_ms - limits.HAND_OVER_MS
 
     def hand_over() -> Outcome:

@@ -7,8 +7,15 @@ from django import template
 from alerts import durations
 from alerts.models.telling import Receiver
 from alerts.notify import registry, text
+from alerts.notify.email import goes_to_a_folder
 
 register = template.Library()
+
+
+@register.inclusion_tag("alerts/parts/mail_notice.html")
+def mail_notice() -> dict[str, bool]:
+    """Say in red that mail reaches nobody, if it is written into a folder."""
+    return {"goes_nowhere": goes_to_a_folder()}
 
 
 @register.filter

@@ -133,6 +133,7 @@ EMAIL_HOST_PASSWORD: str = env.str("SPM_SMTP_PASSWORD", "")
 EMAIL_USE_TLS: bool = env.bool("SPM_SMTP_TLS", False)
 EMAIL_TIMEOUT = 20
 DEFAULT_FROM_EMAIL: str = env.str("SPM_MAIL_FROM", "spm@localhost")
+SPM_CONFIRM_RECEIVERS: bool = env.bool("SPM_CONFIRM_RECEIVERS", True)  # strangers' addresses are asked first
 SPM_NOTIFY_NETWORKS: list[str] = env.list("SPM_NOTIFY_NETWORKS", [])  # private ones that notifications may reach
 
 UNFOLD = {

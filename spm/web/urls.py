@@ -4,6 +4,7 @@ from django.contrib import admin
 from django.urls import include, path, re_path
 from django.views.generic import RedirectView
 
+from alerts.pages.notification_links import link_page
 from frontend.prometheus.endpoint import unknown_address
 
 admin.autodiscover()  # here and not at the start of every process: see ``spm.apps``
@@ -25,6 +26,7 @@ urlpatterns = [
     path("api/v1/", include("frontend.api.urls")),
     path("api/v1/", include("frontend.transfer.urls")),
     path("alerts/", include("alerts.urls")),
+    path("a/<str:text>", link_page, name="alert-link"),
     path("", include("ingest.http.urls")),
     path("", include("frontend.urls")),
     path("", include("frontend.pages.account.urls")),

@@ -94,6 +94,12 @@ class AlertingWorld:
         return counts.sent + counts.failed
 
 
+@pytest.fixture(autouse=True)
+def asking_nobody(settings: Any) -> None:
+    """Most tests are not about whether strangers want mail; those that are ask them."""
+    settings.SPM_CONFIRM_RECEIVERS = False
+
+
 @pytest.fixture
 def people(db: None) -> dict[str, User]:
     return {name: User.objects.create_user(name, password="x") for name in ("olga", "edda", "vera", "mallory")}

@@ -120,6 +120,34 @@ def test_a_mail_to_nobody_is_refused_for_good(receivers: list[str]) -> None:
     assert caught.value.permanent
 
 
+CHART = {
+    "from_ms": START_MS - 3_600_000,
+    "step_ms": 20_000,
+    "values": [float(n % 50) for n in range(180)],
+    "threshold": 90.0,
+    "start_ms": START_MS,
+    "end_ms": None,
+}
+
+
+def test_a_mail_with_a_chart_is_small_has_it_within_and_is_the_same_bytes_again() -> None:
+    long = {f"label_{n}": "x" * 60 for n in range(8)}
+    many = body(*[line(labels={"host": f"web-{n}", **long}) for n in range(50)], chart=CHART)
+    first, second = (compose(KEY, many).message().as_bytes() for _ in range(2))
+    assert first == second
+    assert len(first) < 100_000
+    parts = {part.get_content_type(): part for part in message_from_bytes(first).walk()}
+    assert parts["image/png"]["Content-ID"] == "<chart@spm>"
+    html = parts["text/html"].get_payload(decode=True).decode()  # type: ignore[union-attr]
+    assert 'src="cid:chart@spm" alt="Chart of CPU is busy' in html
+    assert "http://" not in html.replace("http://localhost:8000", "")  # nothing is loaded from elsewhere
+
+
+def test_a_mail_without_open_alerts_has_no_buttons() -> None:
+    plain, html = parts(lines=[line(**ENDED)])
+    assert "/a/" not in plain + html
+
+
 class Server:
     """A mail server that answers as a test says; ``received`` are the addresses and bytes that it took."""
 
