@@ -102,8 +102,8 @@ def write_receivers(organisation: int, addresses: Iterable[Address], *, now_ms: 
         row.confirmed_ms = now_ms if may_send else None
         rows.append(row)
     Receiver.objects.bulk_create(rows, ignore_conflicts=True)
-    asked = [target for (_, target), row in zip(addresses, rows, strict=True) if row.confirmed_ms is None]
-    new = Receiver.objects.filter(organisation=organisation, kind=DEFAULT_KIND, target__in=asked, confirmed_ms=None)
+    strangers = [target for (_, target), row in zip(addresses, rows, strict=True) if row.confirmed_ms is None]
+    new = Receiver.objects.filter(organisation=organisation, kind=DEFAULT_KIND, target__in=strangers, confirmed_ms=None)
     confirmations.ask(list(new.select_related("organisation")), now_ms)
 
 

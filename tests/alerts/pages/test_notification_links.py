@@ -159,18 +159,18 @@ def test_a_stranger_is_asked_and_gets_nothing_before_agreeing(
     world.tell()
     assert not Notification.objects.exists()
     outbox.deliver(notifiers=NOTIFIERS, clock=world.clock)
-    [asked] = mailoutbox
-    assert (asked.to, asked.subject) == (["ops@example.org"], "[SPM] Notifications of Acme?")
-    link = re.search(r"/a/confirm\S+", asked.body)
+    [question] = mailoutbox
+    assert (question.to, question.subject) == (["ops@example.org"], "[SPM] Notifications of Acme?")
+    link = re.search(r"/a/confirm\S+", question.body)
     assert link is not None
     assert "Acme wants to notify" in anybody.get(link[0]).content.decode()
     assert Receiver.objects.get().confirmed_ms is None
     anybody.post(link[0])
     world.tell()
-    told = mailoutbox[1]
-    assert told.subject.startswith("[FIRING]")
-    assert told.extra_headers["List-Unsubscribe-Post"] == "List-Unsubscribe=One-Click"
-    assert "/a/stop." in told.extra_headers["List-Unsubscribe"]
+    notice = mailoutbox[1]
+    assert notice.subject.startswith("[FIRING]")
+    assert notice.extra_headers["List-Unsubscribe-Post"] == "List-Unsubscribe=One-Click"
+    assert "/a/stop." in notice.extra_headers["List-Unsubscribe"]
 
 
 @pytest.mark.usefixtures("asking")

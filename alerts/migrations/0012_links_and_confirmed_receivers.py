@@ -12,7 +12,7 @@ def confirm_known_receivers(apps, schema_editor):
 
 class Migration(migrations.Migration):
     dependencies = [
-        ("alerts", "0010_delivery_times"),
+        ("alerts", "0011_rule_files"),
     ]
 
     operations = [
