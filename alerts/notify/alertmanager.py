@@ -10,8 +10,8 @@ from typing import Any
 import orjson
 from django.conf import settings
 
-from alerts.notify.alert_format import alertmanager_alert
 from alerts.notify.base import RenderedMessage
+from alerts.notify.http.alert_format import alertmanager_alert
 from alerts.notify.http.post import is_web_address, origin_of, post_json
 from alerts.notify.wording import subject
 

@@ -13,8 +13,8 @@ from typing import Any
 
 from django.conf import settings
 
-from alerts.notify.alert_format import webhook_body
 from alerts.notify.base import RenderedMessage
+from alerts.notify.http.alert_format import webhook_body
 from alerts.notify.http.post import is_web_address, origin_of, post_json
 from alerts.notify.wording import subject
 from spm.clock import Clock, SystemClock

@@ -23,7 +23,7 @@ from django.db.models import Case, F, Q, QuerySet, Value, When
 
 from alerts.models.telling import Delivery, LastWord, Notification, NotificationGroup, Receiver
 from alerts.notify.base import DeliveryFailed, Notifier
-from alerts.telling import charts, limits
+from alerts.telling import charts, failing, limits
 from alerts.telling.decide import episodes as words
 from alerts.telling.decide.difference import after_delivery
 from alerts.telling.decide.episodes import Level
@@ -196,6 +196,8 @@ def _finish(notification: Notification, state: Delivery, now_ms: int, *, doubtfu
         return False
     dead = 0 if arrived else receiver.dead_in_a_row + 1
     Receiver.objects.filter(pk=receiver.pk).update(dead_in_a_row=dead)
+    if dead == limits.DEAD_IN_A_ROW_MAX:
+        failing.tell_owners(receiver, notification.key, _answer(outcome), now_ms)
     _believe(notification, arrived=arrived, perhaps=doubtful)
     block_ms = limits.FAILING_PROBE_MS if dead >= limits.DEAD_IN_A_ROW_MAX else limits.GROUP_BLOCK_MS
     look_ms = now_ms if arrived else now_ms + block_ms

@@ -20,7 +20,11 @@ KILLS_MIN = 20
 def story(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Any], dict[str, list[dict[str, Any]]]]:
     """What is true in the end, and the bodies that came, by receiver, in the order in which they came."""
     folder: Path = tmp_path_factory.mktemp("lives")
-    more = {"SPM_DATA": str(folder), "SPM_NOTIFY_NETWORKS": "127.0.0.0/8", "DATABASE_URL": f"sqlite:///{folder}/lives.db"}
+    more = {
+        "SPM_DATA": str(folder),
+        "SPM_NOTIFY_NETWORKS": "127.0.0.0/8",
+        "DATABASE_URL": f"sqlite:///{folder}/lives.db",
+    }
     environment = {**os.environ, **more, "DJANGO_SETTINGS_MODULE": "tests.settings", "SPM_TEST_DATA_OF": "lives"}
     environment["PYTEST_XDIST_WORKER"] = "lives"
     with http_server() as server:

@@ -59,11 +59,11 @@ def test_a_crossed_threshold_sends_one_mail_and_its_end_another(served: Served) 
         keep_firing_for_ms="",
         recovery="",
         severity="warning",
-        receivers="cook@example.org",
+        receivers=served.login,
         enabled="on",
     )
     fired = wait_for_mail(served, "Oven too hot", 120)
-    assert all(text in fired for text in ("cook@example.org", "120", "90"))
+    assert all(text in fired for text in (served.login, "120", "90"))
     wait_for_mail(served, "[RESOLVED]", 20, END_S)
     time.sleep(12)
     assert len(mails(served)) == 2
