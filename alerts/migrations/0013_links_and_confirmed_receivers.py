@@ -12,7 +12,7 @@ def confirm_known_receivers(apps, schema_editor):
 
 class Migration(migrations.Migration):
     dependencies = [
-        ("alerts", "0011_rule_files"),
+        ("alerts", "0012_series_lanes"),
     ]
 
     operations = [
