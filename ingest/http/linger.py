@@ -1,4 +1,5 @@
-"""Decides whether a batch of bodies waits for further ones. Enter by ``Linger``, from the event loop only.
+"""Counts arrivals of bodies, and knows which senders are about to send again. ``push_batcher`` decides by it how long a
+batch waits for further bodies. Enter by ``Linger``, from the event loop only.
 
 Agents send every few seconds whatever the answer took, so while many of them send, waiting joins their bodies. A loader
 sends its next body when it has the answer to the one before: nothing comes from it while its body waits here. Such
