@@ -3,7 +3,8 @@
 Enter by ``StampAnnouncer``. It takes a process number with the first message, stamps and counts with a ``Stamper``, and
 has a thread that writes the changed counts every ``ANNOUNCE_S``, and once more at the end. An announcement that fails
 is repeated with the newest counts. One that is not settled yet is repeated now and then, to show that its process
-lives. Accepting never waits for an announcement.
+lives. Accepting never waits for an announcement. After each time it puts its round, from which judges of rules know how
+far the announcements have come.
 
 The announcer takes a new process number and announces the old one as ended when the outcome of a stamped message is
 unknown to this process (``retire``), and when one process number has counted too many apps. It never decides what is
@@ -12,13 +13,16 @@ settled: the watermark keeper does, which reads these rows.
 
 import logging
 import threading
+from collections.abc import Sequence
+from contextlib import suppress
 
 from ingest.accept.stamper import AppCount, Stamper, take_process
 from spm import limits
 from spm.clock import Clock
 from spm.errors import StoreUnavailable
 from spm.store.backends.base import Backend
-from spm.store.ledger import watermarks
+from spm.store.ledger import rounds, watermarks
+from spm.store.ledger.rounds import Round
 from spm.store.ledger.watermarks import Announcement
 from spm.wire import Envelope, Parsed
 
@@ -71,7 +75,7 @@ class StampAnnouncer:
                 stamper.retire()
             if self._rounds % limits.ANNOUNCE_ALIVE_ROUNDS == 0:
                 stamper.announce_again(self._unsettled.pop(stamper.process, ()))
-            if self._write(stamper, limits.ANNOUNCE_APPS_AT_ONCE) and stamper.retired and not stamper.has_changes():
+            if self._round(stamper, limits.ANNOUNCE_APPS_AT_ONCE) and stamper.retired and not stamper.has_changes():
                 self._stampers.pop(stamper.process, None)
                 self._unsettled.pop(stamper.process, None)
 
@@ -88,7 +92,9 @@ class StampAnnouncer:
         if self._stopping.is_set():
             raise StoreUnavailable("this process is about to end")
         if self._current is None or not self._current.can_count(app):
-            self._current = Stamper(take_process(self._backend), self._clock)
+            process = take_process(self._backend)
+            rounds.put(self._backend, Round(process, self._rounds, self._clock.now_ms()))
+            self._current = Stamper(process, self._clock)
             self._stampers[self._current.process] = self._current
             if self._every_s is not None and not self._thread.is_alive():
                 self._thread.start()
@@ -105,11 +111,23 @@ class StampAnnouncer:
     def _announce_final(self) -> None:
         for stamper in list(self._stampers.values()):
             stamper.retire()
-            self._write(stamper, limits.ACCEPT_APPS_MAX)
+            self._round(stamper, limits.ACCEPT_APPS_MAX)
 
-    def _write(self, stamper: Stamper, most: int) -> bool:
-        """Write at most so many of its changes; return whether the store took them."""
-        changes = stamper.take_changes(most)
+    def _round(self, stamper: Stamper, most: int) -> bool:
+        """Write at most so many of its changes, and which apps had to wait; return whether the store took them."""
+        waiting, changes = set(stamper.changed_apps()), stamper.take_changes(most)
+        is_written = self._write(stamper, changes)
+        if is_written:
+            unannounced = tuple(sorted(waiting.difference(app for app, _ in changes)))
+            ended = stamper.retired and not unannounced
+            with suppress(StoreUnavailable):  # the next round says so
+                rounds.put(
+                    self._backend, Round(stamper.process, self._rounds, self._clock.now_ms(), unannounced, ended)
+                )
+        return is_written
+
+    def _write(self, stamper: Stamper, changes: Sequence[tuple[int, AppCount]]) -> bool:
+        """Write changes; return whether the store took them all."""
         for place, (app, count) in enumerate(changes):
             announcement = self._announcement(count, stamper.retired)
             try:

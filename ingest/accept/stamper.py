@@ -100,6 +100,11 @@ class Stamper:
         """Whether some counts are not announced yet."""
         return bool(self._changed)
 
+    def changed_apps(self) -> list[int]:
+        """Return the apps whose counts are not announced yet."""
+        with self._lock:
+            return list(self._changed)
+
     def take_changes(self, most: int) -> list[tuple[int, AppCount]]:
         """Return the counts of apps that changed, the longest waiting first; they then count as announced."""
         with self._lock:

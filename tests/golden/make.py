@@ -18,6 +18,7 @@ from spm.store.encoding.blocks import ChunkPage, LogBlock, Messages, TimelinesPa
 from spm.store.keys import PlacementEpoch, PlacementTable
 from spm.store.ledger import commit_records, dead_letters, watermarks
 from spm.store.ledger.commit_records import Commit
+from spm.store.ledger.rounds import Round
 from spm.store.ledger.watermarks import (
     AdoptionRecord,
     Announcement,
@@ -258,6 +259,11 @@ GOLDEN: dict[str, Golden] = {
     ),
     "mark-1": Golden(
         MARK, lambda v: blocks.encode_record(blocks.WATERMARK, v), lambda raw: watermarks._decode_watermark(raw)
+    ),
+    "round-1": Golden(
+        Round(2**32 - 1, 900_000, T0, (1, 70_000), True),
+        lambda v: blocks.encode_record(blocks.ROUND, v),
+        lambda raw: blocks.decode_record(blocks.ROUND, raw, Round),
     ),
     "stamps-1": Golden(ADOPTED, watermarks._encode_adoption, watermarks._decode_adoption),
     "vector-1": Golden(WatermarkVector.of(_seen()), _BYTES, lambda raw: WatermarkVector.from_bytes(raw, _seen())),

@@ -36,6 +36,7 @@ FROZEN: dict[str, int] = {
     "pending-2": 0xA0438147,
     "pending-2-epoch": 0x922E3967,
     "retraction-1": 0xA008A8A7,
+    "round-1": 0x21D99A09,
     "stamps-1": 0xD9990D4B,
     "timelines-1": 0xB6D2476D,
     "timelines-2": 0xCE78C126,

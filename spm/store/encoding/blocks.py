@@ -41,7 +41,8 @@ from spm.store.encoding.codec import Column
     WATERMARK,
     STAMPS,
     VECTOR,
-) = range(1, 17)
+    ROUND,
+) = range(1, 18)
 _NAMES = (
     "log",
     "chunk",
@@ -59,6 +60,7 @@ _NAMES = (
     "mark",
     "stamps",
     "vector",
+    "round",
 )
 RECORD_BYTES_MAX = 64_000_000  # of one unpacked record: a damaged size must not take the machine's memory
 
@@ -258,7 +260,10 @@ def _record(payload: bytes) -> bytes:
 READERS: Mapping[tuple[int, int], Callable[[bytes], Any]] = MappingProxyType(
     {
         **{(kind, 1): _columns for kind in (LOG, CHUNK, TIMELINES, PENDING, HOURS, LEDGER)},
-        **{(kind, 1): _record for kind in (INPUTS, MANIFEST, MONTH, DEAD, RETRACTION, PLACEMENT, ANNOUNCED, WATERMARK)},
+        **{
+            (kind, 1): _record
+            for kind in (INPUTS, MANIFEST, MONTH, DEAD, RETRACTION, PLACEMENT, ANNOUNCED, WATERMARK, ROUND)
+        },
         **{(kind, 2): _numbered_columns for kind in (LOG, PENDING, LEDGER)},
         **{(kind, 1): _numbered_columns for kind in (STAMPS, VECTOR)},
         (TIMELINES, 2): _columns_with_lags,

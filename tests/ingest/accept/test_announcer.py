@@ -18,7 +18,8 @@ from spm import limits
 from spm.clock import FakeClock, SystemClock
 from spm.errors import StoreUnavailable
 from spm.store.backends.memory import MemoryBackend
-from spm.store.ledger import watermarks
+from spm.store.ledger import rounds, watermarks
+from spm.store.ledger.rounds import Round
 from spm.store.ledger.watermarks import Announcement
 from spm.wire import Envelope, Parsed, SeriesTable, Stamp
 from tests.support.acceptors import silent_announcer
@@ -205,6 +206,44 @@ def test_a_word_that_is_not_settled_is_repeated_while_its_process_lives() -> Non
         announcer.announce()
         clock.advance(2000)
     assert words(store)[1].at_ms == 1000 + 2000 * (limits.ANNOUNCE_ALIVE_ROUNDS - 1)
+
+
+def test_a_process_puts_a_round_before_its_first_message_and_after_each_announcement() -> None:
+    store = MemoryBackend()
+    announcer = silent_announcer(FakeClock(1000), store)
+    announcer.announce()
+    assert rounds.read(store) == {}, "who accepts nothing announces nothing"
+    push(announcer)
+    assert rounds.read(store)[1] == Round(1, 1, 1000)
+    announcer.announce()
+    assert rounds.read(store)[1] == Round(1, 2, 1000)
+    announcer.close()
+    assert rounds.read(store)[1].ended
+
+
+def test_a_round_names_the_apps_that_had_to_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "ANNOUNCE_APPS_AT_ONCE", 1)
+    store = MemoryBackend()
+    announcer = silent_announcer(FakeClock(), store)
+    push(announcer, 1)
+    push(announcer, 2)
+    announcer.announce()
+    assert rounds.read(store)[1].unannounced == (2,)
+    announcer.announce()
+    assert rounds.read(store)[1].unannounced == ()
+
+
+def test_a_round_whose_announcements_failed_is_not_put() -> None:
+    inner = MemoryBackend()
+    store = Faulty(inner)
+    announcer = silent_announcer(FakeClock(), store)
+    push(announcer)
+    store.fails_at = 0
+    announcer.announce()
+    store.fails_at = None
+    assert rounds.read(inner)[1].number == 0
+    announcer.announce()
+    assert rounds.read(inner)[1].number == 2
 
 
 @pytest.fixture

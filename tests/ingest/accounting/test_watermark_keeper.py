@@ -293,7 +293,7 @@ def test_erasing_an_app_takes_its_marks_and_leaves_the_others() -> None:
     assert word is not None
     marks.announce(world.store, APP + 1, 1, word)
     delete_app(world.store, APP)
-    assert keys_of(world.store, "marks") == [keys.watermark(APP + 1, 1)]
+    assert keys_of(world.store, "marks") == [keys.watermark(0, 1), keys.watermark(APP + 1, 1)], "0: the round"
 
 
 # --- how much is read -------------------------------------------------------------------------------------------------
