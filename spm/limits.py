@@ -198,6 +198,9 @@ STAMPS_PER_CELL = 50_000  # of one page of dead stamps or one adoption record: s
 COMMIT_CELL_CACHE_BYTES = 32_000_000  # of decoded commit records and ledger rows that the watermark keeper reads again
 PROCESS_GONE_S = 330  # an accepting process that announces nothing for so long is gone: clocks may differ by 5 min
 ADOPTIONS_MAX = 1_000  # records of one process: so many mean a clock that is far behind, not a process that is gone
+KNOWN_MARGIN_MS = (
+    3_600_000  # stamps so far below all watermarks are all known: a process that announces nothing is noticed
+)
 KEEP_EVERY_S = 10  # between two rounds over the watermarks of an app with recent messages
 KEEP_NEWS_MS = 10 * 60_000  # after a source's last message its app is in every round
 KEEP_ROUND = 180  # an app without recent messages is in one of so many rounds: every half hour

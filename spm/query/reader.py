@@ -7,7 +7,7 @@ coarsest resolution that is exact (``rolled.resolutions``), and every batch carr
 """
 
 import copy
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, TypeVar
 
 import numpy as np
@@ -37,13 +37,17 @@ from spm.query.series.cardinality import Cardinality, measure_cardinality
 from spm.query.series.index import SeriesSelection
 from spm.query.series.label_table import LabelTable
 from spm.query.view.app_state import AppState
+from spm.query.view.arrivals import Arrivals, read_arrivals
 from spm.query.view.decoded_rows import PageCache
 from spm.query.view.fingerprint import SampleFingerprint
 from spm.query.view.hour_reader import SampleReader
 from spm.query.view.view import OutdatedView, ReadRequest, View
 from spm.store.backends.base import Backend
 from spm.store.keys import PlacementTable
+from spm.store.ledger.watermarks import ProcessWatermarks
 from spm.store.rollup.sketch import Sketches
+from spm.store.versions.generations import PageRequest
+from spm.store.versions.knowledge import Knowledge
 
 T = TypeVar("T")
 
@@ -58,12 +62,38 @@ class AppStorage:
         self._state = AppState(backend, app, placement, clock, cache)
         self._asof_ms: int | None = None
         self._sees_retracted = False
+        self._knowledge: Knowledge | None = None
 
     def asof(self, asof_ms: int) -> "AppStorage":
         """A storage of this app that answers as accepted by a time, without later samples and retractions."""
         earlier = copy.copy(self)
         earlier._asof_ms = asof_ms
         return earlier
+
+    def knowledge(self) -> tuple[Knowledge, Mapping[int, ProcessWatermarks]]:
+        """What is known now, to be kept with a verdict, and the watermarks from which it was taken."""
+        return self._state.read_knowledge()
+
+    def restore_knowledge(self, vector: bytes, retractions: Collection[int]) -> Knowledge:
+        """The K that a verdict kept."""
+        return self._state.restore_knowledge(vector, retractions)
+
+    def known_at(self, knowledge: Knowledge) -> "AppStorage":
+        """A storage of this app that answers, for ever, as known at a K that it has read or restored."""
+        earlier = copy.copy(self)
+        earlier._knowledge = knowledge
+        return earlier
+
+    def arrivals(self, before: Knowledge | None, start_ms: int, end_ms: int) -> Arrivals:
+        """The messages known at this storage's K and not at the one before that have samples in a time range."""
+
+        def read(view: View) -> Arrivals:
+            with self._state.lock:
+                metrics = np.unique(self._state.index.columns()[1])
+            everything = PageRequest(dict.fromkeys(metrics.tolist()))
+            return read_arrivals(view, everything, before, start_ms, end_ms)
+
+        return self.with_view(start_ms, end_ms, read)
 
     def with_retracted(self) -> "AppStorage":
         """A storage of this app that answers as if nothing had been retracted; what is erased stays hidden."""
@@ -271,7 +301,7 @@ class AppStorage:
         It is ``None`` for an as-of storage or one with what is retracted, and for a longer range than a query may read.
         """
         is_too_long = end_ms - start_ms > limits.QUERY_DAYS_MAX * DAY_HOURS * HOUR_MS
-        if self._asof_ms is not None or self._sees_retracted or is_too_long:
+        if self._asof_ms is not None or self._knowledge or self._sees_retracted or is_too_long:
             return None
 
         def take(view: View) -> SampleFingerprint:
@@ -291,7 +321,9 @@ class AppStorage:
         matchers: Sequence[Matcher] = (),
         check_deadline: DeadlineCheck = no_deadline,
     ) -> ReadRequest:
-        return ReadRequest(start_ms, end_ms, matchers, self._asof_ms, check_deadline, self._sees_retracted)
+        return ReadRequest(
+            start_ms, end_ms, matchers, self._asof_ms, check_deadline, self._sees_retracted, self._knowledge
+        )
 
     def _answer(self, request: ReadRequest, answer: Callable[[View], T]) -> T:
         """Answer from a consistent view; start again with a new view when a run has published (PROTOCOL 10)."""

@@ -42,7 +42,8 @@ def _every(seconds: int, task: str) -> dict[str, Any]:
 
 
 CELERY_BEAT_SCHEDULE = {
-    "evaluate rules": _every(10, "alerts.tasks.evaluate_rules"),
+    "evaluate rules": _every(2, "alerts.tasks.evaluate_rules"),
+    "prune alerts": _every(60, "alerts.tasks.prune_alerts"),
     "deliver the outbox": _every(5, "alerts.tasks.deliver_outbox"),
     "refresh Alertmanagers": _every(60, "alerts.tasks.refresh_alertmanagers"),
     "keep marks": _every(limits.KEEP_EVERY_S, "ingest.tasks.keep_marks"),

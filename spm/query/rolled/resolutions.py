@@ -131,7 +131,7 @@ class RollupReader:
         Rows of sealed hours may lie where a former placement put them: then every shard is read for all series.
         """
         sealed = self.view.sealed_hours(day * DAY_HOURS, (day + 1) * DAY_HOURS - 1)
-        if sealed and self.view.visibility.asof_ms is not None:
+        if sealed and self.view.visibility.is_past:
             return None
         if self._is_expired(day):
             stored = [shard for shard, pack in month_manifest.days.items() if day in pack.days]
@@ -153,7 +153,7 @@ class RollupReader:
         """Whether a stored day was made of these hours, and of nothing accepted after the as-of time."""
         pack = month_manifest.days.get(shard)
         inputs = pack.days.get(day) if pack else None
-        if inputs is None or not self._is_known_by_asof(inputs.stamp_max_ms):
+        if inputs is None or not self.view.visibility.shows_all_to(inputs.stamp_max_ms):
             return False
         return inputs.inputs == manifest.day_fingerprint(hours)
 
@@ -232,7 +232,7 @@ class RollupReader:
 
         Aggregates of another state than the one sealed remain from a move that was rolled back: they do not count.
         """
-        if seal == EXPIRED or self.view.visibility.asof_ms is not None:
+        if seal == EXPIRED or self.view.visibility.is_past:
             self.view.provenance.add_expired(hour, hours=seal == EXPIRED)
             return
         of_day = self.view.manifests[hour // DAY_HOURS]
@@ -253,7 +253,7 @@ class RollupReader:
         if of_day is None or (shard, hour) in self.view.tail.by_shard_hour:
             return False
         inputs, entry = of_day.valid_inputs(shard, hour), of_day.entry(shard, hour)
-        if inputs is None or not self._is_known_by_asof(inputs.stamp_max_ms):
+        if inputs is None or not self.view.visibility.shows_all_to(inputs.stamp_max_ms):
             return False
         now = retractions.touching(self.view.in_force, entry, hour) if self.view.in_force else ()
         return inputs.retractions == retractions.ids(now) or self._differ_elsewhere(inputs.retractions, now)
@@ -266,9 +266,6 @@ class RollupReader:
             r is not None and r.metric is not None and metric_id(r.metric.encode()) not in self.by_metric
             for r in differing
         )
-
-    def _is_known_by_asof(self, stamp_max_ms: int) -> bool:
-        return self.view.visibility.asof_ms is None or stamp_max_ms <= self.view.visibility.asof_ms
 
     # --- rows
 

@@ -36,7 +36,7 @@ def note_effects(rollups: RollupReader, hours: I64) -> None:
         for hour, _ in view.stored_hours(*ends):
             if hour in requested and view.provenance.may_be_aggregated(hour):
                 examiner.examine_open(hour)
-    for hour in view.sealed_hours(*ends) if view.visibility.asof_ms is None else ():
+    for hour in () if view.visibility.is_past else view.sealed_hours(*ends):
         if hour in requested and view.provenance.may_be_aggregated(hour):
             view.check_deadline()
             examiner.examine_sealed(hour, view.manifests[hour // DAY_HOURS])

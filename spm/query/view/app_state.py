@@ -7,7 +7,7 @@ metric might lie in a shard that was not read, and the read starts again. Enter 
 """
 
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 
 from spm import limits
@@ -22,8 +22,11 @@ from spm.query.view.view import OutdatedView, ReadRequest, View
 from spm.store import epochs, keys
 from spm.store.backends.base import Backend, Reader, scan_ranges, version_of
 from spm.store.keys import PlacementTable
+from spm.store.ledger import watermarks
+from spm.store.ledger.watermarks import ProcessWatermarks, WatermarkVector
 from spm.store.manifest import Manifest
 from spm.store.versions import retractions
+from spm.store.versions.knowledge import Knowledge
 from spm.store.versions.quarantine import Quarantine
 from spm.store.versions.retractions import Retraction
 from spm.store.versions.visibility import Pairs, Visibility
@@ -65,11 +68,7 @@ class AppState:
                 placement = self._placement
             manifests = self._manifests(reader, self._days(request), tail, placement)
             # Erased samples are hidden at any as-of time: a cached tail may still contain them.
-            in_force = tuple(
-                r
-                for r in retractions_of_app
-                if ((r.active(request.asof_ms) and not request.sees_retracted) or r.erased_ms) and request.overlaps(r)
-            )
+            in_force = tuple(filter(request.is_retracted_by, retractions_of_app))
             yield View(
                 app=self.app,
                 reader=reader,
@@ -78,7 +77,7 @@ class AppState:
                 months=MonthManifests(self.rows, reader),
                 rows=self.rows,
                 visibility=Visibility(
-                    tuple(filter(request.is_affected_by, in_force)), self._series_of, request.asof_ms
+                    tuple(filter(request.is_affected_by, in_force)), self._series_of, request.asof_ms, request.knowledge
                 ),
                 in_force=in_force,
                 retractions={r.number: r for r in retractions_of_app},
@@ -87,6 +86,21 @@ class AppState:
                 span_ms=(request.start_ms, request.end_ms),
                 check_deadline=request.check_deadline,
             )
+
+    def read_knowledge(self) -> tuple[Knowledge, Mapping[int, ProcessWatermarks]]:
+        """What is known now: watermarks first, THEN retractions, THEN a tail that is newer than both."""
+        rows = watermarks.read(self._backend, self.app)
+        with self._backend.snapshot() as reader, self.lock:
+            knowledge = Knowledge.of(rows, self._read_retractions(reader))
+            self._refresh_tail(reader, force=True)
+        return knowledge, rows
+
+    def restore_knowledge(self, vector: bytes, retractions_in_force: Collection[int]) -> Knowledge:
+        """The K that a verdict kept. Raises ``CorruptBlock`` if the watermarks lack something that it includes."""
+        rows = watermarks.read(self._backend, self.app)
+        with self._backend.snapshot() as reader, self.lock:
+            self._refresh_tail(reader, force=True)
+        return Knowledge(WatermarkVector.from_bytes(vector, rows), frozenset(retractions_in_force))
 
     def _days(self, request: ReadRequest) -> range:
         """The days of a request, without those in the future."""

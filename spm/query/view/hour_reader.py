@@ -107,12 +107,12 @@ class SampleReader:
     def _only_generation(self, shard: int, hour: int) -> Generation | None:
         """The generation that holds all samples of an hour-shard, if nothing of it is hidden; else ``None``."""
         tail, visibility, shard_hour = self.view.tail, self.view.visibility, (shard, hour)
-        if shard_hour in tail.by_shard_hour or shard_hour in tail.missing or visibility.vector is not None:
+        if shard_hour in tail.by_shard_hour or shard_hour in tail.missing:
             return None
         entry = self.view.entry(shard, hour)
         if len(entry.state.generations) != 1 or entry.state.replay:
             return None
-        if visibility.asof_ms is not None and entry.stamp_max_ms > visibility.asof_ms:
+        if not visibility.shows_all_to(entry.stamp_max_ms):
             return None
         if visibility.retractions and touching(visibility.retractions, entry, hour):
             return None

@@ -31,6 +31,7 @@ from spm.store.manifest import SEALED, Entry, Generation, Manifest
 from spm.store.matchers import METRIC_NAME, Matcher
 from spm.store.versions import generations
 from spm.store.versions.generations import HourShard, Inputs, PageRequest
+from spm.store.versions.knowledge import Knowledge
 from spm.store.versions.merge import Piece, Winners, merge, narrow, pick
 from spm.store.versions.retractions import Retraction
 from spm.store.versions.visibility import Visibility
@@ -51,10 +52,11 @@ class ReadRequest:
         asof_ms: int | None = None,
         check_deadline: DeadlineCheck = no_deadline,
         sees_retracted: bool = False,
+        knowledge: Knowledge | None = None,
     ) -> None:
         """``sees_retracted``: retractions hide nothing from this read, except what is erased."""
         self.start_ms, self.end_ms, self.asof_ms, self.check_deadline = start_ms, end_ms, asof_ms, check_deadline
-        self.sees_retracted = sees_retracted
+        self.sees_retracted, self.knowledge = sees_retracted, knowledge
         self.metric = next((m.value for m in matchers if m.name == METRIC_NAME and m.op == "="), None)
 
     def hours(self) -> tuple[int, int] | None:
@@ -72,6 +74,13 @@ class ReadRequest:
         if not self.overlaps(retraction):
             return False
         return self.metric is None or retraction.metric is None or self.metric == retraction.metric
+
+    def is_retracted_by(self, retraction: Retraction) -> bool:
+        """Whether a retraction is in force for this read. What is erased is hidden from every read."""
+        if self.knowledge is not None:
+            return self.overlaps(retraction) and self.knowledge.in_force(retraction)
+        is_seen = retraction.active(self.asof_ms) and not self.sees_retracted
+        return (is_seen or retraction.erased_ms > 0) and self.overlaps(retraction)
 
     def erased(self, retractions: Sequence[Retraction]) -> frozenset[int]:
         """Numbers of retractions made after the as-of time whose samples are deleted and missing from the answer."""

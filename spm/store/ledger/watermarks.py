@@ -362,6 +362,7 @@ class _ProcessView:
     record_count: int
     dead_stamps: U64
     adopted_stamps: U64
+    is_complete: bool = False  # the process has ended, and no stamp of it lies above the watermark
 
 
 @dataclass(frozen=True, slots=True)
@@ -374,6 +375,12 @@ class WatermarkVector:
     def of(cls, watermarks: Mapping[int, ProcessWatermarks]) -> "WatermarkVector":
         """The vector of the present rows."""
         return cls({p: _view_of(m, pack_place(m.watermark.place), len(m.adoptions)) for p, m in watermarks.items()})
+
+    @property
+    def complete_to_ms(self) -> int:
+        """The least watermark of the processes of which stamps may still come."""
+        places = [view.watermark >> 16 for view in self.views.values() if not view.is_complete]
+        return min(places, default=limits.TIME_MAX_MS)
 
     def to_bytes(self) -> bytes:
         """Encode the vector for its verdict: numbers only, since the stamps stay in the rows, which only grow."""
@@ -420,7 +427,9 @@ def _includes(process: ProcessWatermarks, place: int, records: int) -> bool:
 def _view_of(process: ProcessWatermarks, watermark: int, records: int) -> _ProcessView:
     dead_stamps = process.dead_stamps[process.dead_stamps <= np.uint64(watermark)]
     stamps = [record.stamps for record in process.adoptions[:records]]
-    return _ProcessView(watermark, records, dead_stamps, np.sort(np.concatenate(stamps)) if stamps else _NONE)
+    is_complete = process.finished and watermark == pack_place(process.watermark.place)
+    adopted = np.sort(np.concatenate(stamps)) if stamps else _NONE
+    return _ProcessView(watermark, records, dead_stamps, adopted, is_complete)
 
 
 def _are_among(stamps: U64, wanted: U64) -> BOOL:

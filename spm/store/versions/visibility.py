@@ -1,4 +1,4 @@
-"""The versions that a read may see: those accepted by a time, or known at an E, without what retractions hide.
+"""The versions that a read may see: those accepted by a time, or known at a K, without what retractions hide.
 
 Reader and run use the same code. A ``Visibility`` is built once per question and applied piece by piece; one that hides
 nothing costs nothing. The caller says which series a retraction's matchers select: the reader has its index, a run
@@ -12,7 +12,7 @@ import numpy as np
 from spm.arrays import BOOL, U64
 from spm.fast_dataclass import dataclass
 from spm.store.encoding import kernels
-from spm.store.ledger.watermarks import WatermarkVector
+from spm.store.versions.knowledge import Knowledge
 from spm.store.versions.merge import Piece
 from spm.store.versions.retractions import Retraction
 
@@ -26,15 +26,27 @@ def _no_series(retraction: Retraction) -> Pairs:
 
 @dataclass(frozen=True, slots=True)
 class Visibility:
-    """What hides versions: retractions in force, a time of acceptance, and an E that does not know their stamps.
+    """What hides versions: retractions in force, a time of acceptance, and a K that does not know their stamps.
 
-    ``asof_ms`` is for people ("accepted by then"), ``vector`` (E) for verdicts, whose replay must give the same result.
+    ``asof_ms`` is for people ("accepted by then"), ``knowledge`` (K) for verdicts, whose replay must give the same
+    result.
     """
 
     retractions: tuple[Retraction, ...] = ()
     series_of: SeriesOf = _no_series
     asof_ms: int | None = None
-    vector: WatermarkVector | None = None
+    knowledge: Knowledge | None = None
+
+    @property
+    def is_past(self) -> bool:
+        """Whether it may leave out what was accepted or retracted by now."""
+        return self.asof_ms is not None or self.knowledge is not None
+
+    def shows_all_to(self, stamp_ms: int) -> bool:
+        """Whether no version with a stamp up to this time is hidden for having come too late."""
+        if self.asof_ms is not None and stamp_ms > self.asof_ms:
+            return False
+        return self.knowledge is None or self.knowledge.knows_all_to(stamp_ms)
 
     def visible_rows(self, piece: Piece) -> BOOL | None:
         """bool[N]: the visible rows of a piece; ``None``: all of them."""
@@ -49,9 +61,9 @@ class Visibility:
         return later[piece.message] if later.any() else None
 
     def _unknown(self, piece: Piece) -> BOOL | None:
-        if self.vector is None:
+        if self.knowledge is None:
             return None
-        unknown = ~self.vector.knows(piece.messages)
+        unknown = ~self.knowledge.vector.knows(piece.messages)
         return unknown[piece.message] if unknown.any() else None
 
     def _retracted(self, retraction: Retraction, piece: Piece) -> BOOL | None:

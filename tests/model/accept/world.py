@@ -28,6 +28,7 @@ from spm.store.ledger import dead_letters, watermarks
 from spm.store.ledger.outcomes import read_outcomes
 from spm.store.ledger.watermarks import ProcessWatermarks, WatermarkVector
 from spm.store.manifest import Manifest
+from spm.store.versions.knowledge import Knowledge
 from spm.store.versions.merge import Piece
 from spm.store.versions.visibility import Visibility
 from spm.wire import Envelope, Parsed, Stamp
@@ -284,7 +285,9 @@ class World:
 
     def visible(self, vector: bytes, pieces: list[Piece]) -> frozenset[Version]:
         """Return the versions of some data that are visible at a stored E."""
-        visibility = Visibility(vector=WatermarkVector.from_bytes(vector, watermarks.read(self.store, APP)))
+        visibility = Visibility(
+            knowledge=Knowledge(WatermarkVector.from_bytes(vector, watermarks.read(self.store, APP)), frozenset())
+        )
         return frozenset(version for piece in pieces for version in versions_seen(piece, visibility))
 
     def replay(self) -> None:

@@ -26,6 +26,7 @@ from spm.store.ledger.watermarks import (
     pack,
     pack_place,
 )
+from spm.store.versions.knowledge import Knowledge
 from spm.store.versions.visibility import Visibility
 from spm.wire import Stamp
 from tests.support.faults import Faulty, flip
@@ -317,11 +318,11 @@ def test_a_visibility_with_an_e_shows_only_known_stamps() -> None:
     values = piece(
         [(1, ts, 0, (ms, process, 0, "h")) for ts, (ms, process) in enumerate([(3, 1), (4, 1), (6, 1), (7, 1), (3, 2)])]
     )
-    visible = Visibility(vector=vector).visible_rows(values)
+    visible = Visibility(knowledge=Knowledge(vector, frozenset())).visible_rows(values)
     assert visible is not None
     assert values.ts[visible].tolist() == [0, 3]
 
 
 def test_a_visibility_whose_e_knows_every_stamp_costs_nothing() -> None:
     vector = WatermarkVector.of({1: process_watermarks(1, (5, 0), NONE, [])})
-    assert Visibility(vector=vector).visible_rows(piece([(1, 1, 0, (3, 1, 0, "h"))])) is None
+    assert Visibility(knowledge=Knowledge(vector, frozenset())).visible_rows(piece([(1, 1, 0, (3, 1, 0, "h"))])) is None
