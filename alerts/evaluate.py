@@ -1,8 +1,11 @@
 """Judges lanes: reads where a lane stands, judges its next steps in order, and commits each chunk as one operation.
 
 1. A lane is due if a step after its position has come. It is claimed for a while; the claim only saves work.
-2. The lane's number is read, then its versions and states, then the data, outside any transaction.
-3. One transaction takes the next number of the lane and writes what changed (``journal.commit``). If another judge or
+2. The lane's number is read, THEN what is known of its app (``Sight``), then its versions and states, then the data,
+   outside any transaction.
+3. A step waits until it is complete or patience is over (``lane_plan``). What became known since and reaches back is
+   judged again: only by the rules that read such metrics, from the step before it on.
+4. One transaction takes the next number of the lane and writes what changed (``journal.commit``). If another judge or
    an edit took the number meanwhile, nothing is written, and the lane is judged anew.
 
 After a stall all missed steps follow in order, a chunk per operation. If the store does not answer, the lane stays
@@ -10,17 +13,20 @@ where it is and says why. Enter by ``evaluate_due_lanes``.
 """
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from django.db.models import Exists, OuterRef, Q, QuerySet
 
 from alerts import journal
-from alerts.judging import lane_plan, limits
+from alerts.judging import limits
 from alerts.judging.answers import Read
-from alerts.judging.lane_plan import OperationKind, aligned_ms, next_steps
-from alerts.judging.run import Outcome, run
-from alerts.judging.versions import Steps
+from alerts.judging.kinds import Kind
+from alerts.judging.lane_plan import Decision, Operation, OperationKind, aligned_ms, decide
+from alerts.judging.run import Outcome, incomplete_at, run
+from alerts.judging.selections import traits_of
+from alerts.judging.sight import Sight
+from alerts.judging.versions import RuleVersion, Steps
 from alerts.models import Instance, Lane, Rule
 from spm import telemetry
 from spm.clock import Clock
@@ -29,6 +35,17 @@ from spm.limits import RULE_ACTIVE_MAX, RULE_PERIOD_MS
 
 log = logging.getLogger("spm.alerts")
 OpenSession = Callable[[int], Read]  # an app → what evaluates its expressions, with data shared between them
+Observe = Callable[[Lane], Sight]  # a lane as it was read → what is known of its app now
+
+
+def at_present(open_session: OpenSession, clock: Clock) -> Observe:
+    """Return an observer that takes everything visible now for known and complete. Nothing it sees can be replayed."""
+
+    def observe(lane: Lane) -> Sight:
+        now_ms = clock.now_ms()
+        return Sight(open_session(lane.app_id), now_ms, now_ms, now_ms)
+
+    return observe
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,13 +56,13 @@ class EvaluationCounts:
     failed: int = 0
 
 
-def evaluate_due_lanes(*, open_session: OpenSession, clock: Clock) -> EvaluationCounts:
+def evaluate_due_lanes(*, observe: Observe, clock: Clock) -> EvaluationCounts:
     """Judge every lane that is due, the one that is furthest behind first; one that fails does not delay the others."""
     evaluated = failed = 0
     for lane_id in list(_due(clock.now_ms()).order_by("position_ms", "pk").values_list("pk", flat=True)):
         try:
             with telemetry.timed(telemetry.RULE_S, clock=clock):
-                evaluated += evaluate_lane(lane_id, open_session=open_session, clock=clock)
+                evaluated += evaluate_lane(lane_id, observe=observe, clock=clock)
         except StoreUnavailable as error:
             Lane.objects.filter(pk=lane_id).exclude(waiting=str(error)).update(waiting=str(error))
             failed += 1
@@ -57,13 +74,13 @@ def evaluate_due_lanes(*, open_session: OpenSession, clock: Clock) -> Evaluation
     return EvaluationCounts(evaluated, failed)
 
 
-def evaluate_lane(lane_id: int, *, open_session: OpenSession, clock: Clock) -> int:
+def evaluate_lane(lane_id: int, *, observe: Observe, clock: Clock) -> int:
     """Judge the next chunks of a lane; returns how many operations were committed."""
     if not claim(lane_id, clock.now_ms()):
         return 0
     count = 0
     try:
-        while count < limits.CHUNKS_PER_ROUND_MAX and _judge_chunk(lane_id, open_session, clock):
+        while count < limits.CHUNKS_PER_ROUND_MAX and _judge_chunk(lane_id, observe, clock):
             count += 1
     finally:
         Lane.objects.filter(pk=lane_id).update(lease_until_ms=0)
@@ -75,21 +92,75 @@ def claim(lane_id: int, now_ms: int) -> bool:
     return bool(_due(now_ms).filter(pk=lane_id).update(lease_until_ms=now_ms + limits.LEASE_MS))
 
 
-def _judge_chunk(lane_id: int, open_session: OpenSession, clock: Clock) -> bool:
-    lane, now_ms = Lane.objects.get(pk=lane_id), clock.now_ms()
-    operation = next_steps(lane.position_ms, now_ms=now_ms, ready_ms=now_ms, period_ms=RULE_PERIOD_MS)
-    return operation is not None and judge(lane, operation, open_session=open_session, now_ms=now_ms)
+def _judge_chunk(lane_id: int, observe: Observe, clock: Clock) -> bool:
+    lane = Lane.objects.get(pk=lane_id)
+    sight = observe(lane)
+    decision = decide(
+        lane.state,
+        now_ms=sight.now_ms,
+        ready_ms=sight.ready_ms,
+        frontier_ms=sight.frontier_ms,
+        news=sight.news,
+        period_ms=RULE_PERIOD_MS,
+    )
+    return decision is not None and judge(lane, decision, sight, now_ms=clock.now_ms())
 
 
-def judge(lane: Lane, operation: lane_plan.Operation, *, open_session: OpenSession, now_ms: int) -> bool:
+def judge(lane: Lane, decision: Decision, sight: Sight, *, now_ms: int) -> bool:
     """Do one operation on a lane as it was read; returns False, and writes nothing, if the lane has changed since."""
-    before = journal.states_at(lane, operation.after_ms)
-    outcome = Outcome((), before.states, {})
-    if operation.kind is OperationKind.JUDGE:
-        steps = Steps(operation.after_ms + RULE_PERIOD_MS, operation.upto_ms, RULE_PERIOD_MS)
-        versions = journal.versions_between(lane, operation.after_ms, operation.upto_ms)
-        outcome = run(versions, steps, before.states, read=open_session(lane.app_id), active_max=RULE_ACTIVE_MAX)
-    return journal.commit(lane, operation, before, outcome, now_ms=now_ms)
+    operation = decision.operation
+    if operation.kind is not OperationKind.JUDGE:
+        before = journal.states_at(lane, operation.after_ms, concerns=lambda rule: True)
+        part = journal.Part(operation.after_ms, before, Outcome((), before.states, {}))
+        return journal.commit(lane, decision, [part], sight, now_ms=now_ms)
+    versions = journal.versions_between(lane, operation.after_ms, operation.upto_ms)
+    again = _rules_to_judge_again(versions, decision)
+    parts = [
+        _judge_part(lane, after_ms, operation, versions, sight, concerns)
+        for after_ms, concerns in (
+            (operation.after_ms, again.__contains__),
+            (lane.position_ms, lambda rule: rule not in again),
+        )
+        if after_ms < operation.upto_ms
+    ]
+    return journal.commit(lane, decision, parts, sight, now_ms=now_ms)
+
+
+def _rules_to_judge_again(versions: Sequence[RuleVersion], decision: Decision) -> frozenset[int]:
+    """Return the rules that steps behind the position are judged again by: those that read a metric of the news.
+
+    A composite rests on other rules, so with one of them all are judged again.
+    """
+    news = decision.news
+    if news is None:
+        return frozenset()
+    is_joined = any(each.kind is Kind.COMPOSITE for each in versions)
+    return frozenset(each.rule for each in versions if is_joined or traits_of(each.value_expr).reads_any(news.metrics))
+
+
+def _judge_part(
+    lane: Lane,
+    after_ms: int,
+    operation: Operation,
+    versions: Sequence[RuleVersion],
+    sight: Sight,
+    concerns: Callable[[int], bool],
+) -> journal.Part:
+    """Judge some of the rules at the steps (after, upto]."""
+    before = journal.states_at(lane, after_ms, concerns=concerns)
+    steps = Steps(after_ms + RULE_PERIOD_MS, operation.upto_ms, RULE_PERIOD_MS)
+    own = [each for each in versions if concerns(each.rule)]
+    incomplete = incomplete_at(steps, operation.behind_ms)
+    outcome = run(
+        own,
+        steps,
+        before.states,
+        read=sight.read,
+        active_max=RULE_ACTIVE_MAX,
+        incomplete=incomplete,
+        labels=before.labels,
+    )
+    return journal.Part(after_ms, before, outcome)
 
 
 def _due(now_ms: int) -> QuerySet[Lane]:

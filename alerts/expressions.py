@@ -52,12 +52,13 @@ def read_points(app: int, expr: str, labels: Mapping[str, str], steps: Steps) ->
     return [None] * len(steps)
 
 
-def open_session(app: int) -> Read:
+def open_session(app: int, known: Storage | None = None) -> Read:
     """Return what evaluates expressions of the app's rules: an expression and steps are evaluated once.
 
-    A step at which the expression cannot be evaluated becomes an error of the answer. Raises ``StoreUnavailable``.
+    ``known`` is the app's data as known at some moment, by default now. A step at which the expression cannot be
+    evaluated becomes an error of the answer. Raises ``StoreUnavailable``.
     """
-    storage = open_storage(app)
+    storage = open_storage(app) if known is None else SharedReads(known, limits.QUERY_BYTES_MAX)
     answers: dict[tuple[str, Steps], Answer] = {}
 
     def read(expr: str, steps: Steps) -> Answer:

@@ -5,19 +5,22 @@ that goes back behind the lane's position replaces what was said of those steps:
 marked, states and episodes follow. Unchanged rules cost two rows for the whole lane: its own and the operation's.
 """
 
-from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 
 from django.db import transaction
 from django.db.models import F, Q
 
 from alerts import episodes
-from alerts.judging import lane_plan
 from alerts.judging.answers import Labels
 from alerts.judging.automaton import OK, InstanceState, Phase, Timing
 from alerts.judging.conditions import Condition, MissingPolicy
 from alerts.judging.kinds import Kind, Parameters
+from alerts.judging.lane_plan import Decision
+from alerts.judging.limits import OWED_METRICS_MAX
+from alerts.judging.patience import not_waited_for
 from alerts.judging.run import InstanceKey, Outcome, States, Transition
+from alerts.judging.sight import Sight
 from alerts.judging.versions import RuleVersion
 from alerts.models import AlertEvent, Instance, Lane, Operation, Rule, RuleVersionRow
 
@@ -30,15 +33,31 @@ class LaneStates:
     rows: Mapping[InstanceKey, Instance]
     later: tuple[AlertEvent, ...]
 
+    @property
+    def labels(self) -> dict[str, Labels]:
+        """The labels of these instances, by fingerprint."""
+        labels: dict[str, Labels] = {key.fingerprint: row.labels for key, row in self.rows.items()}
+        return labels | {event.fingerprint: event.labels for event in self.later}
 
-def states_at(lane: Lane, at_ms: int) -> LaneStates:
-    """Return the states at a step: the present ones, with the transitions after the step taken back."""
-    rows = {row.key: row for row in Instance.objects.filter(rule__app=lane.app_id)}
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """What an operation says of some of the rules, which it judged from the step after ``after_ms`` on."""
+
+    after_ms: int
+    before: LaneStates
+    outcome: Outcome
+
+
+def states_at(lane: Lane, at_ms: int, *, concerns: Callable[[int], bool]) -> LaneStates:
+    """Return the states of some rules at a step: the present ones, with the transitions after the step taken back."""
+    instances = Instance.objects.filter(rule__app=lane.app_id)
+    rows = {row.key: row for row in instances if concerns(row.rule_id)}
     states = {key: row.state for key, row in rows.items()}
     later: tuple[AlertEvent, ...] = ()
     if at_ms < lane.position_ms:
         events = AlertEvent.objects.filter(rule__app=lane.app_id, superseded_seq=None, at_ms__gt=at_ms).exclude(seq=0)
-        later = tuple(events.order_by("at_ms", "pk"))
+        later = tuple(event for event in events.order_by("at_ms", "pk") if concerns(event.rule_id))
     for event in reversed(later):
         state = state_of(event.before_state)
         if state == OK:
@@ -88,26 +107,47 @@ def content_of(rule: Rule, ended: str = "") -> dict[str, object]:
     }
 
 
-def commit(lane: Lane, operation: lane_plan.Operation, before: LaneStates, outcome: Outcome, *, now_ms: int) -> bool:
+def commit(lane: Lane, decision: Decision, parts: Sequence[Part], sight: Sight, *, now_ms: int) -> bool:
     """Write an operation in one transaction; returns False, and writes nothing, if the lane has another number now."""
+    operation = decision.operation
     with transaction.atomic():
-        mine = Lane.objects.filter(pk=lane.pk, seq=lane.seq)
-        if not mine.update(seq=F("seq") + 1, position_ms=operation.upto_ms, waiting=""):
+        if not _take_number(lane, decision, sight):
             return False
+        known = (
+            {"vector": sight.knowledge.vector, "retractions": sight.knowledge.retractions} if sight.knowledge else {}
+        )
         Operation.objects.create(
             lane=lane,
             seq=lane.seq + 1,
             kind=operation.kind,
             after_ms=operation.after_ms,
             upto_ms=operation.upto_ms,
+            behind_ms=operation.behind_ms,
+            silent=not_waited_for(sight.sources, operation.upto_ms),
             made_ms=now_ms,
+            **known,
         )
-        labels = {key.fingerprint: row.labels for key, row in before.rows.items()}
-        labels |= {event.fingerprint: event.labels for event in before.later} | dict(outcome.labels)
-        changed = _write_transitions(before, outcome, labels, lane.seq + 1)
-        _write_instances(before, outcome, labels)
-        episodes.follow(lane, operation, before.states, outcome, changed, labels, now_ms=now_ms)
+        for part in parts:
+            before, outcome = part.before, part.outcome
+            labels = before.labels | dict(outcome.labels)
+            changed = _write_transitions(before, outcome, labels, lane.seq + 1)
+            _write_instances(before, outcome, labels)
+            own = replace(operation, after_ms=part.after_ms)
+            episodes.follow(lane, own, before.states, outcome, changed, labels, now_ms=now_ms)
     return True
+
+
+def _take_number(lane: Lane, decision: Decision, sight: Sight) -> bool:
+    """Take the lane's next number and move it; False if another judge or an edit took it before."""
+    operation, owed = decision.operation, decision.owed
+    fields: dict[str, object] = {"position_ms": operation.upto_ms, "behind_ms": operation.behind_ms, "waiting": ""}
+    if sight.knowledge is not None:
+        fields |= {"vector": sight.knowledge.vector, "retractions": list(sight.knowledge.retractions)}
+    metrics = None if owed is None or owed.metrics is None else sorted(owed.metrics)
+    if metrics is not None and len(metrics) > OWED_METRICS_MAX:
+        metrics = None
+    fields |= {"owed_ms": owed.from_ms if owed else None, "owed_metrics": metrics, "rejudged_ms": decision.rejudged_ms}
+    return bool(Lane.objects.filter(pk=lane.pk, seq=lane.seq).update(seq=F("seq") + 1, **fields))
 
 
 def _write_transitions(

@@ -1,26 +1,33 @@
 """The periodic tasks of alerting. A round that is lost, late or doubled only changes when the work is done."""
 
 from celery import shared_task
+from django.conf import settings
 
 from alerts import evaluate, prune
-from alerts.expressions import open_session, open_storage
+from alerts.expressions import open_storage
 from alerts.notify import login_notices, outbox
 from alerts.notify.registry import NOTIFIERS
 from alerts.recording.lane import SeriesWriter, record_app, write_alerts, write_due_series
 from alerts.telling import flush, refresh, sender
+from alerts.watch import observer
 from ingest.accept.process_acceptor import process_acceptor
 from spm.clock import SystemClock
 
 
 @shared_task(ignore_result=True)  # type: ignore[untyped-decorator]
 def evaluate_rules() -> None:
-    """Record what is due, judge the lanes that are due, write ALERTS, and delete old rows."""
+    """Record what is due, judge the lanes that are due, and write ALERTS."""
     clock = SystemClock()
     series = SeriesWriter(open_storage, process_acceptor, clock)
     write_due_series(series, record_app)
-    evaluate.evaluate_due_lanes(open_session=open_session, clock=clock)
+    evaluate.evaluate_due_lanes(observe=observer(settings.SPM_STORE_URL, clock), clock=clock)
     write_due_series(series, write_alerts)
-    prune.prune(clock.now_ms())
+
+
+@shared_task(ignore_result=True)  # type: ignore[untyped-decorator]
+def prune_alerts() -> None:
+    """Delete old rows."""
+    prune.prune(SystemClock().now_ms())
 
 
 @shared_task(ignore_result=True)  # type: ignore[untyped-decorator]

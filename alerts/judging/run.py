@@ -20,12 +20,15 @@ from typing import NamedTuple
 
 import numpy as np
 
-from alerts.judging import limits
+from alerts.judging import composites, limits
+from alerts.judging.anomalies import distances
 from alerts.judging.answers import Answer, Labels, Read
 from alerts.judging.automaton import OK, Input, InstanceState, Phase, Timing, due_ms, step
 from alerts.judging.conditions import Codes, MissingPolicy, classify
+from alerts.judging.kinds import Kind
 from alerts.judging.versions import RuleVersion, Steps, by_rule, stretches
 from spm.arrays import BOOL, F64
+from spm.errors import BadQuery
 
 
 class Aspect(StrEnum):
@@ -89,18 +92,49 @@ def run(
     read: Read,
     active_max: int,
     incomplete: BOOL | None = None,
+    labels: Mapping[str, Labels] | None = None,
 ) -> Outcome:
     """Judge all steps by the versions in force at each, beginning with these states.
 
     ``read`` evaluates expressions. ``active_max`` bounds the instances of one rule that are not ok. ``incomplete``
-    marks steps at which absences cannot be judged, because data is still on its way.
+    marks steps at which absences cannot be judged, because data is still on its way. ``labels`` are those of the
+    instances that have a state. Composites are judged after the rules that they name.
     """
-    fold = _Fold(steps, dict(states), read, active_max, incomplete)
-    for rule, of_rule in by_rule(versions).items():
+    fold = _Fold(steps, states, read, active_max, incomplete)
+    fold.labels.update(labels or {})
+    for rule, of_rule in _parts_first(by_rule(versions)):
         for version, before, part in stretches(of_rule, steps):
             fold.judge(rule, version, before, part)
     fold.transitions.sort(key=lambda each: (each.at_ms, each.key))
     return Outcome(tuple(fold.transitions), fold.states, fold.labels)
+
+
+def incomplete_at(steps: Steps, behind_ms: int | None) -> BOOL | None:
+    """bool[T]: the steps at which absences cannot be judged, from ``behind_ms`` on; None if there are none."""
+    if behind_ms is None or behind_ms > steps.last_ms:
+        return None
+    return steps.first_ms + np.arange(len(steps)) * steps.period_ms >= behind_ms
+
+
+def _parts_first(rules: Mapping[int, list[RuleVersion]]) -> list[tuple[int, list[RuleVersion]]]:
+    """Return the rules, each composite after those that it names."""
+    parts: dict[int, frozenset[int]] = {}
+    for rule, versions in rules.items():
+        named = [composites.parse(each.expr).rules for each in versions if _is_parsed_composite(each)]
+        if named:
+            parts[rule] = frozenset().union(*named)
+    plain = [(rule, versions) for rule, versions in rules.items() if rule not in parts]
+    return plain + [(rule, rules[rule]) for rule in composites.order(parts)]
+
+
+def _is_parsed_composite(version: RuleVersion) -> bool:
+    if version.kind is not Kind.COMPOSITE:
+        return False
+    try:
+        composites.parse(version.expr)
+    except BadQuery:
+        return False
+    return True
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,12 +155,13 @@ class _Fold:
     def __init__(
         self,
         steps: Steps,
-        states: dict[InstanceKey, InstanceState],
+        states: States,
         read: Read,
         active_max: int,
         incomplete: BOOL | None,
     ) -> None:
-        self.states, self.transitions, self.labels = states, list[Transition](), dict[str, Labels]()
+        self._first_states = states
+        self.states, self.transitions, self.labels = dict(states), list[Transition](), dict[str, Labels]()
         self._steps, self._read, self._active_max, self._incomplete = steps, read, active_max, incomplete
 
     def judge(self, rule: int, version: RuleVersion, before: RuleVersion | None, steps: Steps) -> None:
@@ -138,7 +173,7 @@ class _Fold:
         is_absence_judged = version.condition.missing is MissingPolicy.ALERT and version.condition.comparator != ""
         lead = 1 if is_absence_judged else 0
         wide = replace(steps, first_ms=steps.first_ms - lead * steps.period_ms)
-        answer = self._read(version.value_expr, wide)
+        answer = self._answer(version, wide)
         errors = {index - lead: text for index, text in answer.errors.items() if index >= lead}
         is_new_selection = before is not None and version.selects_anew(before)
         table = _Table(version, steps, answer, lead, errors, self._incomplete_part(steps), is_new_selection)
@@ -154,6 +189,38 @@ class _Fold:
         self.labels.update(answer.labels_by_name())
         timing = Timing((limits.ERROR_FOR_STEPS - 1) * steps.period_ms)
         self._fold(_error_row(rule, errors, len(steps)), timing, steps, details=errors)
+
+    def _answer(self, version: RuleVersion, steps: Steps) -> Answer:
+        """Return the values that a version compares, or where a composite holds."""
+        if version.kind is Kind.COMPOSITE:
+            try:
+                composite = composites.parse(version.expr)
+            except BadQuery as refusal:
+                return Answer.failed(steps, str(refusal))
+            firing = {rule: self._firing(rule) for rule in composite.rules}
+            return composites.answer(composite, version.parameters.by, firing, steps)
+        answer = self._read(version.value_expr, steps)
+        if version.kind is Kind.ANOMALY:
+            return distances(version.expr, version.parameters, answer, steps, self._read)
+        return answer
+
+    def _firing(self, rule: int) -> list[composites.Firing]:
+        """Return when the series of a rule fire, as far as this run knows."""
+        begun = {
+            key: self._steps.first_ms
+            for key, state in self._first_states.items()
+            if key.rule == rule and key.aspect == Aspect.VALUE and state.is_alerting
+        }
+        found = list[composites.Firing]()
+        for each in self.transitions:
+            key = each.key
+            if key.rule != rule or key.aspect != Aspect.VALUE:
+                continue
+            if each.after.is_alerting:
+                begun.setdefault(key, each.at_ms)
+            elif key in begun:
+                found.append((self.labels.get(key.fingerprint, {}), begun.pop(key), each.at_ms))
+        return found + [(self.labels.get(key.fingerprint, {}), start_ms, None) for key, start_ms in begun.items()]
 
     def _incomplete_part(self, steps: Steps) -> BOOL | None:
         if self._incomplete is None:
@@ -286,9 +353,12 @@ class _Table:
         return np.fromiter((self.answer.name(row) in names for row in range(count)), np.bool_, count)
 
     def _hold(self, codes: Codes, is_absent: BOOL) -> None:
-        """Overwrite what cannot be judged: everything at a step that failed, absences while data is on its way."""
+        """Overwrite what cannot be judged: everything at a step that failed, absences while data is on its way.
+
+        A value that needs all sources is an absence then, and so is the age of a heartbeat.
+        """
         if self.incomplete is not None:
-            codes[is_absent & self.incomplete] = Input.UNJUDGED
+            codes[(is_absent | self.version.is_collective) & self.incomplete] = Input.UNJUDGED
         codes[:, list(self.errors)] = Input.UNJUDGED
 
 

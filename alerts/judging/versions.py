@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from alerts.judging.automaton import Timing
 from alerts.judging.conditions import Condition
 from alerts.judging.kinds import Kind, Parameters, value_expr
+from alerts.judging.selections import traits_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +52,11 @@ class RuleVersion:
     def value_expr(self) -> str:
         """The expression whose values are judged."""
         return value_expr(self.kind, self.expr, self.parameters)
+
+    @property
+    def is_collective(self) -> bool:
+        """Whether its value is wrong, and not only missing, while some sources have not sent yet."""
+        return self.kind is Kind.HEARTBEAT or traits_of(self.value_expr).is_collective
 
     def selects_anew(self, before: "RuleVersion") -> bool:
         """Whether the series of the version before may be no series of this one."""

@@ -6,9 +6,10 @@ from enum import StrEnum
 from django.db import models
 
 from alerts.judging.automaton import InstanceState, Phase
-from alerts.judging.lane_plan import OperationKind
+from alerts.judging.lane_plan import LaneState, News, OperationKind
 from alerts.judging.reconciliation import EpisodeStatus
 from alerts.judging.run import Aspect, EndReason, InstanceKey
+from alerts.judging.sight import KeptKnowledge
 from alerts.models.rule import Rule, Severity
 
 
@@ -28,6 +29,12 @@ class Lane(models.Model):
     position_ms = models.BigIntegerField(help_text="judged up to this step")
     first_ms = models.BigIntegerField(help_text="the step before the first one that was judged")
     waiting = models.TextField(blank=True, help_text="why the next step is not judged yet")
+    vector = models.BinaryField(default=b"", help_text="what the last operation knew")
+    retractions = models.JSONField(default=list, blank=True)
+    behind_ms = models.BigIntegerField(null=True, blank=True, help_text="since this step absences are not judged")
+    owed_ms = models.BigIntegerField(null=True, blank=True, help_text="samples from here on are to be judged again")
+    owed_metrics = models.JSONField(null=True, blank=True)
+    rejudged_ms = models.BigIntegerField(default=0)
     lease_until_ms = models.BigIntegerField(default=0)
 
     class Meta:
@@ -36,9 +43,26 @@ class Lane(models.Model):
     def __str__(self) -> str:
         return f"lane of {self.app}"
 
+    @property
+    def knowledge(self) -> KeptKnowledge | None:
+        """What its last operation knew; None if that was not kept."""
+        return KeptKnowledge(bytes(self.vector), tuple(self.retractions)) if self.vector else None
+
+    @property
+    def state(self) -> LaneState:
+        """What decides about its next operation."""
+        owed = None
+        if self.owed_ms is not None:
+            owed = News(self.owed_ms, None if self.owed_metrics is None else frozenset(self.owed_metrics))
+        return LaneState(self.position_ms, self.first_ms, owed, self.behind_ms, self.rejudged_ms)
+
 
 class Operation(models.Model):
-    """One change of a lane: its steps (after, upto] were judged, skipped or taken back."""
+    """One change of a lane: its steps (after, upto] were judged, skipped or taken back.
+
+    ``vector`` and ``retractions`` are K: what was known. From ``behind_ms`` on absences were not judged. ``silent``
+    names sources that were no longer waited for.
+    """
 
     lane = models.ForeignKey(Lane, models.CASCADE, related_name="operations")
     seq = models.BigIntegerField()
@@ -46,6 +70,10 @@ class Operation(models.Model):
     after_ms = models.BigIntegerField()
     upto_ms = models.BigIntegerField()
     made_ms = models.BigIntegerField()
+    vector = models.BinaryField(default=b"")
+    retractions = models.JSONField(default=list, blank=True)
+    behind_ms = models.BigIntegerField(null=True, blank=True)
+    silent = models.JSONField(default=list, blank=True)
 
     class Meta:
         ordering = ["-seq"]
@@ -54,6 +82,11 @@ class Operation(models.Model):
 
     def __str__(self) -> str:
         return f"{self.lane} {self.seq}"
+
+    @property
+    def knowledge(self) -> KeptKnowledge | None:
+        """What it knew; None if that was not kept."""
+        return KeptKnowledge(bytes(self.vector), tuple(self.retractions)) if self.vector else None
 
 
 class RuleVersionRow(models.Model):

@@ -78,7 +78,8 @@ class AlertingWorld:
     clock: FakeClock
 
     def evaluate(self) -> evaluate.EvaluationCounts:
-        return evaluate.evaluate_due_lanes(open_session=self.machine.open_session, clock=self.clock)
+        observe = evaluate.at_present(self.machine.open_session, self.clock)
+        return evaluate.evaluate_due_lanes(observe=observe, clock=self.clock)
 
     def evaluate_values(self, *values: float | None, host: str = "a") -> None:
         """Evaluate once per value, a period apart; None is no data."""

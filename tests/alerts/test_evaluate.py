@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from alerts import episodes, evaluate, journal, rulebook
 from alerts.judging.answers import Answer, Read
 from alerts.judging.automaton import OK, Input, step
+from alerts.judging.lane_plan import Decision, OperationKind
 from alerts.judging.lane_plan import Operation as Plan
-from alerts.judging.lane_plan import OperationKind
 from alerts.judging.versions import Steps
 from alerts.models import AlertEvent, Episode, Instance, Lane, Operation, Rule
 from alerts.models.telling import LastWord
@@ -87,7 +87,7 @@ def test_after_a_stall_all_missed_steps_are_judged_in_order(make_rule: MakeRule,
     make_rule()
     world.clock.advance(500 * PERIOD_MS)
     values = [50.0] * 100 + [95.0] * 7 + [50.0] * 400
-    counts = evaluate.evaluate_due_lanes(open_session=recorded(values), clock=world.clock)
+    counts = evaluate.evaluate_due_lanes(observe=evaluate.at_present(recorded(values), world.clock), clock=world.clock)
     assert counts.evaluated == 2
     episode = Episode.objects.get()
     assert (episode.start_ms, episode.end_ms) == (START_MS + 100 * PERIOD_MS, START_MS + 107 * PERIOD_MS)
@@ -112,10 +112,10 @@ def test_an_edit_is_judged_from_its_step_on_even_after_a_stall(
 ) -> None:
     rule = make_rule()
     session = recorded([95.0] * 40)
-    evaluate.evaluate_due_lanes(open_session=session, clock=world.clock)
+    evaluate.evaluate_due_lanes(observe=evaluate.at_present(session, world.clock), clock=world.clock)
     rulebook.change(rule, draft(threshold=99.0), by=people["edda"], now_ms=world.clock.now_ms())
     world.clock.advance(30 * PERIOD_MS)
-    evaluate.evaluate_due_lanes(open_session=session, clock=world.clock)
+    evaluate.evaluate_due_lanes(observe=evaluate.at_present(session, world.clock), clock=world.clock)
     episode = Episode.objects.get()
     assert (episode.start_ms, episode.end_ms) == (START_MS, START_MS + PERIOD_MS)
 
@@ -167,7 +167,7 @@ def test_one_lane_that_crashes_does_not_keep_the_others_waiting(
             raise ZeroDivisionError
         return world.machine.open_session(app)
 
-    counts = evaluate.evaluate_due_lanes(open_session=open_session, clock=world.clock)
+    counts = evaluate.evaluate_due_lanes(observe=evaluate.at_present(open_session, world.clock), clock=world.clock)
     assert (counts.evaluated, counts.failed, statuses()) == (1, 1, ["open"])
 
 
@@ -196,7 +196,9 @@ def test_a_judge_that_comes_second_writes_nothing(make_rule: MakeRule, world: Al
     make_rule()
     lane, plan = Lane.objects.get(), Plan(OperationKind.JUDGE, START_MS - PERIOD_MS, START_MS)
     world.evaluate_values(50)
-    stale = evaluate.judge(lane, plan, open_session=recorded([95.0]), now_ms=START_MS)
+    stale = evaluate.judge(
+        lane, Decision(plan), evaluate.at_present(recorded([95.0]), world.clock)(lane), now_ms=START_MS
+    )
     assert not stale
     assert not Instance.objects.exists()
     assert Operation.objects.count() == 1
@@ -205,12 +207,12 @@ def test_a_judge_that_comes_second_writes_nothing(make_rule: MakeRule, world: Al
 def test_a_clock_that_was_ahead_is_put_right_and_what_it_saw_is_void(make_rule: MakeRule, world: AlertingWorld) -> None:
     make_rule()
     session = recorded([50.0] * 40 + [95.0] * 200)
-    evaluate.evaluate_due_lanes(open_session=session, clock=world.clock)
+    evaluate.evaluate_due_lanes(observe=evaluate.at_present(session, world.clock), clock=world.clock)
     world.clock.jump(600_000)
-    evaluate.evaluate_due_lanes(open_session=session, clock=world.clock)
+    evaluate.evaluate_due_lanes(observe=evaluate.at_present(session, world.clock), clock=world.clock)
     assert statuses() == ["open"]
     world.clock.jump(-600_000)
-    evaluate.evaluate_due_lanes(open_session=session, clock=world.clock)
+    evaluate.evaluate_due_lanes(observe=evaluate.at_present(session, world.clock), clock=world.clock)
     assert Operation.objects.first().kind == "rewind"  # type: ignore[union-attr]  # there is one
     assert (Episode.objects.get().status, Instance.objects.count()) == ("void", 0)
     assert AlertEvent.objects.filter(superseded_seq=None).count() == 0
@@ -253,7 +255,7 @@ def test_a_crash_between_any_two_steps_and_a_retry_write_and_mark_each_episode_o
     for _, crash in zip(values, crashes, strict=False):
         _evaluate_and_crash(session, clock, crash)
         Lane.objects.update(lease_until_ms=0)  # as if the lease had run out
-        evaluate.evaluate_due_lanes(open_session=session, clock=clock)
+        evaluate.evaluate_due_lanes(observe=evaluate.at_present(session, clock), clock=clock)
         clock.advance(PERIOD_MS)
 
     phases = _plain_history(rule, values)
@@ -277,9 +279,9 @@ def _evaluate_and_crash(session: Callable[[int], Read], clock: FakeClock, crash:
     }
     if crash in patches:
         with patch.object(*patches[crash], side_effect=Crash), suppress(Crash):
-            evaluate.evaluate_due_lanes(open_session=session, clock=clock)
+            evaluate.evaluate_due_lanes(observe=evaluate.at_present(session, clock), clock=clock)
     elif crash == "commit":
-        evaluate.evaluate_due_lanes(open_session=session, clock=clock)
+        evaluate.evaluate_due_lanes(observe=evaluate.at_present(session, clock), clock=clock)
 
 
 def _plain_history(rule: Rule, values: list[float | None]) -> list[str]:

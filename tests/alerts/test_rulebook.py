@@ -7,8 +7,8 @@ import pytest
 from django.contrib.auth.models import User
 
 from alerts import evaluate, prune, rulebook
+from alerts.judging.lane_plan import Decision, OperationKind
 from alerts.judging.lane_plan import Operation as Plan
-from alerts.judging.lane_plan import OperationKind
 from alerts.models import AlertEvent, Episode, Instance, Lane, Outbox, Rule, RuleVersionRow
 from alerts.models.telling import Notification
 from alerts.telling.limits import GROUP_WAIT_MS, NOTIFICATION_KEEP_MS
@@ -80,7 +80,8 @@ def test_an_edit_cancels_an_operation_under_way(
     lane, plan = Lane.objects.get(), Plan(OperationKind.JUDGE, START_MS - PERIOD_MS, START_MS)
     world.machine.values = {"a": 95}
     change(rule, expr="other")
-    assert not evaluate.judge(lane, plan, open_session=world.machine.open_session, now_ms=START_MS)
+    sight = evaluate.at_present(world.machine.open_session, world.clock)(lane)
+    assert not evaluate.judge(lane, Decision(plan), sight, now_ms=START_MS)
     assert not Episode.objects.exists()
 
 
