@@ -7,6 +7,7 @@ from random import Random
 from unittest.mock import patch
 
 import numpy as np
+from spm.query.view.page_cache import PageCache
 
 from alerts import evaluate, journal, watch
 from alerts.expressions import open_session
@@ -21,7 +22,6 @@ from rollups.run.local import LocalExecutor
 from spm.clock import FakeClock
 from spm.limits import RULE_ACTIVE_MAX, RULE_PERIOD_MS
 from spm.query.reader import AppStorage
-from spm.query.view.page_cache import PageCache
 from spm.store.backends.memory import MemoryBackend
 from spm.store.keys import PlacementTable
 from spm.store.versions import retractions
