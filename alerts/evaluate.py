@@ -22,10 +22,10 @@ from alerts import journal
 from alerts.judging import limits
 from alerts.judging.answers import Read
 from alerts.judging.kinds import Kind
+from alerts.judging.knowledge.sight import Sight
 from alerts.judging.lane_plan import Decision, Operation, OperationKind, aligned_ms, decide
 from alerts.judging.run import Outcome, incomplete_at, run
 from alerts.judging.selections import traits_of
-from alerts.judging.sight import Sight
 from alerts.judging.versions import RuleVersion, Steps
 from alerts.models import Instance, Lane, Rule
 from spm import telemetry
@@ -110,7 +110,7 @@ def judge(lane: Lane, decision: Decision, sight: Sight, *, now_ms: int) -> bool:
     """Do one operation on a lane as it was read; returns False, and writes nothing, if the lane has changed since."""
     operation = decision.operation
     if operation.kind is not OperationKind.JUDGE:
-        before = journal.states_at(lane, operation.after_ms, concerns=lambda rule: True)
+        before = journal.states_at(lane, operation.after_ms)
         part = journal.Part(operation.after_ms, before, Outcome((), before.states, {}))
         return journal.commit(lane, decision, [part], sight, now_ms=now_ms)
     versions = journal.versions_between(lane, operation.after_ms, operation.upto_ms)

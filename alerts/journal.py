@@ -7,6 +7,7 @@ marked, states and episodes follow. Unchanged rules cost two rows for the whole 
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from typing import Any
 
 from django.db import transaction
 from django.db.models import F, Q
@@ -16,11 +17,11 @@ from alerts.judging.answers import Labels
 from alerts.judging.automaton import OK, InstanceState, Phase, Timing
 from alerts.judging.conditions import Condition, MissingPolicy
 from alerts.judging.kinds import Kind, Parameters
+from alerts.judging.knowledge.patience import not_waited_for
+from alerts.judging.knowledge.sight import Sight
 from alerts.judging.lane_plan import Decision
 from alerts.judging.limits import OWED_METRICS_MAX
-from alerts.judging.patience import not_waited_for
 from alerts.judging.run import InstanceKey, Outcome, States, Transition
-from alerts.judging.sight import Sight
 from alerts.judging.versions import RuleVersion
 from alerts.models import AlertEvent, Instance, Lane, Operation, Rule, RuleVersionRow
 
@@ -49,7 +50,11 @@ class Part:
     outcome: Outcome
 
 
-def states_at(lane: Lane, at_ms: int, *, concerns: Callable[[int], bool]) -> LaneStates:
+def _any_rule(rule: int) -> bool:
+    return True
+
+
+def states_at(lane: Lane, at_ms: int, *, concerns: Callable[[int], bool] = _any_rule) -> LaneStates:
     """Return the states of some rules at a step: the present ones, with the transitions after the step taken back."""
     instances = Instance.objects.filter(rule__app=lane.app_id)
     rows = {row.key: row for row in instances if concerns(row.rule_id)}
@@ -76,17 +81,20 @@ def versions_between(lane: Lane, after_ms: int, upto_ms: int) -> list[RuleVersio
 
 def version_of(row: RuleVersionRow) -> RuleVersion:
     """Return the version that a row holds."""
-    content = dict(row.content)
+    return version_from(row.rule_id, row.from_ms, row.until_ms, row.content)
+
+
+def version_from(rule: int, from_ms: int, until_ms: int | None, content: Mapping[str, Any]) -> RuleVersion:
+    """Return the version with a content as ``content_of`` writes it; older ones have no kind."""
     condition = Condition(**{**content["condition"], "missing": MissingPolicy(content["condition"]["missing"])})
-    timing = Timing(**content["timing"])
     parameters = content.get("parameters", {})
     return RuleVersion(
-        row.rule_id,
-        row.from_ms,
-        row.until_ms,
+        rule,
+        from_ms,
+        until_ms,
         content["expr"],
         condition,
-        timing,
+        Timing(**content["timing"]),
         content["missing_for_ms"],
         content["ended"],
         Kind(content.get("kind", Kind.THRESHOLD)),

@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 from alerts.evaluate import Observe
 from alerts.expressions import open_session
 from alerts.judging import limits
-from alerts.judging.frontier import AcceptorSight, Frontier, median_now
+from alerts.judging.knowledge.frontier import AcceptorSight, Frontier, median_now
+from alerts.judging.knowledge.patience import SourceLog, ready_ms
+from alerts.judging.knowledge.sight import KeptKnowledge, Sight
 from alerts.judging.lane_plan import News
-from alerts.judging.patience import SourceLog, ready_ms
-from alerts.judging.sight import KeptKnowledge, Sight
 from alerts.models import Lane
 from ingest.accounting.watermark_keeper import advance_watermarks
 from spm import query
@@ -75,14 +75,14 @@ def look(backend: Backend, storage: AppStorage, lane: Lane, watch: AppWatch, clo
     }
     alive = [each.at_ms for number, each in acceptors.items() if not watch.frontier.is_gone(number, each, at_ms)]
     now_ms = median_now(at_ms, alive, [each.due_ms for each in sources.values()])
-    kept = KeptKnowledge(knowledge.vector.to_bytes(), tuple(sorted(knowledge.retractions)))
+    operation_knowledge = KeptKnowledge(knowledge.vector.to_bytes(), tuple(sorted(knowledge.retractions)))
     return Sight(
         open_session(storage.app, known),
         now_ms,
         min(now_ms, ready_ms(sources, frontier_ms)),
         frontier_ms,
         sources,
-        kept,
+        operation_knowledge,
         lambda: _news(backend, known, knowledge, lane),
     )
 

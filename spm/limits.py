@@ -176,7 +176,6 @@ AMQP_DELIVERY_LIMIT = 50  # deliveries before a message is a dead letter: half a
 AMQP_DEAD_DELIVERY_LIMIT = 1_000_000_000  # of a dead letter: none, said aloud, as RabbitMQ 4 drops one after 20 unasked
 AMQP_UNCONFIRMED_MAX = 500  # messages under way; more add nothing (measured), but cost memory
 AMQP_UNCONFIRMED_BYTES_MAX = 64_000_000  # of messages under way in memory, for large ones
-AMQP_CONNECT_GRACE_S = 1.0  # how long a message waits for a broken connection to come back
 AMQP_BACK_OFF_S = 5.0  # longest wait between two tries to connect
 AMQP_CLOSE_S = 5  # a connection that does not close in this time is dropped; the broker notices by heartbeats
 AMQP_LOOK_S = 1.0  # between two looks at which workers are there: how long a dead worker's queues wait
@@ -474,7 +473,6 @@ SOURCE_PERIOD_MAX_MS = 31 * 86_400_000  # of an announced period: a monthly job
 
 # --- alerts -----------------------------------------------------------------------------------------------------------
 RULE_PERIOD_MS = 10_000  # rules are evaluated on this grid: the period of agents
-RULE_CLAIM_MS = 60_000  # an evaluation that takes longer counts as dead; above the longest query
 RULES_PER_APP_MAX = 500  # one query each per period
 RULE_NAME_CHARS_MAX = 120  # a mail's subject holds it beside the series
 RULE_EXPR_CHARS_MAX = 4_096  # as QUERY_TEXT_CHARS_MAX
@@ -484,7 +482,6 @@ RULE_DURATION_MAX_MS = 7 * 86_400_000  # of "for" and "keep firing for": what ta
 RULE_RECEIVERS_MAX = 20  # more people are a mailing list
 RULE_FILE_NAME_CHARS_MAX = 200  # of the file that a rule came from, and of its group
 PREVIEW_ROWS_MAX = 20  # series shown beside a rule's form
-ALERT_RESOLVED_KEEP_MS = 7 * 86_400_000  # shown as "resolved" on the rule's page for a week
 ALERT_EVENTS_KEEP_MS = 400 * 86_400_000  # a year and a month, to compare with last year
 OUTBOX_KEEP_MS = 90 * 86_400_000  # long enough to ask who was notified in the last quarter
 OUTBOX_CLAIM_MS = 120_000  # a delivery that takes longer counts as dead; above the mail server's time-out

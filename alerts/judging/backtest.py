@@ -48,8 +48,8 @@ class Line:
 
     def replace_after(self, at_ms: int, outcome: Outcome) -> "Line":
         """Return the line in which an outcome stands in place of everything after a step."""
-        kept = self.transitions[: self._until(at_ms)]
-        return replace(self, transitions=kept + outcome.transitions, labels={**self.labels, **outcome.labels})
+        earlier = self.transitions[: self._until(at_ms)]
+        return replace(self, transitions=earlier + outcome.transitions, labels={**self.labels, **outcome.labels})
 
     def stretches(self) -> Iterator[tuple[InstanceKey, Stretch]]:
         """Yield the stretches in which instances fire, by instance and time."""

@@ -37,3 +37,5 @@ ANOMALY_POINTS = 6  # of a half hour of a past week: one in five minutes
 ANOMALY_WEEKS_MIN = 3  # with fewer a series is still learning, and well
 COMPOSITE_DEPTH_MAX = 3  # of composites of composites: nobody follows more
 COMPOSITE_PARTS_MAX = 20  # rules that one composite names
+BACKTEST_MAX_MS = 31 * 86_400_000  # of one backtest on what is known now
+BACKTEST_LIVE_MAX_MS = 86_400_000  # of one on what live judging knew: each step is a read of its own

@@ -211,7 +211,7 @@ class _Fold:
             for key, state in self._first_states.items()
             if key.rule == rule and key.aspect == Aspect.VALUE and state.is_alerting
         }
-        found = list[composites.Firing]()
+        intervals = list[composites.Firing]()
         for each in self.transitions:
             key = each.key
             if key.rule != rule or key.aspect != Aspect.VALUE:
@@ -219,8 +219,8 @@ class _Fold:
             if each.after.is_alerting:
                 begun.setdefault(key, each.at_ms)
             elif key in begun:
-                found.append((self.labels.get(key.fingerprint, {}), begun.pop(key), each.at_ms))
-        return found + [(self.labels.get(key.fingerprint, {}), start_ms, None) for key, start_ms in begun.items()]
+                intervals.append((self.labels.get(key.fingerprint, {}), begun.pop(key), each.at_ms))
+        return intervals + [(self.labels.get(key.fingerprint, {}), start_ms, None) for key, start_ms in begun.items()]
 
     def _incomplete_part(self, steps: Steps) -> BOOL | None:
         if self._incomplete is None:

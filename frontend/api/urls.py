@@ -6,6 +6,7 @@ from drf_spectacular.views import SpectacularAPIView
 from frontend.api import (
     agents,
     alert_rules,
+    backtests,
     balance,
     catalogue,
     charts,
@@ -63,6 +64,7 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("apps/<int:app_id>/runs/<int:number>", runs.OneRun.as_view(), name="run"),
     path("apps/<int:app_id>/runs/<int:number>/rollback", runs.Rollback.as_view(), name="rollback"),
     path("apps/<int:app_id>/corrections", runs.Corrections.as_view(), name="corrections"),
+    path("apps/<int:app_id>/rules/backtest", backtests.Backtests.as_view(), name="backtest"),
     path("apps/<int:app_id>/retractions", retractions.Retractions.as_view(), name="retractions"),
     path("apps/<int:app_id>/retractions/preview", retractions.RetractionPreview.as_view(), name="preview"),
     path("apps/<int:app_id>/retractions/<int:number>/undo", retractions.Undo.as_view(), name="undo"),

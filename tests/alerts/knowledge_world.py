@@ -7,13 +7,12 @@ from random import Random
 from unittest.mock import patch
 
 import numpy as np
-from spm.query.view.page_cache import PageCache
 
 from alerts import evaluate, journal, watch
 from alerts.expressions import open_session
 from alerts.judging.backtest import KnownSteps, replay
+from alerts.judging.knowledge.sight import Sight
 from alerts.judging.lane_plan import OperationKind
-from alerts.judging.sight import Sight
 from alerts.models import AlertEvent, Episode, Lane, Operation
 from ingest.accept.announcer import StampAnnouncer
 from ingest.writer import Writer
@@ -22,6 +21,7 @@ from rollups.run.local import LocalExecutor
 from spm.clock import FakeClock
 from spm.limits import RULE_ACTIVE_MAX, RULE_PERIOD_MS
 from spm.query.reader import AppStorage
+from spm.query.view.decoded_rows import PageCache
 from spm.store.backends.memory import MemoryBackend
 from spm.store.keys import PlacementTable
 from spm.store.versions import retractions
@@ -132,10 +132,10 @@ def replayed_lines(installation: Installation, lane: Lane) -> Iterator[tuple[Ope
     versions = journal.versions_between(lane, 0, _ALWAYS)
 
     def known(operation: Operation) -> KnownSteps:
-        kept = operation.knowledge
-        if operation.kind != OperationKind.JUDGE or kept is None:
+        knowledge = operation.knowledge
+        if operation.kind != OperationKind.JUDGE or knowledge is None:
             return KnownSteps(operation.after_ms, operation.upto_ms, None)
-        at_k = storage.known_at(storage.restore_knowledge(kept.vector, kept.retractions))
+        at_k = storage.known_at(storage.restore_knowledge(knowledge.vector, knowledge.retractions))
         read = open_session(lane.app_id, at_k)
         return KnownSteps(operation.after_ms, operation.upto_ms, read, operation.behind_ms)
 
@@ -175,7 +175,7 @@ def killed_at(step: str) -> Iterator[None]:
 def drawn_history(installation: Installation, random: Random, seconds: int) -> Iterator[None]:
     """Yield after each judged tick of a history with late data, retractions, stopped pipelines and killed judges."""
     late: list[tuple[int, str, int, float]] = []
-    made: list[int] = []
+    numbers: list[int] = []
     for _ in range(seconds // 2):
         now_ms = installation.clock.now_ms()
         if now_ms % RULE_PERIOD_MS == 0:
@@ -190,9 +190,9 @@ def drawn_history(installation: Installation, random: Random, seconds: int) -> I
             late.remove(each)
             installation.send(each[1], each[2], each[3], acceptor=random.randrange(2))
         if random.random() < 0.01:
-            made.append(installation.retract(now_ms - random.randrange(0, 300_000), now_ms).number)
-        if made and random.random() < 0.01:
-            retractions.end(installation.store, installation.app, made.pop(), now_ms)
+            numbers.append(installation.retract(now_ms - random.randrange(0, 300_000), now_ms).number)
+        if numbers and random.random() < 0.01:
+            retractions.end(installation.store, installation.app, numbers.pop(), now_ms)
         if random.random() < 0.02:
             installation.compact()
         if random.random() < 0.03:

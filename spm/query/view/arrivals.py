@@ -39,7 +39,7 @@ def read_arrivals(
     view: View, everything: PageRequest, before: Knowledge | None, start_ms: int, end_ms: int
 ) -> Arrivals:
     """Read the messages that the view's K knows and ``before`` does not (None: it knows none)."""
-    found = _Found(start_ms, end_ms)
+    builder = _ArrivalsBuilder(start_ms, end_ms)
     for hour, shards in view.stored_hours(start_ms // HOUR_MS, (end_ms - 1) // HOUR_MS):
         for shard in shards:
             entry = view.entry(shard, hour)
@@ -49,11 +49,11 @@ def read_arrivals(
                 continue
             pieces = view.tail.pieces(shard, hour) if is_known else view.versions(shard, hour, everything)[0]
             for piece in pieces:
-                found.add(piece, view.visibility.knowledge, before)
-    return found.build()
+                builder.add(piece, view.visibility.knowledge, before)
+    return builder.build()
 
 
-class _Found:
+class _ArrivalsBuilder:
     """Collects new messages piece by piece."""
 
     def __init__(self, start_ms: int, end_ms: int) -> None:
@@ -91,7 +91,7 @@ class _Found:
             self._oldest_of[metric] = min(at_ms, self._oldest_of.get(metric, at_ms))
 
     def build(self) -> Arrivals:
-        """Return what was found."""
+        """Return what was builder."""
         none = [np.empty(0, np.int64)]
         accepted, oldest, newest = (
             np.concatenate(none + part) for part in (self._accepted, self._oldest, self._newest)

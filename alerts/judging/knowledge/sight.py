@@ -4,8 +4,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from alerts.judging.answers import Read
+from alerts.judging.knowledge.patience import SourceTimes
 from alerts.judging.lane_plan import News
-from alerts.judging.patience import SourceTimes
 
 
 @dataclass(frozen=True, slots=True)

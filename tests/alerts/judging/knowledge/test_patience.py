@@ -2,7 +2,7 @@
 
 import pytest
 
-from alerts.judging.patience import SourceLog, SourceTimes, not_waited_for, ready_ms
+from alerts.judging.knowledge.patience import SourceLog, SourceTimes, not_waited_for, ready_ms
 
 S = 1_000
 CASES = {

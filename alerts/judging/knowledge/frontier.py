@@ -40,11 +40,13 @@ class AcceptorSight:
         return self.announced is None or self.settled >= self.announced or self.is_hopeless
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class _Probe:
+    """A time, and the round of each process then. ``places``: where the watermark of a process must come."""
+
     at_ms: int
-    rounds: dict[int, int]
-    places: dict[int, Place | None] = field(default_factory=dict)  # where the watermark of a process must come
+    rounds: Mapping[int, int]
+    places: dict[int, Place | None] = field(default_factory=dict)
 
 
 class Frontier:

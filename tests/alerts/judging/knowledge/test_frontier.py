@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from alerts.judging.frontier import AcceptorSight, Frontier, median_now
+from alerts.judging.knowledge.frontier import AcceptorSight, Frontier, median_now
 
 Sights = Mapping[int, AcceptorSight]
 

@@ -1,0 +1,158 @@
+"""Tries a rule on past data with the engine that judges live: on what is known now, or on what live judging knew.
+
+Nothing is written. Where live judging knew, each step is judged at the K of the lane's operation that judged it first,
+and again as the lane was; steps that no operation with a K covers are left out. Enter by ``try_rule``.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from django.conf import settings
+
+from alerts import journal, rulebook
+from alerts.durations import spell
+from alerts.expressions import check_expression, open_session
+from alerts.judging import composites, limits
+from alerts.judging.backtest import KnownSteps, Line, backtest, notifications, replay
+from alerts.judging.kinds import Kind
+from alerts.judging.lane_plan import OperationKind, aligned_ms
+from alerts.judging.run import Aspect
+from alerts.judging.versions import RuleVersion, Steps
+from alerts.models import Lane, Operation, Rule
+from alerts.telling.limits import GROUP_INTERVAL_MS, GROUP_WAIT_MS
+from spm import query
+from spm.accounts.models import App
+from spm.errors import CorruptBlock, LimitExceeded, Refused
+from spm.limits import RULE_ACTIVE_MAX, RULE_PERIOD_MS
+from spm.store.versions.knowledge import KnowledgeExpired
+
+
+@dataclass(frozen=True, slots=True)
+class PastEpisode:
+    """One stretch in which a series would have fired."""
+
+    labels: Mapping[str, str]
+    aspect: str
+    start_ms: int
+    end_ms: int | None
+    reason: str
+    value: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class BacktestReport:
+    """What a rule would have said: its episodes, how many notifications one receiver had got, and both without for."""
+
+    first_ms: int
+    last_ms: int
+    episodes: tuple[PastEpisode, ...]
+    notifications: int
+    episodes_without_for: int
+    notifications_without_for: int
+
+
+def rule_to_try(app: App, number: int | None, fields: Mapping[str, Any]) -> Rule:
+    """Return the rule of an app with a number, or an unsaved one with these fields. Raises ``Refused``."""
+    if number is not None:
+        rule = rulebook.rules_of(app).filter(pk=number).first()
+        if rule is None:
+            raise Refused(f"app {app.pk} has no rule {number}", remedy="Name one of its rules, or give an expression.")
+        return rule
+    if not fields.get("expr"):
+        raise Refused("there is nothing to try", remedy="Name a rule of this app, or give an expression.")
+    return Rule(app=app, **fields)
+
+
+def try_rule(rule: Rule, from_ms: int, to_ms: int, *, as_live_knew: bool = False) -> BacktestReport:
+    """Try a rule, which need not be saved, at the steps of a time range. Raises ``SpmError``."""
+    steps = Steps(aligned_ms(from_ms, RULE_PERIOD_MS), aligned_ms(to_ms, RULE_PERIOD_MS), RULE_PERIOD_MS)
+    longest_ms = limits.BACKTEST_LIVE_MAX_MS if as_live_knew else limits.BACKTEST_MAX_MS
+    if not 0 <= steps.last_ms - steps.first_ms <= longest_ms:
+        raise LimitExceeded(
+            "a backtest cannot be that long", got=spell(to_ms - from_ms), wanted=f"at most {spell(longest_ms)}"
+        )
+    version = _version(rule, rule.pk or 0)
+    if version.kind is not Kind.COMPOSITE:
+        check_expression(version.value_expr)
+    run_versions = _run_as_live_knew if as_live_knew else _run_now
+    line = run_versions(rule, [*_parts(version, rule), version], steps)
+    eager = replace(version, timing=replace(version.timing, for_ms=0))
+    line_without_for = line if not version.timing.for_ms else run_versions(rule, [*_parts(version, rule), eager], steps)
+    episodes, others = _episodes(line, version.rule), _episodes(line_without_for, version.rule)
+    counts = [_notification_count(each, version.rule) for each in (line, line_without_for)]
+    return BacktestReport(steps.first_ms, steps.last_ms, episodes, counts[0], len(others), counts[1])
+
+
+def _run_now(rule: Rule, versions: list[RuleVersion], steps: Steps) -> Line:
+    query.configure(settings.SPM_STORE_URL)
+    storage = query.storage_for(rule.app_id)
+    read = open_session(rule.app_id, storage.known_at(storage.knowledge()[0]))
+    return backtest(versions, steps, {}, read=read, active_max=RULE_ACTIVE_MAX)
+
+
+def _run_as_live_knew(rule: Rule, versions: list[RuleVersion], steps: Steps) -> Line:
+    last = Line((), {}, {})
+    for line in replay(  # the line after the last operation is the answer
+        versions, _operations(rule.app_id, steps), {}, period_ms=RULE_PERIOD_MS, active_max=RULE_ACTIVE_MAX
+    ):
+        last = line
+    return last
+
+
+def _operations(app: int, steps: Steps) -> Iterator[KnownSteps]:
+    """Yield the steps of a time range as the lane's operations judged them, with what each of them knew."""
+    query.configure(settings.SPM_STORE_URL)
+    storage = query.storage_for(app)
+    first_ms = steps.first_ms - RULE_PERIOD_MS
+    lane = Lane.objects.filter(app=app).first()
+    rows = Operation.objects.filter(lane=lane, upto_ms__gt=first_ms, after_ms__lt=steps.last_ms).order_by("seq")
+    for row in rows.iterator():
+        after_ms, upto_ms, knowledge = max(row.after_ms, first_ms), min(row.upto_ms, steps.last_ms), row.knowledge
+        if row.kind != OperationKind.JUDGE or knowledge is None:
+            yield KnownSteps(after_ms, upto_ms, None)
+            continue
+        try:
+            known = storage.known_at(storage.restore_knowledge(knowledge.vector, knowledge.retractions))
+        except CorruptBlock as error:
+            raise KnowledgeExpired(f"operation {row.seq} cannot be replayed: {error}") from error
+        yield KnownSteps(after_ms, upto_ms, open_session(app, known), row.behind_ms)
+
+
+def _version(rule: Rule, number: int) -> RuleVersion:
+    return journal.version_from(number, 0, None, journal.content_of(rule))
+
+
+def _parts(version: RuleVersion, rule: Rule) -> list[RuleVersion]:
+    """Return the present versions of the rules that a composite rests on, down to the last."""
+    if version.kind is not Kind.COMPOSITE:
+        return []
+    others = {each.pk: each for each in Rule.objects.filter(app=rule.app_id, deleted_ms=None, enabled=True)}
+    wanted, parts = set(composites.parse(version.expr).rules), dict[int, RuleVersion]()
+    while wanted:
+        number = wanted.pop()
+        if number in others and number not in parts and number != version.rule:
+            parts[number] = _version(others[number], number)
+            if parts[number].kind is Kind.COMPOSITE:
+                wanted |= composites.parse(parts[number].expr).rules
+    return list(parts.values())
+
+
+def _episodes(line: Line, rule: int) -> tuple[PastEpisode, ...]:
+    own = [(key, each) for key, each in line.stretches() if key.rule == rule]
+    return tuple(
+        PastEpisode(
+            line.labels.get(key.fingerprint, {}),
+            key.aspect,
+            each.start_ms,
+            each.end_ms,
+            each.reason or "",
+            each.start_value,
+        )
+        for key, each in sorted(own, key=lambda pair: (pair[1].start_ms, pair[0]))
+    )
+
+
+def _notification_count(line: Line, rule: int) -> int:
+    own = (each for key, each in line.stretches() if key.rule == rule and key.aspect != Aspect.ERROR)
+    return notifications(own, wait_ms=GROUP_WAIT_MS, interval_ms=GROUP_INTERVAL_MS)
