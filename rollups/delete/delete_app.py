@@ -72,6 +72,7 @@ def delete_app(
     total = DeletedRows()
     for table in _ORDER:
         for names, size in _portions(store, table, keys.app_ranges(table, app)):
+            keys.check_app(app, table, names)
             total = _delete(store, table, names, size, total, dry_run=dry_run, at=at)
             watch(total)
     names = [epochs.row_key(app), agenda.name_of(app)]

@@ -140,7 +140,7 @@ def _purge_day(
     at("purge fenced")
     for listed, reason in superseded.items():
         if listed.table == "log":
-            _delete_or_measure(store, {"log": [listing.blocks[listed]]}, reason, result, dry_run=dry_run)
+            _delete_or_measure(store, app, {"log": [listing.blocks[listed]]}, reason, result, dry_run=dry_run)
         else:
             _delete_generation(store, app, listed.place, listing, reason, result, dry_run=dry_run)
         at("purge deleting")
@@ -320,10 +320,10 @@ def _delete_generation(
         names.setdefault(table, []).append(key)
     if inputs is not None:
         names = pages_of(app, place, inputs)
-    _delete_or_measure(store, names, reason, result, dry_run=dry_run)
+    _delete_or_measure(store, app, names, reason, result, dry_run=dry_run)
     if inputs is not None:
         _delete_or_measure(
-            store, {"inputs": [keys.inputs(place[0], app, place[1], place[2])]}, reason, result, dry_run=dry_run
+            store, app, {"inputs": [keys.inputs(place[0], app, place[1], place[2])]}, reason, result, dry_run=dry_run
         )
 
 
@@ -345,15 +345,19 @@ def pages_of(app: int, place: Place, inputs: Inputs) -> dict[str, list[bytes]]:
 
 
 def _delete_or_measure(
-    store: Backend, names: dict[str, list[bytes]], reason: str, result: PurgeResult, *, dry_run: bool
+    store: Backend, app: int, names: dict[str, list[bytes]], reason: str, result: PurgeResult, *, dry_run: bool
 ) -> None:
     for table, listed in names.items():
-        rows, size = measure_rows(store, table, listed) if dry_run else delete_rows(store, table, listed)
+        rows, size = measure_rows(store, table, listed) if dry_run else delete_rows(store, app, table, listed)
         result.add(table, reason, rows, size)
 
 
-def delete_rows(store: Backend, table: str, names: Sequence[bytes]) -> tuple[int, int]:
-    """Deletes these rows in portions; returns (how many existed, their bytes)."""
+def delete_rows(store: Backend, app: int, table: str, names: Sequence[bytes]) -> tuple[int, int]:
+    """Deletes these rows of an app in portions; returns (how many existed, their bytes).
+
+    Raises ``IntegrityError``, and deletes nothing, if one belongs to another app.
+    """
+    keys.check_app(app, table, names)
     rows = size = 0
     for part in _portions(names):
         count, weight = measure_rows(store, table, part)

@@ -47,7 +47,7 @@ def sweep(store: Backend, app: int, deletions: PurgeResult, *, now_ms: int, at: 
     blocks = [key for key, _ in scan_ranges(store, "log", ranges, keys_only=True)]
     expired = [key for key in blocks if keys.LogKey.parse(key).hour in sealed]
     if expired:
-        deletions.add("log", REASON, *purge.delete_rows(store, "log", expired))
+        deletions.add("log", REASON, *purge.delete_rows(store, app, "log", expired))
         at("raw deleting")
     return late
 
@@ -83,10 +83,10 @@ def _delete(
         return
     pages = purge.pages_of(app, place, inputs)
     for table in tables:
-        deletions.add(table, REASON, *purge.delete_rows(store, table, pages.get(table, ())))
+        deletions.add(table, REASON, *purge.delete_rows(store, app, table, pages.get(table, ())))
         at(point)
     inputs_keys = [keys.inputs(place[0], app, place[1], place[2])]
-    deletions.add("inputs", REASON, *purge.delete_rows(store, "inputs", inputs_keys))
+    deletions.add("inputs", REASON, *purge.delete_rows(store, app, "inputs", inputs_keys))
 
 
 def _inputs(reader: Reader, app: int, place: Place) -> Inputs | None:

@@ -73,6 +73,7 @@ def settle(
     by_row: dict[bytes, list[bytes]] = {}
     for item, _ in settled:
         by_row.setdefault(item.key.to_bytes(), []).append(keys.hour_column(item.hour))
+    keys.check_app(app, "pending", by_row)
     store.delete("pending", list(by_row.items()))
     at("unpended")
 

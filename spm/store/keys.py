@@ -14,6 +14,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from spm.errors import IntegrityError
 from spm.store import placement
 from spm.store.placement import BYTE, HASH, U64Array
 
@@ -280,6 +281,19 @@ def app_ranges(table: str, app: int) -> list[tuple[bytes, bytes]]:
         return [prefix_range(struct.pack(">I", app))]
     heads = range(SALTS if table in ("series", "manifest") else 256)
     return [prefix_range(struct.pack(">BI", head, app)) for head in heads]
+
+
+def app_of(table: str, key: bytes) -> int:
+    """The app that a row of any table but `config` belongs to."""
+    at = 0 if table in UNSPREAD else 1
+    return int.from_bytes(key[at : at + 4], "big")
+
+
+def check_app(app: int, table: str, names: Iterable[bytes]) -> None:
+    """Raise ``IntegrityError`` if one of these rows, which are about to be deleted, belongs to another app."""
+    for name in names:
+        if app_of(table, name) != app:
+            raise IntegrityError(f"a row of {table} of app {app_of(table, name)} was listed as one of app {app}")
 
 
 def ledger_range(app: int, first_minute: int = 0, last_minute: int = U32) -> tuple[bytes, bytes]:

@@ -15,7 +15,7 @@ KERNEL_LINES_MAX = 150  # in files of numba kernels: a compiled loop is not cut 
 
 # Library → the only files that may import it.
 LIBRARY_FILES = {
-    "happybase": ("spm/store/backends/hbase.py",),
+    "happybase": ("spm/store/backends/hbase_gateway.py",),
     "thriftpy2": ("spm/store/backends/hbase*.py",),
     "lmdb": ("spm/store/backends/lmdb.py",),
     "pika": ("ingest/transport/amqp*.py",),

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from spm.errors import IntegrityError
 from spm.store import keys
 from spm.store.keys import U32, U64, LogKey, PendingKey, PlacementTable
 
@@ -138,6 +139,16 @@ def test_a_prefix_range_holds_exactly_the_keys_with_that_prefix(prefix: bytes, k
 )
 def test_a_prefix_range_ends_before(prefix: bytes, stop: bytes) -> None:
     assert keys.prefix_range(prefix) == (prefix, stop)
+
+
+@given(BYTE, WORD, WORD, LONG, WORD)
+def test_a_key_names_its_app_whatever_else_it_holds(shard: int, app: int, other: int, number: int, word: int) -> None:
+    for table, make in MAKERS.items():
+        assert keys.app_of(table, make(shard, app, number, word)) == app
+        keys.check_app(app, table, [make(shard, app, number, word)])
+        if other != app:
+            with pytest.raises(IntegrityError, match=f"app {other}"):
+                keys.check_app(other, table, [make(shard, app, number, word)])
 
 
 def test_days_and_months_never_share_a_manifest_row() -> None:

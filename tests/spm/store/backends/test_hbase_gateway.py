@@ -4,12 +4,14 @@ The gateway is Thrift's own server in a thread of this process, with a table in 
 with the same calls is shown in ``test_hbase.py`` and in the contract of all back ends.
 """
 
+import contextlib
 import importlib
 import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any
 
 import pytest
@@ -37,13 +39,19 @@ class Gateway:
     fault: Callable[[str, int], None] = lambda name, count: None
     rows: int = 0  # of every scan
     present: set[bytes] = field(default_factory=set)  # rows that are there
-    scanners: dict[int, int] = field(default_factory=dict)
+    scanners: dict[int, Iterator[bytes]] = field(default_factory=dict)  # the keys that are still to come
+    change: Callable[[list[Any], int], list[Any]] = lambda answer, count: answer  # of the rows of a scan
+    life: int = 0
+    connected: dict[str, int] = field(default_factory=dict)  # thread of a connection → life in which it began
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def note(self, name: str, what: object = None) -> None:
         with self.lock:
             self.calls.append((name, what))
-            self.callers.add(threading.current_thread().name)
+            caller = threading.current_thread().name
+            self.callers.add(caller)
+            if self.connected.setdefault(caller, self.life) != self.life:
+                raise ConnectionAbortedError("the gateway of this connection was killed")
             count = sum(call == name for call, _ in self.calls)
         self.fault(name, count)
 
@@ -68,21 +76,28 @@ class Gateway:
 
     def scannerOpenWithScan(self, table: bytes, scan: Any, attributes: object) -> int:
         self.note("scannerOpenWithScan", scan.startRow)
+        first = scan.startRow[:1]
+        names = (first + n.to_bytes(20, "big") for n in range(self.rows))
         with self.lock:
-            self.scanners[len(self.scanners) + 1] = scan.startRow[0]
+            self.scanners[len(self.scanners) + 1] = (name for name in names if name >= scan.startRow)
             return len(self.scanners)
 
     def scannerGetList(self, number: int, count: int) -> list[Any]:
         self.note("scannerGetList", number)
-        first = bytes([self.scanners[number]])
-        with self.lock:
-            read = sum(1 for name, n in self.calls if (name, n) == ("scannerGetList", number)) - 1
-        at = range(read * count, min((read + 1) * count, self.rows))
+        if number not in self.scanners:
+            raise thrift.IllegalArgument(message=b"scanner ID is invalid")
         cell = {b"d:v": thrift.TCell(value=bytes(ROW_BYTES), timestamp=1)}
-        return [thrift.TRowResult(row=first + n.to_bytes(20, "big"), columns=cell) for n in at]
+        rows = [thrift.TRowResult(row=name, columns=cell) for name in islice(self.scanners[number], count)]
+        return self.change(rows, self.count("scannerGetList"))
 
     def scannerClose(self, number: int) -> None:
         self.note("scannerClose")
+
+    def start_again(self) -> None:
+        """As a gateway that was killed: every connection ends, no scan is known, and numbers begin again."""
+        with self.lock:
+            self.life += 1
+            self.scanners.clear()
 
 
 @pytest.fixture
@@ -230,3 +245,67 @@ def test_a_scan_asks_for_no_more_at_once_than_fits_a_call(gateway: Gateway, back
     rows = sum(1 for _ in backend.scan("pending", b"\0", b"\1"))
     assert rows == 5_000
     assert gateway.count("scannerGetList") >= 5_000 // limits.HBASE_READ_ROWS
+
+
+def test_a_scan_is_never_continued_as_another_scan_by_a_gateway_that_was_started_again(
+    gateway: Gateway, backend: HBaseBackend
+) -> None:
+    """Its numbers begin again, so that the number of this scan soon stands for somebody else's."""
+    gateway.rows = 1_000
+    mine = backend.scan("pending", b"\1", b"\2", keys_only=True)
+    seen = [next(mine)[0]]
+    gateway.start_again()
+    other = threading.Thread(target=lambda: next(backend.scan("pending", b"\5", b"\6", keys_only=True)))
+    other.start()
+    other.join()
+    with contextlib.suppress(StoreUnavailable):
+        backend.check_and_put("pending", b"k" * 21, b"a", None, b"1")  # this thread has a new connection now
+    seen += [key for key, _ in mine]
+    assert seen == [b"\1" + n.to_bytes(20, "big") for n in range(1_000)]
+
+
+def test_a_scan_that_another_thread_takes_over_is_opened_again_behind_its_last_row(
+    gateway: Gateway, backend: HBaseBackend
+) -> None:
+    """The other connection may lead to another gateway behind the same address."""
+    gateway.rows = 600
+    scanned = backend.scan("pending", b"\1", b"\2", keys_only=True)
+    seen = [next(scanned)[0]]
+    other = threading.Thread(target=lambda: seen.extend(key for key, _ in scanned))
+    other.start()
+    other.join()
+    assert seen == [b"\1" + n.to_bytes(20, "big") for n in range(600)]
+    assert gateway.count("scannerOpenWithScan") == 2
+
+
+@pytest.mark.parametrize("stray", [b"\0" * 21, b"\2" * 21, b"\1" + bytes(20)], ids=["before", "behind", "seen before"])
+def test_an_answer_with_rows_outside_the_range_is_not_used(
+    stray: bytes, gateway: Gateway, backend: HBaseBackend
+) -> None:
+    gateway.rows = 300
+
+    def change(answer: list[Any], count: int) -> list[Any]:
+        if count == 2:
+            answer[-1 if stray > b"\1" * 21 else 0].row = stray
+        return answer
+
+    gateway.change = change
+    seen = [key for key, _ in backend.scan("pending", b"\1", b"\2", keys_only=True)]
+    assert seen == [b"\1" + n.to_bytes(20, "big") for n in range(300)]
+
+
+def test_a_gateway_that_only_gives_rows_of_another_range_is_unavailable(
+    gateway: Gateway, backend: HBaseBackend
+) -> None:
+    gateway.change = lambda answer, count: [thrift.TRowResult(row=b"\7" * 21, columns={})]
+    with pytest.raises(StoreUnavailable, match="rows of another range"):
+        list(backend.scan("pending", b"\1", b"\2"))
+    with pytest.raises(StoreUnavailable, match="rows of another range"):
+        list(backend.scan_ranges("pending", [(b"\1", b"\2"), (b"\3", b"\4")]))
+
+
+def test_parallel_scans_stay_on_their_connections(gateway: Gateway, backend: HBaseBackend) -> None:
+    gateway.rows = 1_000
+    ranges = [(bytes([n]), bytes([n + 1])) for n in range(8)]
+    assert sum(1 for _ in backend.scan_ranges("pending", ranges)) == 8_000
+    assert gateway.count("scannerOpenWithScan") == 8
