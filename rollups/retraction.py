@@ -152,8 +152,8 @@ def sealed_hours(reader: Reader, app: int, retraction: Retraction) -> tuple[int,
 def _sealed(value: Manifest, hour: int, retraction: Retraction) -> bool:
     if value.seal(hour) == OPEN:
         return False
-    entries = [e for (_, other_hour), e in value.entries.items() if other_hour == hour and e.sources]
-    if not entries:  # no entry has sources and stamps
+    entries = [e for (_, other_hour), e in value.entries.items() if other_hour == hour and e.stamp_max_ms]
+    if not entries:  # its rows have expired, so that no entry tells its stamps
         return retraction.data_from_ms < (hour + 1) * HOUR_MS and retraction.data_to_ms > hour * HOUR_MS
     return any(retraction.touches(hour, e.stamp_min_ms, e.stamp_max_ms, e.sources) for e in entries)
 

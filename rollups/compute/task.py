@@ -28,7 +28,7 @@ from spm.errors import CorruptBlock, IntegrityError, StoreUnavailable
 from spm.limits import DAY_HOURS
 from spm.store import dictionary, epochs
 from spm.store.backends.base import Backend
-from spm.store.manifest import Generation, first_day_of
+from spm.store.manifest import Generation, first_day_of, named_sources
 from spm.store.rollup import aggregates
 from spm.store.rollup.aggregates import Aggregates
 from spm.store.versions import generations
@@ -103,7 +103,7 @@ def _compact(
         size_bytes=size,
         stamp_min_ms=int(stamps.min()) if len(stamps) else 0,
         stamp_max_ms=int(stamps.max()) if len(stamps) else 0,
-        sources=piece.messages.sources,
+        sources=named_sources(piece.messages.sources),
         hours=aggregate_hour(piece, Visibility(task.retractions, retracted.of_app(task.app)))
         if task.wants_hours
         else None,

@@ -33,6 +33,7 @@ from spm.store.manifest import (
     Replay,
     day_fingerprint,
     hours_of,
+    joined_sources,
 )
 from spm.store.rollup import rows as rollup_rows
 from spm.store.versions import generations as generation_rows
@@ -244,7 +245,9 @@ def _plan_hour_shard(
     if kind is None:
         return []
     batches = {Replay(item.key.ingest_ms, item.key.batch) for item in pending}
-    hiding = retractions.touching(context.retractions, _with(entry, pending), hour) if due else ()
+    hiding = (
+        retractions.touching(context.retractions, _with(entry, pending), hour) if due and context.retractions else ()
+    )
     return [HourShardPlan(shard, hour, kind, entry, tuple(sorted(batches)), tuple(pending), due, hiding)]
 
 
@@ -253,10 +256,11 @@ def _with(entry: Entry, pending: Sequence[PendingCommit]) -> Entry:
     stamps = [(item.commit.stamp_min_ms, item.commit.stamp_max_ms) for item in pending]
     if entry.stamp_max_ms:
         stamps.append((entry.stamp_min_ms, entry.stamp_max_ms))
-    sources = {*entry.sources, *(name for item in pending for name in item.commit.messages.sources)}
+    named = [(item.commit.stamp_max_ms, item.commit.messages.sources) for item in pending]
+    sources = joined_sources([(entry.stamp_max_ms, entry.sources), *named])
     state = msgspec.structs.replace(entry.state, replay=(*entry.state.replay, Replay(0, 0)))  # anything but empty
     low, high = min((low for low, _ in stamps), default=0), max((high for _, high in stamps), default=0)
-    return Entry(state, (), low, high, tuple(sources))
+    return Entry(state, (), low, high, sources)
 
 
 def _kind(

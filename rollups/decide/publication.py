@@ -11,7 +11,17 @@ from dataclasses import dataclass
 import msgspec
 
 from spm import limits
-from spm.store.manifest import OPEN, Entry, Generation, HourPack, Manifest, PreviousState, Replay, State
+from spm.store.manifest import (
+    OPEN,
+    Entry,
+    Generation,
+    HourPack,
+    Manifest,
+    PreviousState,
+    Replay,
+    State,
+    joined_sources,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +61,7 @@ def entry_after(entry: Entry, change: EntryChange, run: int) -> Entry:
         history=(*entry.history, PreviousState(run, entry.state))[-limits.HISTORY_MAX :],
         stamp_min_ms=min(stamps, default=0),
         stamp_max_ms=max(entry.stamp_max_ms, change.stamp_max_ms),
-        sources=tuple(sorted({*entry.sources, *change.sources})),
+        sources=joined_sources((part.stamp_max_ms, part.sources) for part in (entry, change)),
     )
 
 

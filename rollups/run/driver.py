@@ -27,7 +27,7 @@ from rollups.run.local import Executor
 from rollups.run.progress import DayReport, Progress, ProgressCounter, RunReport, summarise_day
 from rollups.run.survey import Survey
 from spm.clock import Clock, random_u64
-from spm.errors import StoreUnavailable
+from spm.errors import SpmError
 from spm.limits import DAY_HOURS
 from spm.store import keys, manifest
 from spm.store.backends.base import Backend
@@ -156,8 +156,8 @@ class Driver:
                 self.at("published")
                 self._mark_if_behind(result, value, hours)
                 publish.settle(self.store, result.plan.app, result.pending_of_changes(), self.at)
-        except StoreUnavailable as error:
-            errors.append(f"StoreUnavailable: {error}")
+        except SpmError as error:  # also a manifest that nobody could read: the day's work is dropped, others go on
+            errors.append(f"{type(error).__name__}: {error}")
         return _report(result, packs, value, hours, errors)
 
     def _mark_if_behind(self, result: DayResult, value: Manifest, hours: Mapping[int, HourPack]) -> None:

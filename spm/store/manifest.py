@@ -7,12 +7,14 @@ everything that readers must find: generations, the replay list, rollup rows and
 
 import hashlib
 import struct
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 import msgspec
 import numpy as np
 
-from spm.store.encoding import blocks
+from spm import limits
+from spm.errors import CorruptBlock
+from spm.store.encoding import blocks, name_sets
 
 # states of an hour (PROTOCOL 23): its samples are deleted when it is sealed, its rows of `hours` when it is expired
 OPEN, SEALING, SEALED, EXPIRED = range(4)
@@ -60,7 +62,7 @@ class Entry(msgspec.Struct, frozen=True, array_like=True):
     history: tuple[PreviousState, ...] = ()
     stamp_min_ms: int = 0
     stamp_max_ms: int = 0
-    sources: tuple[str, ...] = ()
+    sources: tuple[str, ...] = ()  # sorted; none where there is data: they are not known, it may be of any source
 
 
 class HourInputs(msgspec.Struct, frozen=True, array_like=True):
@@ -161,7 +163,24 @@ def hours_of(manifest: Manifest, shard: int) -> list[tuple[int, bytes]]:
     return sorted((s, digest) for s, digest in fingerprints if digest)
 
 
+def named_sources(sources: Collection[str]) -> tuple[str, ...]:
+    """The sources of one HourShard as its entry names them; ``()`` if they are too many to be named."""
+    size = sum(len(name.encode()) for name in sources)
+    return tuple(sorted(sources)) if size <= limits.MANIFEST_SOURCES_BYTES_MAX else ()
+
+
+def joined_sources(parts: Iterable[tuple[int, Collection[str]]]) -> tuple[str, ...]:
+    """The sources of parts with (newest stamp, sources); ``()`` if those of a part with data are not known."""
+    known = [sources for stamp_max_ms, sources in parts if stamp_max_ms]
+    return named_sources(set().union(*known)) if all(known) else ()
+
+
+# --- the cell ---------------------------------------------------------------------------------------------------------
+
 # msgpack's dict keys are texts and numbers, so entries are stored as a list of (shard, hour, entry)
+_NAMING, _NUMBERING = 1, 2  # versions: entries with names of their own, and with numbers of shared sets of names
+
+
 class _ManifestCell(msgspec.Struct, array_like=True):
     nonce: int
     fence: int
@@ -170,19 +189,67 @@ class _ManifestCell(msgspec.Struct, array_like=True):
     seals: dict[int, int] = {}
 
 
+class _NumberedEntry(msgspec.Struct, array_like=True):
+    state: State
+    history: tuple[PreviousState, ...]
+    stamp_min_ms: int
+    stamp_max_ms: int
+    sources: int
+
+
+class _NumberedCell(msgspec.Struct, array_like=True):
+    nonce: int
+    fence: int
+    entries: list[tuple[int, int, _NumberedEntry]]
+    hours: dict[int, HourPack]
+    seals: dict[int, int]
+    names: list[str]
+    sets: list[bytes]
+
+
 def encode(manifest: Manifest) -> bytes:
-    """Encode the cell."""
+    """Encode the cell; raise ``LimitExceeded`` if no reader could decode it.
+
+    Many sources are named once for the whole day; entries beyond ``MANIFEST_SOURCES_BYTES_MAX`` name none.
+    """
+    names = sum(len(entry.sources) for entry in manifest.entries.values())
+    return _encode_naming(manifest) if names <= limits.MANIFEST_ENTRIES_NAMES_MAX else _encode_numbering(manifest)
+
+
+def _encode_naming(manifest: Manifest) -> bytes:
     entries = [(b, s, e) for (b, s), e in sorted(manifest.entries.items())]
     cell = _ManifestCell(manifest.nonce, manifest.fence, entries, manifest.hours, manifest.seals)
-    return blocks.encode_record(blocks.MANIFEST, cell)
+    return blocks.encode_record(blocks.MANIFEST, cell, _NAMING)
+
+
+def _encode_numbering(manifest: Manifest) -> bytes:
+    places = sorted(manifest.entries.items(), key=lambda item: (item[0][1], item[0][0]))  # older hours keep their names
+    names, sets, numbers = name_sets.pack([e.sources for _, e in places], limits.MANIFEST_SOURCES_BYTES_MAX)
+    entries = [
+        (b, s, _NumberedEntry(e.state, e.history, e.stamp_min_ms, e.stamp_max_ms, number))
+        for ((b, s), e), number in zip(places, numbers, strict=True)
+    ]
+    cell = _NumberedCell(manifest.nonce, manifest.fence, entries, manifest.hours, manifest.seals, names, sets)
+    return blocks.encode_record(blocks.MANIFEST, cell, _NUMBERING)
 
 
 def decode(raw: bytes | None) -> Manifest:
     """Decode a cell, an absent one to an empty manifest; raise ``CorruptBlock``."""
     if raw is None:
         return Manifest()
-    cell = blocks.decode_record(blocks.MANIFEST, raw, _ManifestCell)
-    return Manifest(cell.nonce, cell.fence, {(b, s): e for b, s, e in cell.entries}, cell.hours, cell.seals)
+    version, packed = blocks.read(blocks.MANIFEST, raw)
+    if version == _NAMING:
+        naming = blocks.as_record(packed, _ManifestCell)
+        entries = {(b, s): e for b, s, e in naming.entries}
+        return Manifest(naming.nonce, naming.fence, entries, naming.hours, naming.seals)
+    cell = blocks.as_record(packed, _NumberedCell)
+    sets = name_sets.unpack(cell.names, cell.sets)
+    if any(not 0 <= entry.sources < len(sets) for _, _, entry in cell.entries):
+        raise CorruptBlock("a manifest's entry has a set of sources that is not listed", wanted=f"below {len(sets)}")
+    numbered = {
+        (b, s): Entry(e.state, e.history, e.stamp_min_ms, e.stamp_max_ms, sets[e.sources]) for b, s, e in cell.entries
+    }
+    return Manifest(cell.nonce, cell.fence, numbered, cell.hours, cell.seals)
 
 
 def encode_month(month: Month) -> bytes:

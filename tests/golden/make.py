@@ -159,6 +159,9 @@ SEALED = msgspec.structs.replace(
     seals={472_000: manifest.SEALING, 472_001: manifest.SEALED, 472_002: manifest.EXPIRED},
     hours={3: HourPack(Generation(8, 1, 31, 2), {472_000: HourInputs(b"12345678", retractions.ids([RETRACTION]), T0)})},
 )
+MANY_SOURCES = msgspec.structs.replace(
+    SEALED, entries={**SEALED.entries, (3, 472_001): Entry(sources=("b", "c", "ü")), (4, 472_001): Entry()}
+)
 MONTH = Month(5, {3: DayPack(Generation(9), {19_666: DayInputs(b"12345678", b"", T0)})})
 NEWER_MONTH = Month(5, {3: DayPack(Generation(9, 0, 31, 2), {19_666: DayInputs(b"12345678", b"87654321", T0)})})
 INPUTS = generations.Inputs(
@@ -269,6 +272,7 @@ GOLDEN: dict[str, Golden] = {
     "vector-1": Golden(WatermarkVector.of(_seen()), _BYTES, lambda raw: WatermarkVector.from_bytes(raw, _seen())),
     "manifest-1": Golden(MANIFEST, None, manifest.decode),
     "manifest-2": Golden(SEALED, manifest.encode, manifest.decode),
+    "manifest-3": Golden(MANY_SOURCES, manifest._encode_numbering, manifest.decode),
     "month-1": Golden(MONTH, None, manifest.decode_month),
     "month-2": Golden(NEWER_MONTH, manifest.encode_month, manifest.decode_month),
     "retraction-1": Golden(RETRACTION, retractions.encode, retractions.decode),

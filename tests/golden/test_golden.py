@@ -29,6 +29,7 @@ FROZEN: dict[str, int] = {
     "log-2": 0xA123014A,
     "manifest-1": 0x4F8D2C83,
     "manifest-2": 0x0C273983,
+    "manifest-3": 0x18DFB569,
     "mark-1": 0xC50D138C,
     "month-1": 0x2D79C62E,
     "month-2": 0xB7C7CA9A,
@@ -80,10 +81,13 @@ def test_every_version_that_is_read_has_a_golden_file() -> None:
     assert result | hours >= set(blocks.READERS)
 
 
+FEW_SOURCES = "manifest-2"  # keeps version 1, so that programs of both releases share the days of most apps
+
+
 def test_a_newest_version_is_what_is_written() -> None:
     for name, golden in GOLDEN.items():
         kind, version = (FOLDER / f"{name}.bin").read_bytes()[:2]
-        if golden.write and (kind, version) in blocks.READERS:
+        if golden.write and (kind, version) in blocks.READERS and name != FEW_SOURCES:
             assert version == blocks.versions_of(kind)[-1], name
 
 

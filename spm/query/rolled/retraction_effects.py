@@ -110,8 +110,7 @@ class _HourExaminer:
         """
         if retraction.number in self.rollups.view.provenance.ineffective_retractions:
             return False
-        sources = entry.sources or (retraction.source,)
-        touches = retraction.touches(hour, entry.stamp_min_ms, entry.stamp_max_ms, sources)
+        touches = retraction.touches(hour, entry.stamp_min_ms, entry.stamp_max_ms, entry.sources)
         return touches and self._concerns(retraction)
 
     def _concerns(self, retraction: Retraction) -> bool:

@@ -19,7 +19,7 @@ import zstandard
 
 from spm import limits
 from spm.arrays import F64, I32, I64, U64
-from spm.errors import CorruptBlock
+from spm.errors import CorruptBlock, LimitExceeded
 from spm.store.encoding import codec, kernels
 from spm.store.encoding.codec import Column
 
@@ -185,13 +185,20 @@ def decode_named(kind: int, raw: bytes, names: tuple[str, ...]) -> tuple[dict[st
     return columns, texts
 
 
-def encode_record(kind: int, record: Any) -> bytes:
-    """Encode one small record as a frame (msgpack, zstd above 256 bytes)."""
+def encode_record(kind: int, record: Any, version: int | None = None) -> bytes:
+    """Encode one small record as a frame (msgpack, zstd above 256 bytes), by default in the newest version.
+
+    Raises ``LimitExceeded`` for a record that no reader would unpack: nobody could see any more what it names.
+    """
     assert READERS[kind, _NEWEST[kind]] is _record, f"BUG: {_name(kind)} is written as columns"
     raw = _PACK.encode(record)
+    if len(raw) > RECORD_BYTES_MAX:
+        raise LimitExceeded(
+            f"a record of {_name(kind)} is larger than any that can be read", got=len(raw), wanted=RECORD_BYTES_MAX
+        )
     if len(raw) <= 256:
-        return frame(kind, b"\0" + raw)
-    return frame(kind, b"\1" + zstandard.ZstdCompressor(level=1).compress(raw))
+        return frame(kind, b"\0" + raw, version)
+    return frame(kind, b"\1" + zstandard.ZstdCompressor(level=1).compress(raw), version)
 
 
 def decode_record(kind: int, raw: bytes, form: type[T]) -> T:
@@ -268,6 +275,7 @@ READERS: Mapping[tuple[int, int], Callable[[bytes], Any]] = MappingProxyType(
         **{(kind, 1): _numbered_columns for kind in (STAMPS, VECTOR)},
         (TIMELINES, 2): _columns_with_lags,
         (INPUTS, 2): _columns,
+        (MANIFEST, 2): _record,
     }
 )
 _NEWEST = dict(sorted(READERS))  # of each kind: the version that is written

@@ -13,7 +13,7 @@ import numpy.typing as npt
 import zstandard
 from pcodec import ChunkConfig, DeltaSpec, ModeSpec, standalone
 
-from spm.errors import CorruptBlock
+from spm.errors import CorruptBlock, LimitExceeded
 from spm.limits import COLUMN_VALUES_MAX
 from spm.store.encoding import kernels
 
@@ -34,7 +34,7 @@ _FLOATS = ChunkConfig(compression_level=4, delta_spec=DeltaSpec.try_consecutive(
 
 
 def encode(column: Column, *, random: bool = False, apart: bool = False) -> Encoded:
-    """Encode a column: its form and its bytes.
+    """Encode a column: its form and its bytes; raise ``LimitExceeded`` for more values than ``decode`` accepts.
 
     ``random`` says that its values are hashes, which nothing compresses. ``apart`` says that neighbouring integers may
     be unrelated: they are packed as they are or as differences, whichever is smaller.
@@ -42,7 +42,8 @@ def encode(column: Column, *, random: bool = False, apart: bool = False) -> Enco
     column = np.ascontiguousarray(column)
     dtype = _NAMES.get(column.dtype, "")
     assert dtype, f"BUG: no column form for {column.dtype}"
-    assert len(column) <= COLUMN_VALUES_MAX, f"BUG: a column of {len(column)} values could not be read back"
+    if len(column) > COLUMN_VALUES_MAX:  # what a reader refuses must not be written
+        raise LimitExceeded("a column has more values than can be read back", got=len(column), wanted=COLUMN_VALUES_MAX)
     if random or len(column) < _FEW:
         return RAW, dtype, len(column), 0, column.tobytes()
     raw = column.view(np.int64) if dtype == "<f8" else column

@@ -22,7 +22,7 @@ from spm.store.backends.base import Reader, RowPut
 from spm.store.encoding import blocks, kernels
 from spm.store.encoding.blocks import ChunkPage, Messages, TimelinesPage
 from spm.store.encoding.codec import Column
-from spm.store.manifest import Generation, Replay
+from spm.store.manifest import Generation, Replay, named_sources
 from spm.store.versions.merge import Piece
 
 FORM = 2  # of the rows that are written now: 2 has inputs as columns, and stamps as lags after times
@@ -91,7 +91,7 @@ def paginate(
         samples=len(piece),
         stamp_min_ms=int(piece.messages.ms.min()) if len(piece.messages) else 0,
         stamp_max_ms=int(piece.messages.ms.max()) if len(piece.messages) else 0,
-        sources=piece.messages.sources,
+        sources=named_sources(piece.messages.sources),
     )
     key = keys.inputs(at.shard, at.app, at.hour, number)
     return Pages(generation, chunks, pools, (key, {COLUMN: encode_inputs(inputs)}))

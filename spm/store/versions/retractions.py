@@ -51,13 +51,16 @@ class Retraction(msgspec.Struct, frozen=True, array_like=True):
         return self.start_ms <= at_ms and (self.end_ms == 0 or self.end_ms > at_ms)
 
     def touches(self, hour: int, stamp_min_ms: int, stamp_max_ms: int, sources: Collection[str]) -> bool:
-        """Whether it may hide a version of a HourShard with these stamps and sources. Matchers are not considered."""
+        """Whether it may hide a version of a HourShard with these stamps and sources. Matchers are not considered.
+
+        No sources: they are not known, so it may hold versions of any.
+        """
         return (
             self.write_from_ms <= stamp_max_ms
             and stamp_min_ms <= self.write_to_ms
             and self.data_from_ms < (hour + 1) * HOUR_MS
             and self.data_to_ms > hour * HOUR_MS
-            and (not self.source or self.source in sources)
+            and (not self.source or not sources or self.source in sources)
         )
 
     @property

@@ -1,15 +1,17 @@
 """Claims about the bounds of runs: one over each, and everything is still right."""
 
 import pytest
+import zstandard
 
 from rollups.decide.work import ATTEMPT_BITS, RUN_MAX, generation_number
 from rollups.manifest import cells
 from rollups.run.local import LocalExecutor
 from rollups.run.rollback import roll_back
 from spm import limits
-from spm.errors import StoreUnavailable
+from spm.errors import LimitExceeded, StoreUnavailable
 from spm.limits import HOUR_MS
 from spm.store.backends.memory import MemoryBackend
+from spm.store.encoding import blocks
 from tests.model.world import APP, NEXT_DAY, World, days_in_force, whole_day
 
 
@@ -58,6 +60,53 @@ def test_waves_smaller_than_a_backlog_do_all_of_it(monkeypatch: pytest.MonkeyPat
     assert len(seen) == 3  # two waves and the end
     assert world.answer() == world.truth
     assert world.hours() == world.recount()
+
+
+def test_a_day_that_nobody_could_read_is_not_published_and_nothing_of_it_is_given_up(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world = World()
+    world.send((0, 1, 1.0), (1, 25 * HOUR_MS, 2.0))
+    waiting = world.pending_rows()
+    with monkeypatch.context() as patch:
+        patch.setattr(blocks, "RECORD_BYTES_MAX", 60)
+        report = world.roll(minor=True)
+    assert [day.errors[0][:14] for day in report.days] == ["LimitExceeded:"] * 2
+    assert world.pending_rows() == waiting
+    assert world.answer() == world.truth
+    world.roll()
+    right(world)
+
+
+def test_a_roll_back_that_nobody_could_read_is_refused_and_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World()
+    world.send((0, 1, 1.0))
+    run = world.roll(minor=True).run
+    before = world.manifest()
+    with monkeypatch.context() as patch:
+        patch.setattr(blocks, "RECORD_BYTES_MAX", 60)
+        patch.setattr(blocks, "_unzstd", lambda body: zstandard.ZstdDecompressor().decompress(body))
+        with pytest.raises(LimitExceeded):
+            roll_back(world.store, run, [APP])
+    assert world.manifest() == before
+
+
+@pytest.mark.parametrize("source", ["host", "other"])
+def test_an_hour_of_unnamed_sources_answers_right_whatever_source_is_retracted(
+    source: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "MANIFEST_SOURCES_BYTES_MAX", 3)
+    world = World()
+    world.send((0, 1, 1.0))
+    world.send((1, 2, 2.0), source="other")
+    world.roll()
+    assert {entry.sources for entry in world.manifest().entries.values()} == {()}
+    number = world.retract(source=source)
+    assert (world.answer(), world.hours()) == (world.truth, world.recount())
+    world.roll()
+    right(world)
+    world.undo(number)
+    assert (world.answer(), world.hours()) == (world.truth, world.recount())
 
 
 class Moving(MemoryBackend):

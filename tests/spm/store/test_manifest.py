@@ -7,7 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from spm import limits
 from spm.store import manifest
+from spm.store.encoding import blocks
 from spm.store.manifest import (
     DayInputs,
     DayPack,
@@ -52,6 +54,55 @@ MONTH = st.builds(
 @given(MANIFEST)
 def test_a_manifest_comes_back(value: Manifest) -> None:
     assert manifest.decode(manifest.encode(value)) == value
+
+
+SOURCES = st.lists(st.text(max_size=3), max_size=4, unique=True).map(lambda names: tuple(sorted(names)))
+
+
+@given(st.dictionaries(UNIT, st.builds(Entry, sources=SOURCES), max_size=12))
+def test_entries_with_any_sources_come_back_from_shared_sets(entries: dict[tuple[int, int], Entry]) -> None:
+    value = Manifest(1, 2, entries)
+    assert manifest.decode(manifest._encode_numbering(value)) == value
+
+
+DAY = range(480_000, 480_024)
+
+
+def of_hosts(names: tuple[str, ...], shards: int) -> Manifest:
+    """A day whose entries all have these sources."""
+    places = [(shard, hour) for shard in range(shards) for hour in DAY]
+    return Manifest(1, 0, {p: Entry(State((Generation(1),)), (), 5, 6, names) for p in places})
+
+
+def test_a_day_of_ten_thousand_hosts_in_sixteen_shards_is_read_back() -> None:
+    """As tuples of names in each entry these would unpack to 170 MB, which no reader accepts."""
+    names = tuple(sorted(f"ip-10-{n // 256}-{n % 256}.eu-central-1.compute.internal" for n in range(10_000)))
+    raw = manifest.encode(of_hosts(names, 16))
+    assert len(raw) < limits.CELL_BYTES_MAX // 20
+    value = manifest.decode(raw)
+    assert value == of_hosts(names, 16)
+    assert len({id(entry.sources) for entry in value.entries.values()}) == 1
+
+
+def test_a_day_with_few_sources_is_written_as_older_programs_read_it() -> None:
+    names = tuple(sorted(f"h{n}" for n in range(limits.MANIFEST_ENTRIES_NAMES_MAX // 24)))
+    assert blocks.read(blocks.MANIFEST, manifest.encode(of_hosts(names, 1)))[0] == 1
+    assert blocks.read(blocks.MANIFEST, manifest.encode(of_hosts((*names, "zz"), 1)))[0] == 2
+
+
+def test_sources_beyond_the_bound_are_not_named_and_count_as_any() -> None:
+    """Each hour has other names of 250 bytes: the older hours keep theirs, and a retraction of any may touch others."""
+    each = limits.MANIFEST_SOURCES_BYTES_MAX // 250 // 20
+    entries = {}
+    for hour in DAY:
+        names = tuple(sorted(f"{hour}-{n}".ljust(250, "x") for n in range(each)))
+        entries[0, hour] = Entry(State((Generation(1),)), (), 5, 6, names)
+    value = manifest.decode(manifest.encode(Manifest(1, 0, entries)))
+    named = [bool(value.entry(0, hour).sources) for hour in DAY]
+    assert named == sorted(named, reverse=True)
+    assert 15 < sum(named) < 20
+    assert manifest.joined_sources([(6, value.entry(0, DAY[-1]).sources), (7, ("new",))]) == ()
+    assert manifest.joined_sources([(0, ()), (7, ("new",))]) == ("new",)
 
 
 @given(MONTH)
