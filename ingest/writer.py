@@ -10,6 +10,7 @@ queue's workers alike; no Django, no Celery here.
 import hashlib
 import itertools
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -17,6 +18,7 @@ import numpy as np
 from spm import clock, limits
 from spm.arrays import BOOL, F64, I32, I64, U8, U32, U64
 from spm.envelope_batch import Envelopes
+from spm.errors import AppUnavailable, CorruptBlock
 from spm.store import epochs, keys
 from spm.store.backends.base import Backend, RowPut, Step, taken
 from spm.store.dictionary import COLUMN, NewSeries, SeriesRegistry
@@ -29,6 +31,7 @@ from spm.store.ledger.dead_letters import DeadLetter
 from spm.wire import Envelope, concatenate, hour_of
 
 COLLIDED = "its series' id already stands for another series"
+_MEND = "`bin/manage fsck` names it. The messages are kept and written once it is mended."
 TIMELESS = "its time is not between 1970 and 9999"
 
 
@@ -90,13 +93,17 @@ class Writer:
         return batch
 
     def prepare(self, envelopes: Sequence[Envelope] | Envelopes) -> WriteBatch:
-        """Look up the series and make the bytes of the batch:
+        """Look up the series and make the bytes of the batch; raise ``AppUnavailable`` if our own rows forbid it.
 
         1. samples that cannot be stored become envelopes of their own;
         2. each app's envelopes become one part (several where they touch very many hours);
         3. each part becomes blocks by HourShard and their commit records.
         """
         messages = envelopes if isinstance(envelopes, Envelopes) else Envelopes.of(envelopes)
+        with _at_fault_are_we():
+            return self._prepare(messages)
+
+    def _prepare(self, messages: Envelopes) -> WriteBatch:
         storable, series, dead = self._storable(messages)
         has_samples = storable.samples > 0
         apps = sorted(set(storable.app[has_samples].tolist()))  # for few messages a tenth of the cost of np.unique
@@ -127,9 +134,10 @@ class Writer:
         while not self._put(batch):
             batch = self.prepare(batch.messages)
         parts = batch.parts
-        while parts := self._misplaced(parts):
-            log, commits = self._encode(parts)
-            self._backend.put([("log", log), ("pending", commits)])
+        with _at_fault_are_we():
+            while parts := self._misplaced(parts):
+                log, commits = self._encode(parts)
+                self._backend.put([("log", log), ("pending", commits)])
 
     def _put(self, batch: WriteBatch) -> bool:
         """Put the series and the steps of a batch; return false if an id was taken, and no step was put."""
@@ -198,6 +206,17 @@ class Writer:
         return collided, series
 
 
+@contextmanager
+def _at_fault_are_we() -> Iterator[None]:
+    """What a message cannot be blamed for is ``AppUnavailable``: its envelope was read and checked before."""
+    try:
+        yield
+    except CorruptBlock as error:
+        raise AppUnavailable("a row by which data is written is damaged", got=str(error), remedy=_MEND) from error
+    except MemoryError as error:
+        raise AppUnavailable("this process has no memory for the messages of an app") from error
+
+
 def dead_letter_steps(envelope: Envelope, cause: str) -> list[Step]:
     """Return the steps that make a whole message a dead letter: the dead letter, then its ledger rows."""
     dead = DeadSamples(envelope, cause, len(envelope))
@@ -229,21 +248,30 @@ def _single_message(messages: Envelopes, number: int, rows: BOOL) -> Envelope:
 
 
 def _dead_letter_step(envelope: Envelope, cause: str) -> Step:
-    """Return the step that stores a dead letter; a cell holds the first of very many samples."""
-    samples = limits.DEAD_SAMPLES_MAX
-    body = _first_samples(envelope, samples).to_bytes()
-    while len(body) > limits.DEAD_BODY_BYTES_MAX and samples > 1:
-        samples //= 2
-        body = _first_samples(envelope, samples).to_bytes()
-    dead_letter = DeadLetter(dead_letters.MESSAGE, cause, body)
-    name = dead_letters.part_name(envelope.message_id, envelope.stamp, cause)
-    return dead_letters.step(envelope.app, envelope.stamp.ms, name, dead_letter)
+    """Return the step that stores a dead letter; one that is too large for a cell is several, with all samples."""
+    rows: list[RowPut] = []
+    first, samples, bodies = 0, limits.DEAD_SAMPLES_MAX, list[bytes]()
+    while first < max(1, len(envelope)):
+        body = _some_samples(envelope, first, samples).to_bytes()
+        if len(body) > limits.DEAD_BODY_BYTES_MAX and samples > 1:
+            samples = max(1, samples // 2)
+            continue
+        bodies.append(body)
+        first += samples
+    for part, body in enumerate(bodies):
+        dead_letter = DeadLetter(dead_letters.MESSAGE, cause, body)
+        name = dead_letters.part_name(envelope.message_id, envelope.stamp, cause, part)
+        rows += dead_letters.step(envelope.app, envelope.stamp.ms, name, dead_letter)[1]
+    return "dead", rows
 
 
-def _first_samples(envelope: Envelope, samples: int) -> Envelope:
-    if len(envelope) <= samples:
+def _some_samples(envelope: Envelope, first: int, samples: int) -> Envelope:
+    """The envelope with at most so many of its samples, from the first one on."""
+    if first == 0 and len(envelope) <= samples:
         return envelope
-    return Envelopes.of([envelope]).select_samples(np.arange(len(envelope)) < samples)[0]
+    numbers = np.arange(len(envelope))
+    some = Envelopes.of([envelope]).select_samples((numbers >= first) & (numbers < first + samples))[0]
+    return replace(some, rejected=some.rejected if first == 0 else 0)  # lines that its balance counts once
 
 
 def _ledger_rows(messages: Envelopes, dead: Sequence[DeadSamples]) -> list[RowPut]:

@@ -1,7 +1,7 @@
 """The catalogue of errors: each says who can do something about it.
 
 The data is wrong: ``BadMessage``, ``CorruptBlock``, ``BadQuery``. Another system fails, and a retry may help:
-``StoreUnavailable``, ``PlacementUnfit``, ``QueueUnavailable``. A rule forbids the act: ``Refused``, ``LimitExceeded``,
+``StoreUnavailable``, ``AppUnavailable``, ``QueueUnavailable``. A rule forbids the act: ``Refused``, ``LimitExceeded``,
 ``QueryTooLarge``, ``LoginRefused``. A stored row that must be there is missing: ``IntegrityError``. Our own mistakes
 are ``assert`` with "BUG:", never one of these. The one module that imports a foreign library translates its exceptions
 into these.
@@ -79,7 +79,15 @@ class CellContended(StoreUnavailable):
     """Other writers changed a cell each time between our read and our check-and-put: try again later."""
 
 
-class PlacementUnfit(Explained, StoreUnavailable):
+class AppUnavailable(Explained, StoreUnavailable):
+    """One app's data cannot be written now, for a reason that is not in the message; other apps' data can.
+
+    Our own rows of the app are damaged, or this process has no memory for its messages. Callers keep the messages and
+    try again; a dead letter would blame the sender.
+    """
+
+
+class PlacementUnfit(AppUnavailable):
     """This process cannot place an app's data: an operator's placement function is missing, or is another one.
 
     Nothing is read or written until the function is there; callers retry as they do for a store that does not answer.

@@ -2,8 +2,9 @@
 
 A message that comes alone is committed at once; under load batches grow by themselves while the commit before them
 takes its time. A batch whose commit fails is committed again, the same bytes, until the store has it; meanwhile no new
-message is taken. A batch that cannot be written for another reason is written message by message; one that still fails
-is stored as a dead letter. Senders wait for a bounded time, however long the store takes.
+message is taken. Messages of an app that cannot be written for now (``AppUnavailable``) are set aside and tried again;
+meanwhile only this app's messages are refused. A batch that cannot be written for another reason is written message by
+message; one that still fails is stored as a dead letter. Senders wait for a bounded time, however long the store takes.
 """
 
 import logging
@@ -11,13 +12,14 @@ import threading
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TypeVar
 
 from ingest.transport.base import OutcomeCallback, Submission, Transport, Trouble, tell_outcome, wait_until_done
 from ingest.writer import Writer
 from spm import limits
 from spm.clock import Clock, SystemClock
-from spm.errors import QueueUnavailable, StoreUnavailable
+from spm.errors import AppUnavailable, QueueUnavailable, StoreUnavailable
 from spm.store.backends import open_backend
 from spm.store.keys import PlacementTable
 from spm.wire import Envelope
@@ -55,6 +57,9 @@ class DirectTransport(Transport):
         self._changed = threading.Condition()
         self._queue: deque[_PendingMessage] = deque()
         self._weight = 0  # of all that is reserved and not settled
+        self._aside: dict[int, list[_PendingMessage]] = {}  # by app: what cannot be written for now
+        self._aside_why: dict[int, str] = {}
+        self._aside_due = 0.0  # when it is tried again
         self._closing = False
         self._trouble: str | None = None  # why the last commit failed, while it is tried again
         self._commit_start: float | None = None  # of the commit under way
@@ -63,7 +68,7 @@ class DirectTransport(Transport):
 
     def reserve(self, app: int, source: str, weight: int, wait_s: float = limits.PUBLISH_ROOM_WAIT_S) -> None:
         with self._changed:
-            why = "the transport is closing" if self._closing else self._standstill()
+            why = "the transport is closing" if self._closing else self._standstill(app)
             if why is not None:
                 raise StoreUnavailable(why)
             if self._weight and self._weight + weight > limits.COMMIT_QUEUE_BYTES_MAX:
@@ -77,13 +82,14 @@ class DirectTransport(Transport):
 
     def submit(self, messages: Sequence[Submission]) -> list[Trouble]:
         self._enqueue([_PendingMessage(each.envelope, each.weight, each.outcome) for each in messages])
-        return [self._standstill] * len(messages)
+        return [partial(self._standstill, each.envelope.app) for each in messages]
 
     def send(self, envelope: Envelope, weight: int, timeout_s: float, outcome: OutcomeCallback) -> None:
         done = threading.Event()
         message = _PendingMessage(envelope, weight, outcome, done)
         self._enqueue([message])
-        why = wait_until_done(done, timeout_s, self._standstill, self._clock) or message.error
+        trouble = partial(self._standstill, envelope.app)
+        why = wait_until_done(done, timeout_s, trouble, self._clock) or message.error
         if why is not None:
             raise StoreUnavailable(why)
 
@@ -103,8 +109,10 @@ class DirectTransport(Transport):
                 self._thread.start()
             self._changed.notify_all()
 
-    def _standstill(self) -> str | None:
-        """Return why nothing is committed at present, ``None`` if something is."""
+    def _standstill(self, app: int | None = None) -> str | None:
+        """Return why nothing, or nothing of this app, is committed at present; ``None`` if something is."""
+        if app in self._aside_why:
+            return self._aside_why[app]
         start, now = self._commit_start, self._clock.monotonic()
         if self._trouble is None and start is not None and now - start > limits.PUBLISH_STALL_S:
             return f"the store has not answered for {now - start:.1f} s"
@@ -118,12 +126,16 @@ class DirectTransport(Transport):
                 log.exception("a message can neither be stored nor become a dead letter")
                 for message in messages:
                     message.settle(repr(error))
-            self.release(sum(message.weight for message in messages))
+            self.release(sum(message.weight for message in messages if message.settled))
 
     def _take(self) -> list[_PendingMessage]:
         """Wait for messages and return those of the next commit; none at the end."""
         with self._changed:
-            self._changed.wait_for(lambda: self._queue or (self._closing and not self._weight))
+            while not (self._queue or (self._closing and not self._weight)):
+                wait_s = self._aside_due - self._clock.monotonic() if self._aside else None
+                if wait_s is not None and wait_s <= 0:
+                    return self._take_aside()
+                self._changed.wait(wait_s)
             messages: list[_PendingMessage] = []
             size = 0
             while self._queue and (not messages or size + self._queue[0].weight <= limits.COMMIT_BYTES_MAX):
@@ -131,10 +143,31 @@ class DirectTransport(Transport):
                 size += messages[-1].weight
             return messages
 
+    def _take_aside(self) -> list[_PendingMessage]:
+        """Return the messages of one app that were set aside; the others keep their turn."""
+        return self._aside.pop(next(iter(self._aside)))
+
+    def _set_aside(self, app: int, messages: list[_PendingMessage], why: AppUnavailable) -> None:
+        log.warning("%d messages of app %d cannot be written for now: %s", len(messages), app, why)
+        with self._changed:
+            self._aside.setdefault(app, []).extend(messages)
+            self._aside_why[app] = str(why)
+            self._aside_due = self._clock.monotonic() + limits.PUBLISH_AGAIN_S
+
     def _commit(self, messages: list[_PendingMessage]) -> None:
         envelopes = [message.envelope for message in messages]
         try:
             self._write(envelopes)
+        except AppUnavailable as error:
+            by_app: dict[int, list[_PendingMessage]] = {}
+            for message in messages:
+                by_app.setdefault(message.envelope.app, []).append(message)
+            if len(by_app) > 1:
+                for of_app in by_app.values():
+                    self._commit(of_app)
+            else:
+                self._set_aside(*by_app.popitem(), error)
+            return
         except StoreUnavailable:  # at the end of this process only
             raise
         except Exception as error:
@@ -146,6 +179,7 @@ class DirectTransport(Transport):
             cause = f"cannot be written: {error!r}"
             self._retry(lambda: self._writer.write_dead_letter(envelopes[0], cause))
         for message in messages:
+            self._aside_why.pop(message.envelope.app, None)
             message.settle()
 
     def _write(self, envelopes: list[Envelope]) -> None:
@@ -169,6 +203,9 @@ class DirectTransport(Transport):
             self._commit_start = self._clock.monotonic()
             try:
                 answer = act()
+            except AppUnavailable:
+                self._trouble = self._commit_start = None
+                raise
             except StoreUnavailable as error:
                 if self._trouble is None:
                     log.warning("the store takes nothing now, the commit is repeated: %s", error)

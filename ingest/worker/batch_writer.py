@@ -14,7 +14,7 @@ from ingest.worker.dead_letter_publisher import DeadLetterPublisher
 from ingest.worker.retry import StoreRetry
 from ingest.writer import Writer
 from spm.envelope_batch import Envelopes
-from spm.errors import QueueUnavailable, StoreUnavailable
+from spm.errors import AppUnavailable, QueueUnavailable, StoreUnavailable
 
 log = logging.getLogger(__name__)
 
@@ -26,9 +26,18 @@ class BatchWriter:
         self._writer, self._retry, self._dead_letters = writer, retry, dead_letters
 
     def write(self, envelopes: Envelopes, handles: Collection[AckHandle], end_ms: int) -> None:
-        """Make the envelopes durable, or dead letters; raise an ``…Unavailable`` when neither is certain."""
+        """Make the envelopes durable, or dead letters; raise an ``…Unavailable`` when neither is certain.
+
+        If one app's cannot be written for now, those of all others are written before ``AppUnavailable`` is raised.
+        """
         try:
             self._commit(envelopes, handles, end_ms)
+        except AppUnavailable:
+            apps = sorted(set(envelopes.app.tolist()))
+            if len(apps) > 1:
+                self._write_apart(envelopes, apps, handles, end_ms)
+                return
+            raise
         except (StoreUnavailable, QueueUnavailable):
             raise
         except Exception as error:
@@ -38,6 +47,19 @@ class BatchWriter:
                 return
             for half in envelopes.halves():
                 self.write(half, handles, end_ms)
+
+    def _write_apart(
+        self, envelopes: Envelopes, apps: Collection[int], handles: Collection[AckHandle], end_ms: int
+    ) -> None:
+        """Write the messages of each app as a batch of its own; raise the last ``AppUnavailable`` at the end."""
+        failure: AppUnavailable | None = None
+        for app in apps:
+            try:
+                self.write(envelopes.select_messages(envelopes.app == app), handles, end_ms)
+            except AppUnavailable as error:
+                failure = error
+        if failure is not None:
+            raise failure
 
     def _commit(self, envelopes: Envelopes, handles: Collection[AckHandle], end_ms: int) -> None:
         batch = self._retry.call(lambda: self._writer.prepare(envelopes), handles, end_ms)

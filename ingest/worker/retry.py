@@ -16,7 +16,7 @@ from ingest.worker.interfaces import DeliverySource
 from ingest.worker.metrics import ConsumerTally
 from spm import limits
 from spm.clock import Clock
-from spm.errors import StoreUnavailable
+from spm.errors import AppUnavailable, StoreUnavailable
 
 log = logging.getLogger(__name__)
 A = TypeVar("A")
@@ -45,6 +45,8 @@ class StoreRetry:
         while True:
             try:
                 return act()
+            except AppUnavailable:
+                raise  # the other apps of the batch need not wait
             except StoreUnavailable as error:
                 self._pause(wait_s, handles, end_ms, error)
                 wait_s = min(2 * wait_s, limits.CONSUME_BACK_OFF_S)

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from ingest.writer import COLLIDED, TIMELESS, WriteBatch, Writer
 from spm import limits, wire
 from spm.envelope_batch import Envelopes
-from spm.errors import StoreUnavailable
+from spm.errors import AppUnavailable, StoreUnavailable
 from spm.limits import HOUR_MS
-from spm.store import keys
+from spm.store import epochs, keys
 from spm.store.backends import open_backend
 from spm.store.backends.base import Backend, version_of
 from spm.store.backends.memory import MemoryBackend
@@ -244,15 +244,46 @@ def test_each_death_has_a_letter_of_its_own(weak: None) -> None:
     assert sorted(letter.cause for letter in letters(backend)) == sorted(death.cause for death in batch)
 
 
-def test_of_very_many_dead_samples_the_letter_holds_the_first_and_the_account_all(
+def test_of_very_many_dead_samples_several_letters_hold_all_and_the_account_is_one(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(limits, "DEAD_SAMPLES_MAX", 3)
     backend = MemoryBackend()
-    Writer(backend, PlacementTable()).write([envelope([(1, -t, float(t)) for t in range(5)])])
-    [letter] = letters(backend)
-    assert Envelope.from_bytes(letter.body).values.tolist() == [0.0, 1.0, 2.0]
-    assert accounts(backend) == [(commit_records.DEAD, [5], [0])]
+    message = envelope([(1, -t, float(t)) for t in range(8)], rejected=2)
+    for _ in range(2):  # as after a redelivery: the same rows
+        Writer(backend, PlacementTable()).write([message])
+    parts = sorted((Envelope.from_bytes(letter.body) for letter in letters(backend)), key=lambda part: part.values[0])
+    assert [part.values.tolist() for part in parts] == [[0.0, 1.0, 2.0], [3.0, 4.0, 5.0], [6.0, 7.0]]
+    assert [part.rejected for part in parts] == [2, 0, 0]
+    assert {(part.stamp, part.message_id) for part in parts} == {(message.stamp, message.message_id)}
+    assert sorted(accounts(backend)) == [(commit_records.REJECTED, [2], [0]), (commit_records.DEAD, [8], [0])]
+
+
+def test_a_letter_over_the_bytes_of_a_cell_is_cut_by_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "DEAD_BODY_BYTES_MAX", 300)
+    backend = MemoryBackend()
+    message = envelope([(1, START + t, float(t)) for t in range(50)])
+    Writer(backend, PlacementTable()).write_dead_letter(message, "a test")
+    bodies = [letter.body for letter in letters(backend)]
+    assert max(map(len, bodies)) <= 300
+    assert sorted(np.concatenate([Envelope.from_bytes(body).values for body in bodies]).tolist()) == list(range(50))
+
+
+@pytest.mark.parametrize("kind", ["placement", "no memory"])
+def test_what_a_message_is_not_to_blame_for_is_no_dead_letter(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    backend = MemoryBackend()
+    writer = Writer(backend, PlacementTable())
+    if kind == "placement":
+        backend.check_and_put("config", epochs.row_key(APP), epochs.COLUMN, None, b"damaged bytes")
+    else:
+        monkeypatch.setattr("ingest.writer._encode_part", raise_memory_error)
+    with pytest.raises(AppUnavailable):
+        writer.write([envelope([(1, START + 1, 1.0)])])
+    assert letters(backend) == []
+
+
+def raise_memory_error(*given: object) -> None:
+    raise MemoryError
 
 
 @pytest.mark.parametrize("ts", [1, limits.TIME_MAX_MS], ids=["the first", "the last"])

@@ -97,9 +97,10 @@ def _stored_dead_letter(key: bytes, cells: dict[bytes, bytes]) -> StoredDeadLett
     return StoredDeadLetter(key, cells.get(COLUMN, b""), cells[STATE][0] if cells.get(STATE) else WAITING)
 
 
-def part_name(message_id: bytes, stamp: Stamp, cause: str) -> bytes:
-    """The name of the dead letter with a message's samples of one cause, of which a message may have several."""
+def part_name(message_id: bytes, stamp: Stamp, cause: str, part: int = 0) -> bytes:
+    """The name of a dead letter with a message's samples of one cause; ``part`` counts those of very many samples."""
     parts = b"%b%d.%d.%d %b" % (message_id, stamp.ms, stamp.process, stamp.sequence, cause.encode())
+    parts += b"\0%d" % part if part else b""  # the first one is named as it was when it was the only one
     return hashlib.blake2b(parts, digest_size=16).digest()
 
 

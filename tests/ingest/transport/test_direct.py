@@ -3,6 +3,7 @@
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 
 import pytest
 
@@ -11,6 +12,7 @@ from ingest.transport.direct import DirectTransport
 from ingest.writer import WriteBatch, Writer
 from spm import limits
 from spm.errors import QueueUnavailable, SpmError, StoreUnavailable
+from spm.store import epochs
 from spm.store.backends import open_backend
 from spm.store.backends.base import Step
 from spm.store.backends.memory import MemoryBackend
@@ -191,6 +193,27 @@ def test_a_message_that_cannot_be_written_becomes_a_dead_letter_and_harms_no_oth
     assert look(reader(writer.store)) == plain([message(i) for i in range(30) if i != 7])
     [letter] = dead_letters.newest(writer.store, APP, count=9)
     assert "seven" in dead_letters.decode(letter.raw).cause
+
+
+def test_a_damaged_row_of_one_app_holds_its_messages_and_no_other_app_s(opened: Opener) -> None:
+    """They are stored once it is mended; not one sample of the larger one becomes a dead letter."""
+    store = MemoryBackend()
+    row = epochs.row_key(APP), epochs.COLUMN
+    store.check_and_put("config", *row, None, b"damaged bytes")
+    transport, outcomes = opened(Watched(store=store)), list[bool]()
+    others = [replace(message(number), app=8) for number in (2, 3)]
+    for mine, other in zip((message(0, 60_000), message(1)), others, strict=True):
+        with pytest.raises(StoreUnavailable, match="damaged"):
+            transport.publish(mine, 20, outcomes.append)
+        transport.publish(other, 20)
+    with pytest.raises(StoreUnavailable, match="damaged"):
+        transport.reserve(APP, "host", 1)
+    assert store.check_and_put("config", *row, b"damaged bytes", epochs.encode(PlacementTable()))
+    assert soon(lambda: outcomes == [True])
+    assert look(reader(store)) == plain([message(0, 60_000)])
+    assert dead_letters.newest(store, APP, count=9) == []
+    transport.publish(message(5), 20)
+    assert transport._weight == 0
 
 
 def test_a_message_that_can_neither_be_stored_nor_become_a_dead_letter_is_reported_as_lost(opened: Opener) -> None:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from spm.errors import CorruptBlock, LimitExceeded
 from spm.store import manifest
-from spm.store.encoding import blocks, codec
+from spm.store.encoding import blocks
 from spm.store.encoding.blocks import ChunkPage, LogBlock, Messages, TimelinesPage
 from spm.store.ledger import commit_records, dead_letters
 from spm.store.ledger.commit_records import Commit
@@ -310,10 +310,3 @@ def test_a_record_that_no_reader_accepts_is_not_written(kind: int, monkeypatch: 
     blocks.decode_record(kind, blocks.encode_record(kind, b"0" * 9_997), bytes)  # three bytes tell its length
     with pytest.raises(LimitExceeded, match="larger than any that can be read"):
         blocks.encode_record(kind, b"0" * 9_998)
-
-
-def test_a_column_that_no_reader_accepts_is_not_written(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(codec, "COLUMN_VALUES_MAX", 9)
-    codec.decode(codec.encode(np.arange(9)))
-    with pytest.raises(LimitExceeded, match="more values than can be read back"):
-        codec.encode(np.arange(10))

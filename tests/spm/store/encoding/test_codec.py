@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from spm.errors import CorruptBlock
+from spm.errors import CorruptBlock, LimitExceeded
 from spm.limits import COLUMN_VALUES_MAX
 from spm.store.encoding import codec
 from tests.support.rows import number
@@ -124,7 +124,7 @@ def test_bytes_that_do_not_fit_their_claim_are_refused(encoded: codec.Encoded) -
 
 
 def test_a_column_that_could_not_be_read_back_is_not_written() -> None:
-    with pytest.raises(AssertionError, match="BUG"):
+    with pytest.raises(LimitExceeded, match="more values than can be read back"):
         codec.encode(np.broadcast_to(np.uint8(0), COLUMN_VALUES_MAX + 1))
     with pytest.raises(AssertionError, match="BUG"):
         codec.encode(np.zeros(9, np.float32))
