@@ -10,7 +10,7 @@ from django.utils.html import format_html_join
 from django.utils.safestring import mark_safe
 from unfold.admin import ModelAdmin, TabularInline
 
-from rollups.models import Correction, RetractionRecord, Run, RunDay, Spreading
+from rollups.models import Correction, RetractionRecord, Run, RunDay, Spreading, Trouble
 from rollups.services import placement
 from rollups.services import retractions as services_retractions
 from rollups.services import runs as services_runs
@@ -40,6 +40,15 @@ class RunDayInline(_ReadOnly, TabularInline):  # type: ignore[misc]  # unfold is
     model = RunDay
     extra = 0
     fields: ClassVar = ["app", "day", "published", "units", "samples", "size_bytes", "rolled_back"]
+
+
+@admin.register(Trouble)
+class TroubleAdmin(_ReadOnly, ModelAdmin):  # type: ignore[misc]
+    """What cannot be done for an app or one of its days; everything else goes on."""
+
+    list_display: ClassVar = ["app", "act", "day", "reason", "since", "at"]
+    list_filter: ClassVar = ["act"]
+    search_fields: ClassVar = ["reason", "app__name"]
 
 
 @admin.register(Run)

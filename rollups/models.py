@@ -4,12 +4,17 @@ The store alone says what is in force; these rows describe it for people, and ma
 number in the store, which a roll back names.
 """
 
-from datetime import datetime
+from datetime import date, datetime, timedelta
 from typing import ClassVar
 
 from django.db import models
 
 from spm.accounts.models import App
+
+
+def date_of(day: int) -> date:
+    """The date of a day counted from 1970-01-01."""
+    return date(1970, 1, 1) + timedelta(days=day)
 
 
 class RunState(models.TextChoices):
@@ -100,6 +105,23 @@ class RunDay(models.Model):
 
     def __str__(self) -> str:
         return f"{self.app}, {self.day}"
+
+
+class Trouble(models.Model):
+    """What could not be done for an app, or for one of its days, when it was last tried. It goes when that works."""
+
+    app = models.ForeignKey(App, on_delete=models.CASCADE, related_name="troubles")
+    act = models.CharField(max_length=20, help_text="what was tried: run, consider, widen, expire, purge or delete")
+    day = models.DateField(null=True, blank=True, help_text="none: the whole app")
+    reason = models.TextField()
+    since = models.DateTimeField(help_text="when it was tried in vain for the first time")
+    at = models.DateTimeField(help_text="when it was tried in vain for the last time")
+
+    class Meta:
+        ordering: ClassVar = ["app", "day"]
+
+    def __str__(self) -> str:
+        return f"{self.act} of {self.app}" + (f", {self.day}" if self.day else "")
 
 
 class Correction(models.Model):

@@ -94,6 +94,10 @@ class PlacementUnfit(AppUnavailable):
     """
 
 
+# What may be wrong with one app alone: work for many apps goes on with the others.
+ONE_APP_ERRORS = (AppUnavailable, CellContended, CorruptBlock, IntegrityError, LimitExceeded)
+
+
 class QueueUnavailable(SpmError):
     """The transport did not confirm. The message may or may not be in it: send it again with the same id."""
 

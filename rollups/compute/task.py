@@ -24,7 +24,7 @@ from rollups.decide.work import (
     placement_of,
 )
 from spm import limits
-from spm.errors import CorruptBlock, IntegrityError, StoreUnavailable
+from spm.errors import CorruptBlock, IntegrityError, LimitExceeded, StoreUnavailable
 from spm.limits import DAY_HOURS
 from spm.store import dictionary, epochs
 from spm.store.backends.base import Backend
@@ -38,7 +38,7 @@ from spm.store.versions.retractions import Retraction
 from spm.store.versions.visibility import Pairs, SeriesOf, Visibility
 
 # Errors of a task's inputs or of the store: the task is given up, the rest of the run goes on.
-_TASK_ERRORS = (IntegrityError, CorruptBlock, StoreUnavailable)
+_TASK_ERRORS = (IntegrityError, CorruptBlock, LimitExceeded, StoreUnavailable)
 
 
 class RetractedSeries:

@@ -442,13 +442,15 @@ def decide_start(
 ) -> RunStart:
     """Decides whether a run starts now: on Spark for closed hours and large backlogs, a minor run for small ones.
 
-    After a run that failed or gave up an hour shard, nothing starts for a while: the cause is probably still there.
+    After a run that failed as a whole, nothing starts for a while, since the cause is probably still there; but a large
+    backlog waits only as long as between any two runs on Spark, because queries read all of it.
     """
-    if last_failure_ms is not None and now_ms - last_failure_ms < thresholds.failure_gap_ms:
-        return RunStart.NOTHING
     is_gap_over = last_spark_ms is None or now_ms - last_spark_ms >= thresholds.spark_gap_ms
-    if backlog.samples > thresholds.local_samples:
+    has_failed = last_failure_ms is not None and now_ms - last_failure_ms < thresholds.failure_gap_ms
+    if backlog.samples > thresholds.local_samples and (is_gap_over or not has_failed):
         return RunStart.SPARK
+    if has_failed:
+        return RunStart.NOTHING
     if is_gap_over and backlog.overdue_ms is not None and now_ms - backlog.overdue_ms >= thresholds.grace_ms:
         return RunStart.SPARK
     old = backlog.oldest_ms is not None and now_ms - backlog.oldest_ms >= thresholds.pending_age_ms

@@ -12,8 +12,11 @@ A run that is killed in between leaves rows that no manifest names; the next run
 does all this for one hour that is being sealed, with one publication that is never rebased.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+import logging
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import TypeVar
 
 from rollups.crash_points import Hook, ignore_point
 from rollups.decide import plan as planning
@@ -27,12 +30,15 @@ from rollups.run.local import Executor
 from rollups.run.progress import DayReport, Progress, ProgressCounter, RunReport, summarise_day
 from rollups.run.survey import Survey
 from spm.clock import Clock, random_u64
-from spm.errors import SpmError
+from spm.errors import ONE_APP_ERRORS, SpmError
 from spm.limits import DAY_HOURS
 from spm.store import keys, manifest
 from spm.store.backends.base import Backend
 from spm.store.manifest import HourPack, Manifest
 
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+_LOG = logging.getLogger(__name__)
 __all__ = ["DayReport", "Driver", "HourCorrection", "Progress", "RunReport"]
 
 
@@ -76,21 +82,26 @@ class Driver:
         run = cells.take_run(self.store) if run is None else run
         now = self.clock.now_ms() if now_ms is None else now_ms
         context = PlanContext(now, minor, upgrade, thresholds=self.thresholds)
-        app_plans = [self.plan_app(app, context, sweep=sweep) for app in apps]
-        plans = [day for app in app_plans for day in app.plans]
+        errors: dict[int, str] = {}  # what fails for one app leaves it out, and never ends the run of the others
+        app_plans = list(_each(apps, lambda app: app, partial(self.plan_app, context=context, sweep=sweep), errors))
         self.at("planned")
-        late = sum(publish.settle_late(self.store, day, self.at) for day in plans)
+        late = sum(_each(app_plans, _app_of, self._settle_late, errors))
+        plans = [day for app in app_plans if _app_of(app) not in errors for day in app.plans]
         progress = ProgressCounter(self.clock, sum(len(day.hour_shards) for day in plans), self.watch)
         reports: list[DayReport] = []
         try:
             for wave in planning.cut_into_waves(plans):
                 reports += self._wave(executor, run, wave, progress)
                 executor.forget()
-            ends = [] if minor else [self._end(executor, run, app) for app in app_plans]
+            at_end = [] if minor else [app for app in app_plans if _app_of(app) not in errors]
+            ends = list(_each(at_end, _app_of, partial(self._end, executor, run), errors))
         finally:
             executor.forget()
         months_published, remaining = sum(end[0] for end in ends), sum(end[1] for end in ends)
-        return RunReport(run, executor.name, minor, tuple(reports), months_published, late, remaining)
+        return RunReport(run, executor.name, minor, tuple(reports), months_published, late, remaining, errors)
+
+    def _settle_late(self, app_plan: AppPlan) -> int:
+        return sum(publish.settle_late(self.store, day, self.at) for day in app_plan.plans)
 
     def plan_app(self, app: int, context: PlanContext, *, sweep: bool = False) -> AppPlan:
         """Plans the work of an app. Manifests are read after everything they are compared with (PROTOCOL 9)."""
@@ -252,6 +263,22 @@ class Driver:
         self.at("published")
         publish.settle(self.store, result.plan.app, result.pending_of_changes(), self.at)
         return _report(result, packs, value, hours, [])
+
+
+def _app_of(app_plan: AppPlan) -> int:
+    return app_plan.survey.app
+
+
+def _each(
+    items: Iterable[Item], app_of: Callable[[Item], int], act: Callable[[Item], Result], errors: dict[int, str]
+) -> Iterator[Result]:
+    """Yields what ``act`` returns for each item; an error of one app alone goes to ``errors``."""
+    for item in items:
+        try:
+            yield act(item)
+        except ONE_APP_ERRORS as error:
+            _LOG.error("app %s is left out of the run: %s", app_of(item), error)
+            errors[app_of(item)] = f"{type(error).__name__}: {error}"
 
 
 def _report(

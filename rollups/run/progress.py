@@ -3,8 +3,8 @@
 A run counts hour shards: their total is known when its plan is made, and an executor reports each when it is finished.
 """
 
-from collections.abc import Callable, Collection
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field, replace
 
 from rollups.decide.day_result import HourCorrection
 from spm.clock import Clock
@@ -59,6 +59,7 @@ class RunReport:
     months: int = 0  # (app, month)s whose days were published
     late: int = 0  # samples of hours whose raw samples are deleted: they are only counted
     remaining: int = 0  # hour shards that an upgrade did not reach: run it again
+    app_errors: Mapping[int, str] = field(default_factory=dict)  # why an app was left out; the others were done
 
     @property
     def samples(self) -> int:
@@ -67,8 +68,9 @@ class RunReport:
 
     @property
     def errors(self) -> list[str]:
-        """Why tasks were given up."""
-        return [error for day in self.days for error in day.errors]
+        """Why apps were left out, and tasks given up."""
+        left_out = [f"app {app}: {error}" for app, error in self.app_errors.items()]
+        return left_out + [error for day in self.days for error in day.errors]
 
     @property
     def corrections(self) -> list[HourCorrection]:

@@ -29,12 +29,13 @@ from rollups.delete.erase_retracted import ErasureResult
 from rollups.delete.expire import ExpiryResult, RetentionPeriods
 from rollups.delete.listing import Listing
 from rollups.delete.purge import PurgeResult
-from rollups.models import RetractionRecord, Run, RunDay, RunKind, RunState
+from rollups.models import RetractionRecord, Run, RunDay, RunKind, RunState, date_of
 from rollups.run.driver import Driver
 from rollups.run.lock import run_lock
 from rollups.services import placement
 from rollups.services.retractions import Actor
-from rollups.services.runs import Site, date_of, executor_of, record_run, start_process
+from rollups.services.runs import Site, executor_of, record_run, start_process
+from rollups.services.troubles import Troubles
 from rollups.spark.executors import compare_hours, list_superseded
 from spm import limits
 from spm.accounts import audit
@@ -66,19 +67,16 @@ def purge_superseded(
         lists: Iterable[tuple[int, Mapping[int, Listing] | None]] = ((app, None) for app in named)
         if spark:
             lists = list_superseded(site.store, site.url, site.master, site.folder, list(named), keep=keep)
+        noted = Troubles("purge", site.now())
         for app, listings in lists:
-            result = purge.purge(
-                site.store,
-                app,
-                keep=keep,
-                dry_run=dry_run,
-                listings=listings,
-                at=_at(),
-                watch=partial(watch, named[app]),
-            )
-            for (table, reason), tally in result.tallies.items():
-                total.add(table, reason, tally.rows, tally.size_bytes)
-            total.busy, total.damaged = total.busy + result.busy, total.damaged + result.damaged
+            with noted.isolated(app):
+                report = partial(watch, named[app])
+                result = purge.purge(
+                    site.store, app, keep=keep, dry_run=dry_run, listings=listings, at=_at(), watch=report
+                )
+                for (table, reason), tally in result.tallies.items():
+                    total.add(table, reason, tally.rows, tally.size_bytes)
+                total.busy, total.damaged = total.busy + result.busy, total.damaged + result.damaged
     return total
 
 
@@ -160,12 +158,15 @@ def expire(
     with record_run(site, kind=RunKind.SEAL, executor=executor, apps=apps, wait_s=wait_s) as work:
         driver = Driver(site.store, site.clock, at=work.at, watch=work.watch)
         with executor_of(site, executor, work.at) as runner:
+            noted = Troubles("expire", site.now())
             for app in App.objects.filter(pk__in=apps):
                 now_ms, run = site.clock.now_ms(), work.row.number
                 keep = _periods(Retention.of(app))
-                result = expiry.expire(driver, runner, app.pk, keep, now_ms=now_ms, run=run, watch=partial(watch, app))
-                if _has_changes(result):
-                    results[app] = result
+                with noted.isolated(app.pk):
+                    report = partial(watch, app)
+                    result = expiry.expire(driver, runner, app.pk, keep, now_ms=now_ms, run=run, watch=report)
+                    if _has_changes(result):
+                        results[app] = result
         _record(site, work.row, results)
     return results
 
@@ -269,11 +270,13 @@ def delete_apps(
     """Deletes the rows of every deleted app in the store, then its database row, then organisations without apps."""
     deletions: dict[App, DeletedRows] = {}
     with _exclusively(site, wait_s):
+        noted = Troubles("delete", site.now())
         for app in deleted_apps(site):
-            rows = delete_app.delete_app(site.store, app.pk, dry_run=dry_run, at=_at(), watch=partial(watch, app))
-            deletions[app] = rows
-            if not dry_run:
-                _delete_record(site, app, rows)
+            with noted.isolated(app.pk):
+                rows = delete_app.delete_app(site.store, app.pk, dry_run=dry_run, at=_at(), watch=partial(watch, app))
+                deletions[app] = rows
+                if not dry_run:
+                    _delete_record(site, app, rows)
         if not dry_run:
             _delete_empty_organisations()
     return deletions

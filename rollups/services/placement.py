@@ -12,6 +12,7 @@ from rollups.models import Run, RunKind, RunState
 from rollups.move import redistribute as moving
 from rollups.run.driver import Driver, Progress
 from rollups.services.runs import Site, executor_of, record_report, record_run, roll, start_process
+from rollups.services.troubles import Troubles
 from spm import limits
 from spm.errors import PlacementUnfit
 from spm.store import epochs, placement
@@ -100,14 +101,15 @@ def _former(site: Site, app: int) -> list[PlacementEpoch]:
 
 def widen(site: Site, *, apps: Sequence[int]) -> list[int]:
     """Spreads apps that have grown, and continues moves in progress; returns the numbers of these apps."""
-    moved_apps = []
+    moved_apps, noted = list[int](), Troubles("widen", site.now())
     for app in apps:
-        rate = moving.measure_rate(site.store, app, site.clock.now_ms())
-        moving.widen(site.store, app, rate)
-        if not epochs.read(site.store, app).has_one_live_epoch:
-            executor = "spark" if rate > limits.ROLL_LOCAL_SAMPLES_MAX else "local"
-            redistribute(site, app, executor=executor, wait_s=limits.ROLL_WAIT_S)
-            moved_apps.append(app)
+        with noted.isolated(app):
+            rate = moving.measure_rate(site.store, app, site.clock.now_ms())
+            moving.widen(site.store, app, rate)
+            if not epochs.read(site.store, app).has_one_live_epoch:
+                executor = "spark" if rate > limits.ROLL_LOCAL_SAMPLES_MAX else "local"
+                redistribute(site, app, executor=executor, wait_s=limits.ROLL_WAIT_S)
+                moved_apps.append(app)
     return moved_apps
 
 

@@ -13,7 +13,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
-from datetime import date, datetime, timedelta
+from datetime import datetime
 from functools import partial
 from pathlib import Path
 from threading import Thread
@@ -21,20 +21,21 @@ from threading import Thread
 from django.conf import settings
 from django.contrib.auth.models import User
 from django.db import transaction
-from django.db.models import Q
 
 from rollups import crash_points
 from rollups import models as records
 from rollups.crash_points import Hook
 from rollups.decide import plan
-from rollups.decide.plan import PendingCommit, PlanContext, RunStart
+from rollups.decide.plan import Backlog, PendingCommit, PlanContext, RunStart
 from rollups.manifest import cells
-from rollups.models import Run, RunDay, RunKind, RunState
-from rollups.run import agenda, rollback
+from rollups.models import Run, RunDay, RunKind, RunState, date_of
+from rollups.run import agenda, rollback, survey
 from rollups.run.driver import Driver, HourCorrection, Progress, RunReport
 from rollups.run.local import Executor
 from rollups.run.lock import run_lock
 from rollups.run.rollback import DayRollback
+from rollups.services import troubles
+from rollups.services.troubles import Troubles
 from rollups.spark.executors import open_executor
 from spm import limits
 from spm.accounts import audit
@@ -43,7 +44,7 @@ from spm.accounts.models import App, Organisation
 from spm.clock import Clock, SystemClock, moment
 from spm.errors import Refused
 from spm.limits import DAY_HOURS, HOUR_MS
-from spm.store import epochs, manifest
+from spm.store import epochs
 from spm.store.backends import open_backend
 from spm.store.backends.base import Backend
 from spm.store.ledger import commit_records
@@ -51,7 +52,6 @@ from spm.store.manifest import Manifest
 
 _LOG = logging.getLogger(__name__)
 _ROOT = Path(__file__).resolve().parents[2]
-_EPOCH = date(1970, 1, 1)
 _RECORD_EVERY_S = 1.0  # how often a running run's row is written
 
 
@@ -100,11 +100,6 @@ def find_apps(numbers: Sequence[int] | None) -> list[int]:
     return [require_app_number(number).pk for number in numbers] if numbers else all_apps()
 
 
-def date_of(day: int) -> date:
-    """The date of a day counted from 1970-01-01."""
-    return _EPOCH + timedelta(days=day)
-
-
 # --- one run ----------------------------------------------------------------------------------------------------------
 
 
@@ -135,6 +130,7 @@ def roll(
                 now_ms=now_ms,
                 run=work.row.number,
             )
+        troubles.note_run(report, apps, site.now())
         return record_report(work.row, report, site.now())
 
 
@@ -224,7 +220,7 @@ def _ended(row: Run, state: RunState, now: datetime, message: str) -> None:
 @transaction.atomic
 def record_report(row: Run, report: RunReport, now: datetime) -> Run | None:
     """Saves the run's row with a row per day and per corrected hour; deletes the row of a run that did nothing."""
-    if not (report.days or report.months or report.late or report.remaining):
+    if not (report.days or report.months or report.late or report.remaining or report.app_errors):
         row.delete()
         return None
     row.executor = report.executor
@@ -235,7 +231,7 @@ def record_report(row: Run, report: RunReport, now: datetime) -> Run | None:
         RunDay(
             run=row,
             app_id=day.app,
-            day=_EPOCH + timedelta(days=day.day),
+            day=date_of(day.day),
             published=day.published,
             units=day.hour_shards,
             samples=day.samples,
@@ -281,7 +277,7 @@ def roll_back(
     done = rollback.roll_back(site.store, number, all_apps() if apps is None else apps, hook)
     with transaction.atomic():
         for back in done:
-            days = RunDay.objects.filter(run__number=number, app_id=back.app, day=_EPOCH + timedelta(days=back.day))
+            days = RunDay.objects.filter(run__number=number, app_id=back.app, day=date_of(back.day))
             days.update(rolled_back=True)
         if not RunDay.objects.filter(run__number=number, rolled_back=False, published=True).exists():
             Run.objects.filter(number=number).update(state=RunState.ROLLED_BACK)
@@ -302,10 +298,7 @@ def consider(site: Site, launch: Callable[[], None] | None = None) -> RunStart:
         if not free:
             return RunStart.NOTHING
     apps, now = all_apps(), site.clock.now_ms()
-    backlog = plan.measure_backlog((_pending(site, app, now) for app in apps), now)
-    due = [since for app in apps if (since := agenda.waiting_since(site.store, app)) is not None]
-    overdue = min([*due, *([] if backlog.overdue_ms is None else [backlog.overdue_ms])], default=None)
-    backlog = replace(backlog, overdue_ms=overdue)
+    backlog = _measure_backlog(site, apps, now)
     last_start = site.folder / "started"  # beside the lock, since a run that dies early leaves no row
     start = plan.decide_start(
         backlog,
@@ -322,18 +315,41 @@ def consider(site: Site, launch: Callable[[], None] | None = None) -> RunStart:
 
 
 def _last_failure_ms() -> int | None:
-    """When the last run began that failed, was lost or gave up a task."""
-    has_failure = ~Q(message="") | Q(state__in=[RunState.FAILED, RunState.LOST])
-    run = Run.objects.filter(has_failure).order_by("-number").first()
+    """When the last run began that failed or was lost. What a run cannot do for one app is that app's trouble."""
+    run = Run.objects.filter(state__in=[RunState.FAILED, RunState.LOST]).order_by("-number").first()
     return int(run.started.timestamp() * 1000) if run else None
 
 
-def _pending(site: Site, app: int, now_ms: int) -> tuple[list[PendingCommit], dict[int, Manifest]]:
-    """Reads the pending records of an app, and the manifests of their days, of today and of yesterday."""
+def _measure_backlog(site: Site, apps: Sequence[int], now_ms: int) -> Backlog:
+    """Measures what waits for a run, without apps and days that a run has just tried in vain."""
+    resting, noted = troubles.resting(site.now()), Troubles("consider", site.now())
+    waiting, due = list[tuple[list[PendingCommit], dict[int, Manifest]]](), list[int]()
+    for app in apps:
+        if resting.rests_whole(app):
+            continue
+        with noted.isolated(app):
+            pending, recent = _pending(site, app, now_ms)
+            manifests = survey.decode_manifests(app, recent)
+            damaged = recent.keys() - manifests.keys()
+            noted.forget_days(app, damaged)
+            for day in damaged:
+                noted.note(app, day, "its manifest is damaged: `bin/manage fsck` says more")
+            active = {day: value for day, value in manifests.items() if not resting.rests(app, day)}
+            waiting.append(([item for item in pending if item.hour // DAY_HOURS in active], active))
+            since = agenda.waiting_since(site.store, app) if len(active) == len(recent) else None
+            due += [] if since is None else [since]
+    backlog = plan.measure_backlog(waiting, now_ms)
+    overdue = min([*due, *([] if backlog.overdue_ms is None else [backlog.overdue_ms])], default=None)
+    return replace(backlog, overdue_ms=overdue)
+
+
+def _pending(site: Site, app: int, now_ms: int) -> tuple[list[PendingCommit], dict[int, bytes | None]]:
+    """Reads the pending records of an app, and the manifest cells of their days, of today and of yesterday."""
     days = plan.group_by_day(commit_records.scan(site.store, app, list(site.shards(app))))
     today = now_ms // HOUR_MS // DAY_HOURS
-    recent = cells.read_cells(site.store, app, sorted({*days, today, today - 1}))
-    return list(itertools.chain.from_iterable(days.values())), {d: manifest.decode(c) for d, c in recent.items()}
+    recent = sorted({*days, today, today - 1})
+    manifest_cells = cells.read_cells(site.store, app, recent)
+    return list(itertools.chain.from_iterable(days.values())), {day: manifest_cells.get(day) for day in recent}
 
 
 def start_process(command: str, *options: str) -> None:

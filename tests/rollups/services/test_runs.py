@@ -161,7 +161,7 @@ def test_beat_starts_a_full_run_when_an_hour_has_closed_and_not_at_once_again(si
     assert started == [1, 2]
 
 
-def test_beat_rests_after_a_run_with_trouble(site: Site, world: World) -> None:
+def test_beat_starts_nothing_for_a_day_that_has_just_failed(site: Site, world: World) -> None:
     [victim, *_] = [k for b in site.shards(APP) for k, _ in world.store.scan("log", *keys.app_range(b, APP))]
     world.store.delete("log", [(victim, None)])
     world.clock.jump(NEXT_DAY - world.clock.now_ms())

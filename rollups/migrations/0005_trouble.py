@@ -1,0 +1,31 @@
+"""What cannot be done for an app, or for one of its days, is recorded there and does not stop other apps."""
+
+import django.db.models.deletion
+from django.db import migrations, models
+
+
+class Migration(migrations.Migration):
+    dependencies = [
+        ("rollups", "0004_words"),
+    ]
+
+    operations = [
+        migrations.CreateModel(
+            name="Trouble",
+            fields=[
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
+                ("act", models.CharField(max_length=20)),
+                ("day", models.DateField(blank=True, null=True)),
+                ("reason", models.TextField()),
+                ("since", models.DateTimeField()),
+                ("at", models.DateTimeField()),
+                (
+                    "app",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE, related_name="troubles", to="accounts.app"
+                    ),
+                ),
+            ],
+            options={"ordering": ["app", "day"]},
+        ),
+    ]
