@@ -343,13 +343,14 @@ def _encode_part(part: AppPart, batch: int) -> tuple[list[RowPut], list[RowPut]]
     ingest_ms = int(columns.envelopes.ms.min())
     hour_shards = _hour_shards(columns, part.epoch.place(app, columns.metrics))
     names = tuple((shard, hour) for shard, hour, _ in hour_shards)
+    rows = commit_records.encode_rows(names)
     log: list[RowPut] = []
     cells: dict[int, dict[bytes, bytes]] = {}
     for shard, hour, samples in hour_shards:
         key = keys.LogKey(shard, app, hour, ingest_ms, batch)
         block, commit = _block(columns, samples, names, part.epoch.number)
         log.append((key.to_bytes(), block.to_cells()))
-        cells.setdefault(shard, {})[keys.hour_column(hour)] = commit_records.encode(commit, batch=batch)
+        cells.setdefault(shard, {})[keys.hour_column(hour)] = commit_records.encode(commit, batch=batch, rows=rows)
     return log, [(keys.PendingKey(b, app, ingest_ms, batch).to_bytes(), c) for b, c in cells.items()]
 
 

@@ -269,6 +269,18 @@ def test_a_letter_over_the_bytes_of_a_cell_is_cut_by_them(monkeypatch: pytest.Mo
     assert sorted(np.concatenate([Envelope.from_bytes(body).values for body in bodies]).tolist()) == list(range(50))
 
 
+def test_a_batch_encodes_the_list_of_its_rows_once_however_many_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each cell names all rows: encoded for each, 300 hours in 16 shards held the only committer for four seconds."""
+    calls: list[int] = []
+    encode_rows = commit_records.encode_rows
+    monkeypatch.setattr(commit_records, "encode_rows", lambda rows: (calls.append(len(rows)), encode_rows(rows))[1])
+    message = envelope([(s, START + h * HOUR_MS + 1, 1.0) for s in range(3) for h in range(40)])
+    batch = Writer(MemoryBackend(), PlacementTable.single(spread=3)).write([message])
+    blocks_put = sum(len(rows) for table, rows in batch.steps if table == "log")
+    assert calls == [blocks_put]
+    assert blocks_put > 40
+
+
 @pytest.mark.parametrize("kind", ["placement", "no memory"])
 def test_what_a_message_is_not_to_blame_for_is_no_dead_letter(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     backend = MemoryBackend()

@@ -142,14 +142,20 @@ def _name(kind: int) -> str:
 
 
 def encode_columns(
-    kind: int, columns: Mapping[str, Column], texts: list[str] | None = None, *, apart: Collection[str] = ()
+    kind: int,
+    columns: Mapping[str, Column | codec.Encoded],
+    texts: list[str] | None = None,
+    *,
+    apart: Collection[str] = (),
 ) -> bytes:
     """Encode named columns and a list of texts as a frame. Columns named ``*_hash`` hold hashes and are stored raw.
 
-    ``apart`` names columns whose neighbouring values may be unrelated.
+    ``apart`` names columns whose neighbouring values may be unrelated. Columns that many frames share may be encoded
+    once, by ``codec.encode``.
     """
     packed = [
-        (name, *codec.encode(c, random=name.endswith("_hash"), apart=name in apart)) for name, c in columns.items()
+        (name, *(c if isinstance(c, tuple) else codec.encode(c, random=name.endswith("_hash"), apart=name in apart)))
+        for name, c in columns.items()
     ]
     if READERS[kind, _NEWEST[kind]] is _numbered_columns:
         numbered = [(_NUMBER[name], form * _KINDS + _KIND[dtype], *rest) for name, form, dtype, *rest in packed]

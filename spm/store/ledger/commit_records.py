@@ -6,7 +6,7 @@ are there. A ledger row keeps these facts for good, with the outcome. ``ABANDONE
 that had been closed: it counts for nothing, and the writer puts it again where it belongs (PROTOCOL 22).
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,8 +15,9 @@ from spm.arrays import I64, U8
 from spm.errors import CorruptBlock
 from spm.store import keys
 from spm.store.backends.base import Reader, scan_ranges
-from spm.store.encoding import blocks
+from spm.store.encoding import blocks, codec
 from spm.store.encoding.blocks import Messages
+from spm.store.encoding.codec import Column
 from spm.store.keys import LogKey
 
 COLUMN = b"v"
@@ -51,17 +52,32 @@ class Commit:
         return int(self.samples.sum())
 
 
-def encode(commit: Commit, kind: int = blocks.PENDING, outcome: int = STORED, batch: int = 0) -> bytes:
-    """Encode a commit as a cell of `pending` or, with that kind, as a ledger row."""
-    rows = np.array(commit.rows, np.int64).reshape(-1, 2)
-    columns = {
+EncodedRows = tuple[codec.Encoded, codec.Encoded]
+
+
+def encode_rows(rows: Sequence[tuple[int, int]]) -> EncodedRows:
+    """Encode the rows of a batch: each of its cells names all of them, so that a batch encodes them once."""
+    columns = np.array(rows, np.int64).reshape(-1, 2)
+    return codec.encode(columns[:, 0].copy()), codec.encode(columns[:, 1].copy())
+
+
+def encode(
+    commit: Commit,
+    kind: int = blocks.PENDING,
+    outcome: int = STORED,
+    batch: int = 0,
+    rows: EncodedRows | None = None,
+) -> bytes:
+    """Encode a commit as a cell of `pending` or, with that kind, as a ledger row; ``rows``: its rows, encoded."""
+    shards, hours = encode_rows(commit.rows) if rows is None else rows
+    columns: dict[str, Column | codec.Encoded] = {
         **commit.messages.columns(),
         "samples": commit.samples,
         "id_hash": commit.message_ids,
         "range": np.array([commit.ts_min, commit.ts_max, outcome], np.int64),
         "batch_hash": np.array([batch], np.uint64),
-        "bucket": rows[:, 0].copy(),
-        "slot": rows[:, 1].copy(),
+        "bucket": shards,
+        "slot": hours,
     }
     if commit.totals is not None:
         columns["total"] = commit.totals
