@@ -14,6 +14,7 @@ from rollups.run import agenda
 from spm import limits
 from spm.store import epochs, keys
 from spm.store.backends.base import Backend
+from spm.store.ledger import quota
 
 # Without pending records and manifests nothing plans, publishes or reads any more; series go last, as they came first.
 _ORDER = (
@@ -75,7 +76,7 @@ def delete_app(
             keys.check_app(app, table, names)
             total = _delete(store, table, names, size, total, dry_run=dry_run, at=at)
             watch(total)
-    names = [epochs.row_key(app), agenda.name_of(app)]
+    names = [epochs.row_key(app), agenda.name_of(app), *quota.keys_of(app)]
     rows = [(name, row) for name, row in zip(names, store.get("config", names), strict=True) if row is not None]
     size = sum(_bytes(row) for _, row in rows)
     return _delete(store, "config", [name for name, _ in rows], size, total, dry_run=dry_run, at=at)

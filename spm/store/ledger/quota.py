@@ -112,6 +112,11 @@ def _encoded(*numbers: int) -> bytes:
     return msgspec.msgpack.encode(numbers)
 
 
+def keys_of(app: int) -> list[bytes]:
+    """The keys of an app's cells in `config`."""
+    return [_series_key(app), _rate_key(app)]
+
+
 def _series_key(app: int) -> bytes:
     return b"quota/series/%d" % app
 

@@ -186,12 +186,18 @@ def test_the_decision_to_start(waits: Backlog, last_spark_ms: int | None, start:
     assert decide_start(waits, now_ms=NOW, last_spark_ms=last_spark_ms) == start
 
 
-def test_nothing_starts_for_a_while_after_trouble() -> None:
-    waits = Backlog(999, 9_999_999, 1, 1)
+def test_nothing_starts_for_a_while_after_a_run_that_failed() -> None:
+    waits = Backlog(999, 99_999, 1, 1)
     starts = [
         decide_start(waits, now_ms=NOW, last_spark_ms=None, last_failure_ms=NOW - ago) for ago in (899_999, 900_000)
     ]
     assert starts == [RunStart.NOTHING, RunStart.SPARK]
+
+
+@pytest.mark.parametrize(("ago_ms", "start"), [(limits.ROLL_SPARK_GAP_MS - 1, 0), (limits.ROLL_SPARK_GAP_MS, 2)])
+def test_a_large_backlog_waits_after_a_failure_only_as_long_as_between_two_runs(ago_ms: int, start: RunStart) -> None:
+    waits = Backlog(1, limits.ROLL_LOCAL_SAMPLES_MAX + 1, None, None)
+    assert decide_start(waits, now_ms=NOW, last_spark_ms=NOW - ago_ms, last_failure_ms=NOW) == start
 
 
 def test_pressure_counts_the_fullest_shard_and_all_samples() -> None:

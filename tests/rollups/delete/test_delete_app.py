@@ -51,6 +51,8 @@ def rows_of(app: int) -> Iterator[tuple[str, bytes]]:
 
     yield "config", epochs.row_key(app)
     yield "config", b"agenda/%d" % app
+    yield "config", b"quota/series/%d" % app
+    yield "config", b"quota/rate/%d" % app
 
 
 def put(store: Backend, rows: Iterator[tuple[str, bytes]]) -> None:
