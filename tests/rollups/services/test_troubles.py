@@ -1,5 +1,6 @@
 """Claims about troubles of one app: whatever is damaged or late there, runs and deletions of other apps go on."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -10,9 +11,10 @@ from rollups.services import maintenance, runs
 from rollups.services.runs import Site
 from spm import limits
 from spm.accounts.models import App, Organisation
-from spm.errors import StoreUnavailable
+from spm.errors import LimitExceeded, StoreUnavailable
 from spm.limits import DAY_HOURS, HOUR_MS
 from spm.store import epochs, keys, manifest
+from spm.store.backends.base import Step
 from spm.store.backends.memory import MemoryBackend
 from spm.store.manifest import SEALED, month_of
 from tests.model.world import APP, DAY, FIRST, NEXT_DAY, START, World, parsed
@@ -150,6 +152,22 @@ def test_a_day_that_fails_rests_and_others_are_rolled(site: Site, world: World) 
     assert pending(world, OTHER) == 0
     world.clock.advance(limits.ROLL_TROUBLE_GAP_MS + 1)
     assert runs.consider(site, launch=lambda: None) == RunStart.SPARK, "it is tried again"
+
+
+def test_a_page_that_the_store_refuses_for_its_size_ends_no_run_of_another(site: Site, world: World) -> None:
+    """As HBase refuses a page of one series with more than a million values that do not compress."""
+    put = world.store.put
+
+    def refusing(steps: Sequence[Step]) -> None:
+        if any(table == "chunks" and keys.app_of(table, key) == APP for table, rows in steps for key, _ in rows):
+            raise LimitExceeded("a cell is too large for HBase")
+        put(steps)
+
+    world.store.put = refusing  # type: ignore[method-assign]
+    world.clock.jump(NEXT_DAY - world.clock.now_ms())
+    run(site)
+    assert (pending(world, APP) > 0, pending(world, OTHER)) == (True, 0)
+    assert "too large" in Trouble.objects.get(app_id=APP).reason
 
 
 def test_a_store_that_does_not_answer_is_no_app_s_trouble(site: Site, world: World) -> None:
