@@ -14,11 +14,16 @@ class Migration(migrations.Migration):
             name="Trouble",
             fields=[
                 ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
-                ("act", models.CharField(max_length=20)),
-                ("day", models.DateField(blank=True, null=True)),
+                (
+                    "act",
+                    models.CharField(
+                        help_text="what was tried: run, consider, widen, expire, purge or delete", max_length=20
+                    ),
+                ),
+                ("day", models.DateField(blank=True, help_text="none: the whole app", null=True)),
                 ("reason", models.TextField()),
-                ("since", models.DateTimeField()),
-                ("at", models.DateTimeField()),
+                ("since", models.DateTimeField(help_text="when it was tried in vain for the first time")),
+                ("at", models.DateTimeField(help_text="when it was tried in vain for the last time")),
                 (
                     "app",
                     models.ForeignKey(

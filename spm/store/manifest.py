@@ -12,10 +12,11 @@ from collections.abc import Collection, Iterable
 import msgspec
 import numpy as np
 
-from spm import limits
 from spm.errors import CorruptBlock
 from spm.store.encoding import blocks, name_sets
 
+ENTRIES_NAMES_MAX = 20_000  # sources that a day's entries name one by one: half a megabyte, 2 ms to decode
+SOURCES_BYTES_MAX = 4_000_000  # of sources' names in a day's manifest: half a cell; beyond it none are named
 # states of an hour (PROTOCOL 23): its samples are deleted when it is sealed, its rows of `hours` when it is expired
 OPEN, SEALING, SEALED, EXPIRED = range(4)
 
@@ -166,7 +167,7 @@ def hours_of(manifest: Manifest, shard: int) -> list[tuple[int, bytes]]:
 def named_sources(sources: Collection[str]) -> tuple[str, ...]:
     """The sources of one HourShard as its entry names them; ``()`` if they are too many to be named."""
     size = sum(len(name.encode()) for name in sources)
-    return tuple(sorted(sources)) if size <= limits.MANIFEST_SOURCES_BYTES_MAX else ()
+    return tuple(sorted(sources)) if size <= SOURCES_BYTES_MAX else ()
 
 
 def joined_sources(parts: Iterable[tuple[int, Collection[str]]]) -> tuple[str, ...]:
@@ -210,10 +211,10 @@ class _NumberedCell(msgspec.Struct, array_like=True):
 def encode(manifest: Manifest) -> bytes:
     """Encode the cell; raise ``LimitExceeded`` if no reader could decode it.
 
-    Many sources are named once for the whole day; entries beyond ``MANIFEST_SOURCES_BYTES_MAX`` name none.
+    Many sources are named once for the whole day; entries beyond ``SOURCES_BYTES_MAX`` name none.
     """
     names = sum(len(entry.sources) for entry in manifest.entries.values())
-    return _encode_naming(manifest) if names <= limits.MANIFEST_ENTRIES_NAMES_MAX else _encode_numbering(manifest)
+    return _encode_naming(manifest) if names <= ENTRIES_NAMES_MAX else _encode_numbering(manifest)
 
 
 def _encode_naming(manifest: Manifest) -> bytes:
@@ -224,7 +225,7 @@ def _encode_naming(manifest: Manifest) -> bytes:
 
 def _encode_numbering(manifest: Manifest) -> bytes:
     places = sorted(manifest.entries.items(), key=lambda item: (item[0][1], item[0][0]))  # older hours keep their names
-    names, sets, numbers = name_sets.pack([e.sources for _, e in places], limits.MANIFEST_SOURCES_BYTES_MAX)
+    names, sets, numbers = name_sets.pack([e.sources for _, e in places], SOURCES_BYTES_MAX)
     entries = [
         (b, s, _NumberedEntry(e.state, e.history, e.stamp_min_ms, e.stamp_max_ms, number))
         for ((b, s), e), number in zip(places, numbers, strict=True)

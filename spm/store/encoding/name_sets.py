@@ -24,8 +24,8 @@ def pack(sets: Iterable[Names], bytes_max: int) -> tuple[list[str], list[bytes],
     numbers: dict[Names, int] = {(): NO_NAMES}
     by_identity: dict[int, int] = {}  # decoded sets are shared: most need not be compared
     result, left = [], bytes_max
-    kept = list(sets)  # so that no identity is given to another set meanwhile
-    for each in kept:
+    all_sets = list(sets)  # so that no identity is given to another set meanwhile
+    for each in all_sets:
         number = by_identity.get(id(each))
         if number is None:
             number = numbers.get(each)

@@ -10,6 +10,7 @@ from rollups.run.rollback import roll_back
 from spm import limits
 from spm.errors import LimitExceeded, StoreUnavailable
 from spm.limits import HOUR_MS
+from spm.store import manifest
 from spm.store.backends.memory import MemoryBackend
 from spm.store.encoding import blocks
 from tests.model.world import APP, NEXT_DAY, World, days_in_force, whole_day
@@ -95,7 +96,7 @@ def test_a_roll_back_that_nobody_could_read_is_refused_and_changes_nothing(monke
 def test_an_hour_of_unnamed_sources_answers_right_whatever_source_is_retracted(
     source: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(limits, "MANIFEST_SOURCES_BYTES_MAX", 3)
+    monkeypatch.setattr(manifest, "SOURCES_BYTES_MAX", 3)
     world = World()
     world.send((0, 1, 1.0))
     world.send((1, 2, 2.0), source="other")

@@ -85,17 +85,17 @@ def test_a_day_of_ten_thousand_hosts_in_sixteen_shards_is_read_back() -> None:
 
 
 def test_a_day_with_few_sources_is_written_as_older_programs_read_it() -> None:
-    names = tuple(sorted(f"h{n}" for n in range(limits.MANIFEST_ENTRIES_NAMES_MAX // 24)))
+    names = tuple(sorted(f"h{n}" for n in range(manifest.ENTRIES_NAMES_MAX // 24)))
     assert blocks.read(blocks.MANIFEST, manifest.encode(of_hosts(names, 1)))[0] == 1
     assert blocks.read(blocks.MANIFEST, manifest.encode(of_hosts((*names, "zz"), 1)))[0] == 2
 
 
 def test_sources_beyond_the_bound_are_not_named_and_count_as_any() -> None:
-    """Each hour has other names of 250 bytes: the older hours keep theirs, and a retraction of any may touch others."""
-    each = limits.MANIFEST_SOURCES_BYTES_MAX // 250 // 20
+    """Each hour has other names of 100 bytes: the older hours keep theirs, and a retraction of any may touch others."""
+    each = manifest.SOURCES_BYTES_MAX // 100 // 20
     entries = {}
     for hour in DAY:
-        names = tuple(sorted(f"{hour}-{n}".ljust(250, "x") for n in range(each)))
+        names = tuple(sorted(f"{hour}-{n}".ljust(100, "x") for n in range(each)))
         entries[0, hour] = Entry(State((Generation(1),)), (), 5, 6, names)
     value = manifest.decode(manifest.encode(Manifest(1, 0, entries)))
     named = [bool(value.entry(0, hour).sources) for hour in DAY]
