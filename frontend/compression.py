@@ -19,9 +19,19 @@ from django.utils.text import compress_string
 
 COMPRESS_BYTES_MIN = 1_000  # a shorter answer fits one packet either way
 _RANDOM_BYTES_MAX = 100  # of padding in a page, so that its length says little
-_TEXTS = ("text/", "application/json", "application/javascript", "application/xml", "image/svg+xml")
+_TEXTS = (
+    "text/",
+    "application/json",
+    "application/x-ndjson",
+    "application/javascript",
+    "application/xml",
+    "image/svg+xml",
+)
 _NOT_HELD_BACK = "text/event-stream"  # its client waits for each event
+_LINES = "application/x-ndjson"  # its client draws each line as it comes
+_TEXTS = ("text/", "application/json", _LINES, "application/javascript", "application/xml", "image/svg+xml")
 _GZIP, _ZSTD = "gzip", "zstd"
+_FLUSH_PIECE = {_GZIP: zlib.Z_SYNC_FLUSH, _ZSTD: zstandard.COMPRESSOBJ_FLUSH_BLOCK}
 
 
 class _Compressor(Protocol):
@@ -30,8 +40,8 @@ class _Compressor(Protocol):
     def compress(self, data: bytes, /) -> bytes:
         """Take a piece; return what is complete."""
 
-    def flush(self) -> bytes:
-        """Return the rest."""
+    def flush(self, mode: int = ..., /) -> bytes:
+        """Return the rest; or, with the mode of a piece, what lets the client read all that was taken."""
 
 
 class CompressAnswers:
@@ -80,7 +90,8 @@ def _compress(response: HttpResponseBase, coding: str, *, is_page: bool) -> None
     if isinstance(response, StreamingHttpResponse):
         if response.is_async:
             return
-        response.streaming_content = _compressed(iter(response), _compressor(coding))
+        mode = _FLUSH_PIECE[coding] if response.get("Content-Type", "").startswith(_LINES) else None
+        response.streaming_content = _compressed(iter(response), _compressor(coding), mode)
         del response["Content-Length"]
     else:
         assert isinstance(response, HttpResponse), "BUG: an answer of an unknown type"
@@ -105,8 +116,11 @@ def _compressor(coding: str) -> _Compressor:
     return zlib.compressobj(6, zlib.DEFLATED, 31)
 
 
-def _compressed(pieces: Iterable[bytes], compressor: _Compressor) -> Iterator[bytes]:
+def _compressed(pieces: Iterable[bytes], compressor: _Compressor, flush_piece: int | None) -> Iterator[bytes]:
     for piece in pieces:
-        if compressed := compressor.compress(piece):
+        compressed = compressor.compress(piece)
+        if flush_piece is not None:
+            compressed += compressor.flush(flush_piece)
+        if compressed:
             yield compressed
     yield compressor.flush()

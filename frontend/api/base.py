@@ -91,7 +91,7 @@ class SafeJSONParser(JSONParser):
 
 
 class ColumnsRenderer(BaseRenderer):
-    """Writes JSON with orjson: NaN and the infinities, which JSON lacks, become null."""
+    """Writes JSON with orjson, arrays as lists: NaN and the infinities, which JSON lacks, become null."""
 
     media_type = "application/json"
     format = "json"
@@ -99,7 +99,7 @@ class ColumnsRenderer(BaseRenderer):
 
     def render(self, data: Any, accepted_media_type: str | None = None, renderer_context: Any = None) -> bytes:
         """Return the bytes."""
-        return orjson.dumps(data)
+        return orjson.dumps(data, option=orjson.OPT_SERIALIZE_NUMPY)
 
 
 class Operation(APIView):

@@ -9,12 +9,14 @@ from frontend.api import (
     backtests,
     balance,
     catalogue,
+    chart_batches,
     charts,
     percentiles,
     rejections,
     retractions,
     rule_files,
     runs,
+    search,
 )
 from frontend.api.accounts import organisations, tokens
 
@@ -23,6 +25,8 @@ app_name = "api"
 urlpatterns: list[URLPattern | URLResolver] = [
     path("schema", SpectacularAPIView.as_view(), name="schema"),
     path("charts", charts.Charts.as_view(), name="charts"),
+    path("charts/batch", chart_batches.ChartBatch.as_view(), name="chart_batch"),
+    path("search", search.Search.as_view(), name="search"),
     path("percentiles", percentiles.PercentilesView.as_view(), name="percentiles"),
     path("apps", catalogue.Apps.as_view(), name="apps"),
     path("apps/<int:app_id>/sources", catalogue.Sources.as_view(), name="sources"),

@@ -7,7 +7,7 @@ from django.contrib.auth.models import User
 from django.http import HttpResponse
 from django.views.generic import TemplateView
 
-from frontend.presenters.charts import first_range
+from frontend.presenters.charts import QUICK_RANGES, first_range
 from rollups.services.retractions import Actor
 from spm.accounts.access import has_role, require_app
 from spm.accounts.models import App, Role
@@ -47,6 +47,7 @@ class AppPage(LoginRequiredMixin, TemplateView):
             app=app,
             now_ms=now_ms,
             first_range=begin,
+            quick_ranges=QUICK_RANGES,
             may_edit=may_edit,
             may_admin=may_admin,
             may_own=may_own,

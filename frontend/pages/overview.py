@@ -21,6 +21,7 @@ from spm.accounts.sources import SYSTEM_SOURCE
 from spm.errors import SpmError
 
 COMPLETENESS_HOURS, COMPLETENESS_SHOWN = 24, 20
+TOP_SHOWN = 8  # lines of a chart of the home page
 
 
 class Home(LoginRequiredMixin, View):
@@ -57,6 +58,7 @@ class Overview(AppPage):
             "query": urlencode({name: value for name, value in {**query, "after": chosen.after}.items() if value}),
             "next_query": urlencode({**query, "after": hosts.after}) if hosts.after else "",
             "top_panels": panels.top_panels(),
+            "top_note": f", top {TOP_SHOWN} of {hosts.total:,}" if hosts.total > TOP_SHOWN else "",
         }
 
 

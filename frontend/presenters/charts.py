@@ -6,27 +6,35 @@ points again. No step is shorter than the learned period of the series: points b
 so that a sender that reports once a minute shows no false gaps, and a real gap shows early.
 
 A reader cannot tell more than ``CHART_SERIES_MAX`` lines apart, and they take long to draw: of more, or of more than
-``top``, only the highest are returned, and the range of all others as a band. Enter by ``chart``.
+``top``, only the highest are returned, and the range of all others as a band.
+
+No spike is lost, and no gap, in a chart of so many ``pixels``. A selector alone draws the lowest and the highest sample
+of each step, where a step has several, else the samples themselves, without five minutes of the last one after an end;
+more points than two per pixel are thinned to the extremes of each pixel.
+
+Enter by ``chart``, or by ``draw`` for the columns themselves.
 """
 
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
-import numpy as np
-
+from frontend.presenters.charting.columns import Columns, columns_of, interleave, keep_extremes
 from frontend.presenters.names import why_empty
 from frontend.presenters.periods import learn_period
 from frontend.queries import QuerySession
-from spm.arrays import I64
 from spm.errors import BadQuery
 from spm.limits import CHART_SERIES_MAX, HOUR_MS, QUERY_POINTS_MAX
 from spm.query.promql.engine import Result
+from spm.query.promql.planning import plan
+from spm.query.promql.planning.planner import parse
+from spm.query.request.batches import METRIC_NAME
 from spm.query.request.provenance import Provenance
 
 RANGE_MS = 3_600_000
 VARIABLES = ("$__rate_interval", "$__interval", "$__range", "$window")
+QUICK_RANGES = ("5m", "15m", "30m", "1h", "3h", "6h", "12h", "24h", "2d", "7d", "30d", "90d")
 UNKNOWN_PERIOD_MS = 15_000  # of series whose period cannot be learned
 _WINDOW_MS_MIN = 60_000
 POINTS = 360
@@ -47,60 +55,87 @@ class Steps:
     step_ms: int
 
 
+@dataclass(frozen=True, slots=True)
+class Drawing:
+    """A chart before it is written: its columns, and what its answer says about them."""
+
+    expr: str  # with durations in place of variables
+    step_ms: int  # of the evaluation; thinned columns have a longer one
+    columns: Columns
+    infos: Sequence[str]
+    warnings: Sequence[str]
+    provenance: Provenance
+    shows_extremes: bool  # two points per step: the lowest and the highest sample of each
+
+
 def chart(session: QuerySession, now_ms: int, query: Mapping[str, Any]) -> tuple[dict[str, Any], Provenance]:
     """Evaluate ``expr`` from ``start`` (an hour before the end) to ``end`` (now), at ``step`` or a round one."""
+    drawing = draw(session, now_ms, query)
+    answer = drawing.columns.as_dict() | {"infos": drawing.infos, "warnings": drawing.warnings}
+    return answer, drawing.provenance
+
+
+def draw(session: QuerySession, now_ms: int, query: Mapping[str, Any]) -> Drawing:
+    """Evaluate a query; with ``since``, from its ``start`` on if that is the start of the same steps."""
     end_ms = query.get("end", now_ms)
     start_ms, expr = query.get("start", end_ms - RANGE_MS), query["expr"]
     period_ms = _period(session, expr, min(end_ms, now_ms))
-    steps = steps_of(start_ms, end_ms, query.get("step"), period_ms=period_ms)
+    pixels = query.get("pixels")
+    steps = steps_of(start_ms, end_ms, query.get("step"), period_ms=period_ms, points=pixels or POINTS)
+    since = query.get("since")
+    if since and since["step"] == steps.step_ms and 0 <= steps.start_ms - since["start"] <= (end_ms - start_ms) // 4:
+        steps = replace(steps, start_ms=since["start"])
     filled = fill_variables(expr, steps, period_ms or UNKNOWN_PERIOD_MS)
-    result = session.engine().range(filled, steps.start_ms, steps.end_ms, steps.step_ms)
-    rows = np.flatnonzero(result.present.any(axis=1))
-    drawn, rest = select_highest(result, rows, min(query.get("top", CHART_SERIES_MAX), CHART_SERIES_MAX))
-    lines = result.lines(drawn)
-    names = [result.labels[row] for row in drawn.tolist()]
+    most = min(query.get("top", CHART_SERIES_MAX), CHART_SERIES_MAX)
+    metric = _metric_of_selector(filled) if pixels and period_ms else ""
+    extremes = _extremes(session, filled, metric, steps, most) if metric and steps.step_ms > (period_ms or 0) else None
+    looked = f"last_over_time({filled}[{window_of(steps.step_ms, period_ms or 0)}ms])" if metric else filled
+    columns, result = extremes or _lines(session, looked, steps, most)
+    if pixels:
+        columns = keep_extremes(columns, pixels)
     infos, warnings = list(result.notes), list(result.warnings)
-    if len(rest):
-        infos.append(f"{len(rows)} series match; the {len(drawn)} highest are drawn, the others as a band")
-    if not len(rows):
+    if columns.rest:
+        drawn, count = len(columns.labels), columns.rest.count + len(columns.labels)
+        infos.append(f"{count} series match; the {drawn} highest are drawn, the others as a band")
+    if not columns.labels:
         infos.extend(filter(None, [why_empty(session.storage, filled, now_ms)]))
-    answer = {
-        "times": result.times.tolist(),
-        "step": steps.step_ms,
-        "series": [{"labels": labels, "values": line} for labels, line in zip(names, lines, strict=True)],
-        **({"rest": _band(result, rest)} if len(rest) else {}),
-        "infos": infos,
-        "warnings": warnings,
-    }
-    return answer, result.provenance
+    return Drawing(filled, steps.step_ms, columns, infos, warnings, result.provenance, extremes is not None)
 
 
-def select_highest(result: Result, rows: I64, count: int) -> tuple[I64, I64]:
-    """Split rows into the ``count`` with the highest mean, and the rest; both in the order of the result."""
-    if len(rows) <= count:
-        return rows, rows[:0]
-    present = result.present[rows]
-    values = np.where(present & np.isfinite(result.values[rows]), result.values[rows], 0.0)
-    means = values.sum(axis=1) / present.sum(axis=1)
-    highest = np.sort(np.argsort(-means, kind="stable")[:count])
-    return rows[highest], np.delete(rows, highest)
+def _lines(session: QuerySession, expr: str, steps: Steps, most: int) -> tuple[Columns, Result]:
+    result = session.engine().range(expr, steps.start_ms, steps.end_ms, steps.step_ms)
+    return columns_of(result, steps.step_ms, most), result
 
 
-def _band(result: Result, rows: I64) -> dict[str, Any]:
-    """Return the range of some series at each step, and their number."""
-    has_value = result.present[rows] & np.isfinite(result.values[rows])
-    low = np.where(has_value, result.values[rows], np.inf).min(axis=0)
-    high = np.where(has_value, result.values[rows], -np.inf).max(axis=0)
-    some = np.logical_or.reduce(has_value, axis=0).tolist()
-    columns = [[v if any_ else None for v, any_ in zip(side.tolist(), some, strict=True)] for side in (low, high)]
-    return {"count": len(rows), "low": columns[0], "high": columns[1]}
+def _extremes(session: QuerySession, expr: str, metric: str, steps: Steps, most: int) -> tuple[Columns, Result]:
+    """Draw the lowest and the highest sample of each step of a selector of one metric."""
+    window, at = f"[{steps.step_ms}ms]", (steps.start_ms, steps.end_ms, steps.step_ms)
+    low, high = (session.engine().range(f"{side}_over_time({expr}{window})", *at) for side in ("min", "max"))
+    columns = interleave(low, high, steps.step_ms, most)
+    return replace(columns, labels=[{METRIC_NAME: metric, **labels} for labels in columns.labels]), replace(
+        low, notes=[*low.notes, "the lowest and the highest sample of each step are drawn"]
+    )
 
 
-def steps_of(start_ms: int, end_ms: int, step_ms: int | None, *, period_ms: int | None = None) -> Steps:
+def _metric_of_selector(expr: str) -> str:
+    """Return the metric of an expression that selects series of one metric and does nothing else; empty for others."""
+    try:
+        node = parse(expr)
+    except BadQuery:
+        return ""  # the engine says what is wrong
+    text = expr.strip()
+    if not isinstance(node, plan.Selector) or node.at is not None or node.offset_ms or "#" in text or text[0] == "(":
+        return ""
+    return next((each.value for each in node.matchers if each.name == METRIC_NAME and each.op == "="), "")
+
+
+def steps_of(
+    start_ms: int, end_ms: int, step_ms: int | None, *, period_ms: int | None = None, points: int = POINTS
+) -> Steps:
     """Choose round steps for the range, of at least the period of the series; ``step_ms`` overrides the choice."""
     if end_ms <= start_ms:
         raise BadQuery("the range must end after it starts")
-    step = step_ms or round_step(end_ms - start_ms, period_ms or 0)
+    step = step_ms or round_step(end_ms - start_ms, period_ms or 0, points)
     first, last = start_ms // step * step, end_ms // step * step
     if (last - first) // step >= QUERY_POINTS_MAX:
         raise BadQuery(f"a chart has at most {QUERY_POINTS_MAX} points; use a longer step")
@@ -112,14 +147,14 @@ def first_range(history_ms: int) -> str:
     return "15m" if history_ms < 20 * 60_000 else "1h"
 
 
-def round_step(range_ms: int, period_ms: int = 0) -> int:
-    """Return the smallest round step of a period or more that gives at most ``POINTS`` points.
+def round_step(range_ms: int, period_ms: int = 0, points: int = POINTS) -> int:
+    """Return the smallest round step of a period or more that gives at most so many points.
 
     Short ranges get finer steps. Series of a very long period get a few points nevertheless.
     """
-    smallest_ms = max(range_ms / POINTS, min(_USUAL_STEP_MS, range_ms / 60), min(period_ms, range_ms / _POINTS_MIN))
+    smallest_ms = max(range_ms / points, min(_USUAL_STEP_MS, range_ms / 60), min(period_ms, range_ms / _POINTS_MIN))
     return next(
-        (s * 1000 for s in _ROUND_S if s * 1000 >= smallest_ms), -(-range_ms // POINTS // 86_400_000) * 86_400_000
+        (s * 1000 for s in _ROUND_S if s * 1000 >= smallest_ms), -(-range_ms // points // 86_400_000) * 86_400_000
     )
 
 

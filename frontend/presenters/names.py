@@ -19,7 +19,12 @@ _COMPARED = 300  # names, each in 0.1 ms: those beside the wrong one in the orde
 
 def metrics(app_id: int, now_ms: int, text: str = "", most: int | None = None) -> list[str]:
     """List metric names that contain a text, sorted, those that begin with it first; at most ``most``."""
-    names = storage_for(app_id).label_values(METRIC_NAME, [], now_ms - SPAN_MS, now_ms)
+    return values(METRIC_NAME, app_id, now_ms, text, most)
+
+
+def values(label: str, app_id: int, now_ms: int, text: str = "", most: int | None = None) -> list[str]:
+    """List the values of a label that contain a text, sorted, those that begin with it first; at most ``most``."""
+    names = storage_for(app_id).label_values(label, [], now_ms - SPAN_MS, now_ms)
     folded = text.casefold()
     matching = [name for name in names if folded in name.casefold()] if folded else names
     return sorted(matching, key=lambda name: not name.casefold().startswith(folded))[:most]

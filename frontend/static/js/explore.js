@@ -101,38 +101,4 @@ window.addEventListener("popstate", () => {
   page.plots[0].figure.dataset.expr = query;
   page.show();
 });
-// "As known at" is a time in the address; the field and the banner show it.
-const asof = document.querySelector("[data-asof]");
-const banner = document.querySelector("[data-asof-banner]");
-
-/** Write a time for the field, in the browser's time zone. */
-function fieldText(moment) {
-  return new Date(moment - moment.getTimezoneOffset() * 60_000).toISOString().slice(0, 19);
-}
-
-function showAsof() {
-  const seconds = Number(new URL(location.href).searchParams.get("asof"));
-  const moment = seconds > 0 ? new Date(seconds * 1000) : null;
-  asof.value = moment ? fieldText(moment) : "";
-  banner.hidden = !moment;
-  document.querySelector("[data-asof-text]").textContent = moment ? moment.toLocaleString(undefined, { dateStyle: "medium", timeStyle: "short" }) : "now";
-  if (moment) banner.querySelector("time").textContent = moment.toLocaleString(undefined, { dateStyle: "medium", timeStyle: "medium" });
-}
-
-function goAsof(value) {
-  page.go({ asof: value ? String(Math.floor(new Date(value).getTime() / 1000)) : null });
-  showAsof();
-}
-
-const menu = asof.closest("details");
-document.addEventListener("pointerdown", (event) => menu.contains(event.target) || (menu.open = false));
-menu.addEventListener("keydown", (event) => {
-  if (event.key !== "Escape") return;
-  menu.open = false;
-  menu.querySelector("summary").focus();
-});
-asof.addEventListener("change", () => goAsof(asof.value));
-banner.querySelector("button").addEventListener("click", () => goAsof(""));
-window.addEventListener("popstate", showAsof);
-showAsof();
 offerMetrics();

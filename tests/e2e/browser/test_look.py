@@ -65,7 +65,7 @@ def test_values_beside_a_chart_tell_neighbours_apart(
     ticks: list[float], unit: str, step: float, texts: list[str], page: Page
 ) -> None:
     page.goto("/login")
-    script = "([ticks, unit, step]) => import('/static/js/plot.js').then((m) => m.valueTicks(ticks, unit, step))"
+    script = "([ticks, unit, step]) => import('/static/js/grammar.js').then((m) => m.valueTicks(ticks, unit, step))"
     assert page.evaluate(script, [ticks, unit, step]) == texts
 
 

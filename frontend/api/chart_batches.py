@@ -1,0 +1,155 @@
+"""``POST /api/v1/charts/batch``: all charts of a page in one request, one line of JSON for each as soon as it is ready.
+
+A chart that the browser has already sends only its later points: the request says with ``since`` what it has, by a
+digest. If late samples or a retraction have changed older points, the digest differs, and the whole chart is sent.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import orjson
+from django.http import StreamingHttpResponse
+from drf_spectacular.utils import extend_schema
+from rest_framework import serializers
+from rest_framework.renderers import BaseRenderer
+from rest_framework.request import Request
+
+from frontend.api.base import ColumnsRenderer, FailureSerializer, Operation
+from frontend.presenters import charts as presenters_charts
+from frontend.presenters.charting.overlays import Overlays, read_overlays
+from frontend.presenters.charting.quality import Background, read_background
+from frontend.queries import QuerySession, query_session
+from spm.accounts.models import App
+from spm.clock import SystemClock
+from spm.errors import SpmError
+from spm.limits import CHART_BATCH_MAX, CHART_PIXELS_MAX, CHART_SERIES_MAX, QUERY_TEXT_CHARS_MAX, TIME_MAX_MS
+from spm.query.formats import asof
+from spm.web.error_status import DATABASE_AWAY, status_of, text_of
+
+_clock = SystemClock()
+_LINES = "application/x-ndjson"
+
+
+class SinceSerializer(serializers.Serializer[dict[str, Any]]):
+    """What the browser has of a chart, as an earlier answer said it."""
+
+    start = serializers.IntegerField(min_value=0, max_value=TIME_MAX_MS)
+    settled = serializers.IntegerField(min_value=0, max_value=TIME_MAX_MS)
+    step = serializers.IntegerField(min_value=1, max_value=TIME_MAX_MS)
+    digest = serializers.CharField(max_length=24)
+
+
+class PanelSerializer(serializers.Serializer[dict[str, Any]]):
+    """One chart."""
+
+    id = serializers.CharField(max_length=40)
+    expr = serializers.CharField(max_length=QUERY_TEXT_CHARS_MAX)
+    start = serializers.IntegerField(
+        required=False, min_value=0, max_value=TIME_MAX_MS, help_text="of this chart, if it differs"
+    )
+    end = serializers.IntegerField(required=False, min_value=0, max_value=TIME_MAX_MS)
+    top = serializers.IntegerField(required=False, min_value=1, max_value=CHART_SERIES_MAX)
+    pixels = serializers.IntegerField(
+        required=False, min_value=50, max_value=CHART_PIXELS_MAX, help_text="its width; at most two points for each"
+    )
+    since = SinceSerializer(required=False)
+
+
+class BatchSerializer(serializers.Serializer[dict[str, Any]]):
+    """The charts of a page."""
+
+    app = serializers.IntegerField(required=False)
+    start = serializers.IntegerField(min_value=0, max_value=TIME_MAX_MS, help_text="ms since 1970")
+    end = serializers.IntegerField(min_value=0, max_value=TIME_MAX_MS)
+    asof = serializers.CharField(required=False, max_length=40)
+    panels = serializers.ListField(child=PanelSerializer(), min_length=1, max_length=CHART_BATCH_MAX)
+
+
+class LinesRenderer(BaseRenderer):
+    """Names the type of the answer; the view writes it."""
+
+    media_type = _LINES
+    format = "ndjson"
+
+    def render(self, data: Any, accepted_media_type: str | None = None, renderer_context: Any = None) -> bytes:
+        """Write an answer that is not a stream."""
+        return orjson.dumps(data) + b"\n"
+
+
+class ChartBatch(Operation):
+    """The charts of a page."""
+
+    renderer_classes = [ColumnsRenderer, LinesRenderer]
+
+    @extend_schema(
+        operation_id="chart_batch",
+        request=BatchSerializer,
+        responses={
+            (200, _LINES): {"type": "string", "description": "a line of JSON per chart; the first one has the events"},
+            **dict.fromkeys(
+                [(status, "application/json") for status in (400, 401, 404, 422, 429, 503)], FailureSerializer
+            ),
+        },
+    )
+    def post(self, request: Request) -> StreamingHttpResponse:
+        """Evaluate them in their order; a chart that fails says so in its line, and hinders no other."""
+        values = self.validated_body(BatchSerializer)
+        app, now_ms = self.app(values.get("app")), _clock.now_ms()
+        asof_ms = asof.parse_asof(values.get("asof"), now_ms)
+        with query_session(app, request, asof_ms) as session:
+            start_ms = min(each.get("start", values["start"]) for each in values["panels"])
+            background = read_background(session.storage, start_ms, values["end"], now_ms, asof_ms)
+        overlays = read_overlays(app, start_ms, values["end"])
+        lines = _lines(app, request, values, (now_ms, asof_ms), background, overlays)
+        response = StreamingHttpResponse(lines, content_type=_LINES)
+        response["Cache-Control"] = "no-store"
+        return response
+
+
+def _lines(
+    app: App,
+    request: Request,
+    batch: Mapping[str, Any],
+    instants: tuple[int, int | None],
+    background: Background,
+    overlays: Overlays,
+) -> Iterator[bytes]:
+    """Write the events, then each chart; each one is admitted by itself, so that others' queries come between."""
+    now_ms, asof_ms = instants
+    yield _line({"events": overlays.events, "now": now_ms})
+    for panel in batch["panels"]:
+        query = {"start": batch["start"], "end": batch["end"], **panel}
+        try:
+            with query_session(app, request, asof_ms) as session:
+                answer = _answer(session, now_ms, query, background, overlays)
+        except (SpmError, *DATABASE_AWAY) as error:
+            answer = {"error": text_of(error), "status": status_of(error)}
+        yield _line({"id": panel["id"], **answer})
+
+
+def _answer(
+    session: QuerySession, now_ms: int, query: Mapping[str, Any], background: Background, overlays: Overlays
+) -> dict[str, Any]:
+    since = query.get("since")
+    drawing = presenters_charts.draw(session, now_ms, query)
+    columns = drawing.columns.rounded()
+    start_ms = int(columns.times[0]) if len(columns.times) else 0
+    settled_ms = columns.settled_ms()
+    held = {"start": start_ms, "step": drawing.step_ms, "settled": settled_ms, "digest": columns.digest(settled_ms)}
+    answer: dict[str, Any] = {}
+    if since and held | {"settled": since["settled"], "digest": columns.digest(since["settled"])} == dict(since):
+        columns, answer = columns.newer_than(since["settled"]), {"after": since["settled"]}
+    return {
+        **columns.as_dict(),
+        **answer,
+        "infos": drawing.infos,
+        "warnings": drawing.warnings,
+        "extremes": drawing.shows_extremes,
+        "quality": background.quality(drawing.provenance),
+        **overlays.of_chart(drawing.expr),
+        "since": held,
+    }
+
+
+def _line(value: Mapping[str, Any]) -> bytes:
+    return orjson.dumps(value, option=orjson.OPT_SERIALIZE_NUMPY) + b"\n"

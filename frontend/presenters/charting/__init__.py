@@ -1,0 +1,1 @@
+"""What a chart shows beside its lines, and the forms in which its columns travel."""

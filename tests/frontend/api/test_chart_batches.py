@@ -1,0 +1,168 @@
+"""All charts of a page in one request: each alone in its line, only what is new, and never what is no longer true."""
+
+import json
+import time
+from typing import Any
+
+import numpy as np
+import pytest
+from django.test import Client
+
+from alerts.models import Episode, Rule
+from rollups.models import Correction
+from spm.accounts import audit
+from spm.clock import SystemClock, moment
+from spm.limits import TAIL_AGE_MS
+from tests.support import sample_app
+from tests.support.people import Tenant
+
+HOUR = 3_600_000
+BATCH = "/api/v1/charts/batch"
+
+
+@pytest.fixture
+def now_ms(alpha: Tenant, settings: Any) -> int:
+    """Now, with two hours of a fleet behind it."""
+    now = SystemClock().now_ms()
+    sample_app.fill(settings.SPM_STORE_URL, alpha.app.pk, now_ms=now)
+    return now
+
+
+def ask(client: Client, panels: list[dict[str, Any]], start: int, end: int, **more: Any) -> dict[str, Any]:
+    """Ask for a batch; returns its lines by the panels' ids, and the first one as ""."""
+    body = {"start": start, "end": end, "panels": panels, **more}
+    response = client.post(BATCH, json.dumps(body), content_type="application/json")
+    assert response.status_code == 200, response.content
+    lines = [json.loads(line) for line in b"".join(response.streaming_content).splitlines()]  # type: ignore[attr-defined]
+    return {line.get("id", ""): line for line in lines}
+
+
+def panel(expr: str = "cpu_usage_total", **more: Any) -> dict[str, Any]:
+    """One chart of a batch."""
+    return {"id": "a", "expr": expr, **more}
+
+
+def test_each_chart_has_a_line_and_a_wrong_one_hinders_no_other(desk: Client, now_ms: int) -> None:
+    panels = [panel("rate(cpu"), {"id": "b", "expr": "mem_used_percent"}]
+    answer = ask(desk, panels, now_ms - HOUR, now_ms)
+    assert (answer["a"]["status"], len(answer["b"]["series"])) == (400, 4)
+    assert "error" in answer["a"]
+
+
+def test_only_later_points_are_sent_of_a_chart_that_is_still_right(desk: Client, now_ms: int) -> None:
+    start, end = now_ms - HOUR // 2, now_ms - 30_000
+    first = ask(desk, [panel(top=2)], start, end)["a"]
+    later = ask(desk, [panel(top=2, since=first["since"])], start + 20_000, end + 20_000)["a"]
+    again = ask(desk, [panel(top=2)], first["times"][0], end + 20_000)["a"]
+    kept = first["times"].index(later["after"]) + 1
+    assert len(later["times"]) < 15
+    assert first["times"][:kept] + later["times"] == again["times"]
+    for old, new, whole in zip(first["series"], later["series"], again["series"], strict=True):
+        assert old["values"][:kept] + new["values"] == whole["values"]
+    assert first["rest"]["low"][:kept] + later["rest"]["low"] == again["rest"]["low"]
+
+
+def test_a_chart_whose_past_has_changed_is_sent_whole(desk: Client, alpha: Tenant, now_ms: int, settings: Any) -> None:
+    first = ask(desk, [panel()], now_ms - HOUR, now_ms)["a"]
+    line = sample_app.Line("cpu_usage_total", {"host": "db-1"}, np.full(60, 99.0))
+    times = np.arange(now_ms - 2_200_000, now_ms - 1_600_000, 10_000)
+    sample_app.write_lines(settings.SPM_STORE_URL, alpha.app.pk, "db-1", [line], times)  # late samples fill the gap
+    time.sleep(1.2 * TAIL_AGE_MS / 1000)  # a reader may be that old
+    later = ask(desk, [panel(since=first["since"])], now_ms - HOUR, now_ms)["a"]
+    assert "after" not in later
+    assert max(v for v in later["series"][0]["values"] if v is not None) == 99.0
+
+
+@pytest.mark.parametrize("change", ["start", "step", "digest"])
+def test_a_chart_that_another_answer_belongs_to_is_sent_whole(desk: Client, now_ms: int, change: str) -> None:
+    since = ask(desk, [panel()], now_ms - HOUR, now_ms)["a"]["since"]
+    other: dict[str, Any] = {"start": since["start"] - 10 * HOUR, "step": since["step"] * 2, "digest": "0" * 24}
+    answer = ask(desk, [panel(since=since | {change: other[change]})], now_ms - HOUR, now_ms)["a"]
+    assert "after" not in answer
+    assert answer["times"][0] == since["start"]
+
+
+def test_a_spike_of_one_sample_is_drawn_at_every_range(desk: Client, alpha: Tenant, settings: Any) -> None:
+    now = SystemClock().now_ms()
+    values = np.full(8_640, 5.0)
+    values[4_321] = 97.25
+    times = np.arange(now - 24 * HOUR, now, 10_000)
+    sample_app.write_lines(settings.SPM_STORE_URL, alpha.app.pk, "web", [sample_app.Line("spiky", {}, values)], times)
+    for hours, pixels in ((24, 100), (24, 1_000), (13, 300)):
+        answer = ask(desk, [panel("spiky", pixels=pixels)], now - hours * HOUR, now)["a"]
+        drawn = answer["series"][0]["values"]
+        assert answer["extremes"]
+        assert max(value for value in drawn if value is not None) == 97.25
+        assert len(drawn) <= 2 * pixels + 2
+
+
+def test_a_chart_says_how_far_it_is_complete_and_what_is_retracted(desk: Client, alpha: Tenant, now_ms: int) -> None:
+    body = {
+        "series": '{host="web-1"}',
+        "data_from": now_ms - 1_200_000,
+        "data_to": now_ms - 600_000,
+        "reason": "a test wrote to production",
+    }
+    made = desk.post(f"/api/v1/apps/{alpha.app.pk}/retractions", json.dumps(body), content_type="application/json")
+    assert made.status_code < 300, made.content
+    panels = [panel(), {"id": "b", "expr": 'cpu_usage_total{host="web-2"}'}]
+    answer = ask(desk, panels, now_ms - HOUR, now_ms + 60_000)
+    (retraction,) = answer["a"]["quality"]["retractions"]
+    assert (retraction["start"], retraction["end"]) == (body["data_from"], body["data_to"])
+    assert retraction["reason"] == "a test wrote to production"
+    assert answer["b"]["quality"]["retractions"] == []
+    assert answer["a"]["quality"]["complete_to"] >= now_ms
+    assert answer["a"]["quality"]["resolutions"][0]["name"] == "raw"
+    assert any("a test wrote to production" in event["text"] for event in answer[""]["events"])
+
+
+def test_hours_with_late_samples_are_marked_as_known_by_the_time_asked_for(
+    desk: Client, alpha: Tenant, now_ms: int
+) -> None:
+    hour = now_ms // HOUR * HOUR - HOUR
+    Correction.objects.create(
+        app=alpha.app, hour=moment(hour), run=7, cause="late", samples=31, at=moment(now_ms - 60_000)
+    )
+    late = ask(desk, [panel()], now_ms - 3 * HOUR, now_ms)["a"]["quality"]["late"]
+    assert [(each["start"], each["samples"]) for each in late] == [(hour, 31)]
+    before = ask(desk, [panel()], now_ms - 3 * HOUR, now_ms, asof=str((now_ms - 120_000) / 1000))["a"]
+    assert before["quality"]["late"] == []
+
+
+@pytest.mark.parametrize(
+    ("expr", "bands", "thresholds"),
+    [
+        ("avg by (host) (avg_over_time(cpu_usage_total[$window]))", 1, 1),
+        ('cpu_usage_total{host="web-1"}', 1, 1),
+        ('cpu_usage_total{host="web-2"}', 0, 1),
+        ("rate(cpu_usage_total[5m])", 1, 0),
+        ("mem_used_percent", 0, 0),
+    ],
+    ids=["by host", "the host itself", "another host", "another scale", "another metric"],
+)
+def test_a_chart_shows_the_alerts_of_its_series(
+    desk: Client, alpha: Tenant, now_ms: int, expr: str, bands: int, thresholds: int
+) -> None:
+    rule = Rule.objects.create(
+        app=alpha.app, name="CPU", expr="cpu_usage_total", threshold=80, created_ms=now_ms, changed_ms=now_ms
+    )
+    Episode.objects.create(
+        rule=rule,
+        fingerprint="x",
+        labels={"host": "web-1"},
+        severity="warning",
+        start_ms=now_ms - 600_000,
+        created_ms=now_ms,
+        changed_ms=now_ms,
+    )
+    answer = ask(desk, [panel(expr)], now_ms - HOUR, now_ms)["a"]
+    assert (len(answer["alerts"]), len(answer["thresholds"])) == (bands, thresholds)
+
+
+def test_events_of_other_apps_stay_where_they_are(desk: Client, alpha: Tenant, now_ms: int) -> None:
+    for app_id in (alpha.app.pk, alpha.app.pk + 1):
+        audit.record(
+            "retract", f"app {app_id}", actor=None, organisation=alpha.app.organisation, detail={"app": app_id}
+        )
+    events = ask(desk, [panel()], now_ms - HOUR, now_ms + 60_000)[""]["events"]
+    assert [event["text"] for event in events] == [f"retracted: app {alpha.app.pk}"]
