@@ -496,8 +496,5 @@ MAIL_LINE_CHARS_MAX = 800  # SMTP ends lines at 998
 PRUNE_ROWS_MAX = 500  # deleted at one tick
 
 # --- pages ------------------------------------------------------------------------------------------------------------
-CHART_BATCH_MAX = 40  # charts of one request: a long dashboard, in view at once on no screen
-CHART_PIXELS_MAX = 4_000  # of the width of a chart
-CHART_BANDS_MAX = 200  # alerts, and as many events, that a chart of a range marks; people see no more
 CHART_SERIES_MAX = 100  # lines of one chart: people cannot distinguish more
 PICKER_VALUES_MAX = 500  # choices for one label; more are typed, not picked

@@ -18,14 +18,15 @@ from frontend.api.base import ColumnsRenderer, FailureSerializer, Operation
 from frontend.presenters import charts as presenters_charts
 from frontend.presenters.charting.overlays import Overlays, read_overlays
 from frontend.presenters.charting.quality import Background, read_background
-from frontend.queries import QuerySession, query_session
+from frontend.queries import QuerySession, asof_of, query_session
 from spm.accounts.models import App
 from spm.clock import SystemClock
 from spm.errors import SpmError
-from spm.limits import CHART_BATCH_MAX, CHART_PIXELS_MAX, CHART_SERIES_MAX, QUERY_TEXT_CHARS_MAX, TIME_MAX_MS
-from spm.query.formats import asof
+from spm.limits import CHART_SERIES_MAX, QUERY_TEXT_CHARS_MAX, TIME_MAX_MS
 from spm.web.error_status import DATABASE_AWAY, status_of, text_of
 
+CHART_BATCH_MAX = 40  # charts of one request: a long dashboard; no screen shows as many at once
+CHART_PIXELS_MAX = 4_000  # of the width of a chart
 _clock = SystemClock()
 _LINES = "application/x-ndjson"
 
@@ -95,7 +96,7 @@ class ChartBatch(Operation):
         """Evaluate them in their order; a chart that fails says so in its line, and hinders no other."""
         values = self.validated_body(BatchSerializer)
         app, now_ms = self.app(values.get("app")), _clock.now_ms()
-        asof_ms = asof.parse_asof(values.get("asof"), now_ms)
+        asof_ms = asof_of(values.get("asof"), now_ms)
         with query_session(app, request, asof_ms) as session:
             start_ms = min(each.get("start", values["start"]) for each in values["panels"])
             background = read_background(session.storage, start_ms, values["end"], now_ms, asof_ms)
@@ -135,9 +136,9 @@ def _answer(
     columns = drawing.columns.rounded()
     start_ms = int(columns.times[0]) if len(columns.times) else 0
     settled_ms = columns.settled_ms()
-    held = {"start": start_ms, "step": drawing.step_ms, "settled": settled_ms, "digest": columns.digest(settled_ms)}
+    state = {"start": start_ms, "step": drawing.step_ms, "settled": settled_ms, "digest": columns.digest(settled_ms)}
     answer: dict[str, Any] = {}
-    if since and held | {"settled": since["settled"], "digest": columns.digest(since["settled"])} == dict(since):
+    if since and state | {"settled": since["settled"], "digest": columns.digest(since["settled"])} == dict(since):
         columns, answer = columns.newer_than(since["settled"]), {"after": since["settled"]}
     return {
         **columns.as_dict(),
@@ -147,7 +148,7 @@ def _answer(
         "extremes": drawing.shows_extremes,
         "quality": background.quality(drawing.provenance),
         **overlays.of_chart(drawing.expr),
-        "since": held,
+        "since": state,
     }
 
 

@@ -95,20 +95,20 @@ def _pages(app: App, person: User | None, text: str) -> list[Item]:
 
 def _hosts(app: App, text: str) -> list[Item]:
     known = Source.objects.filter(app=app, name__icontains=text).values_list("name", flat=True)[: 10 * FOUND_MAX]
-    found = {name for name in known if is_host(name)}
-    if len(found) < FOUND_MAX:
+    matching = {name for name in known if is_host(name)}
+    if len(matching) < FOUND_MAX:
         with suppress(SpmError):  # the sources are enough while the store is away
-            found.update(names.values("host", app.pk, _clock.now_ms(), text, FOUND_MAX))
-    return _best([{"text": name, "href": reverse("frontend:host", args=[app.pk, name])} for name in found], text)
+            matching.update(names.values("host", app.pk, _clock.now_ms(), text, FOUND_MAX))
+    return _best([{"text": name, "href": reverse("frontend:host", args=[app.pk, name])} for name in matching], text)
 
 
 def _metrics(app: App, text: str) -> list[Item]:
     try:
-        found = names.metrics(app.pk, _clock.now_ms(), text, FOUND_MAX)
+        matching = names.metrics(app.pk, _clock.now_ms(), text, FOUND_MAX)
     except SpmError:
         return []
     address = reverse("frontend:chart", args=[app.pk])
-    return [{"text": name, "href": f"{address}?{urlencode({'expr': name})}"} for name in found]
+    return [{"text": name, "href": f"{address}?{urlencode({'expr': name})}"} for name in matching]
 
 
 def _rules(app: App, text: str) -> list[Item]:

@@ -15,15 +15,20 @@ more points than two per pixel are thinned to the extremes of each pixel.
 Enter by ``chart``, or by ``draw`` for the columns themselves.
 """
 
+import hashlib
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from frontend.presenters.charting.columns import Columns, columns_of, interleave, keep_extremes
+import numpy as np
+import orjson
+
+from frontend.presenters.charting import thinning
 from frontend.presenters.names import why_empty
 from frontend.presenters.periods import learn_period
 from frontend.queries import QuerySession
+from spm.arrays import F64, I64
 from spm.errors import BadQuery
 from spm.limits import CHART_SERIES_MAX, HOUR_MS, QUERY_POINTS_MAX
 from spm.query.promql.engine import Result
@@ -37,6 +42,8 @@ VARIABLES = ("$__rate_interval", "$__interval", "$__range", "$window")
 QUICK_RANGES = ("5m", "15m", "30m", "1h", "3h", "6h", "12h", "24h", "2d", "7d", "30d", "90d")
 UNKNOWN_PERIOD_MS = 15_000  # of series whose period cannot be learned
 _WINDOW_MS_MIN = 60_000
+_SETTLED_MS = 60_000  # a point of that age seldom changes
+_SETTLED_STEPS = 2
 POINTS = 360
 _POINTS_MIN = 3
 _ROUND_S = (1, 2, 5, 10, 15, 20, 30, 60, 120, 300, 600, 900, 1_800, 3_600, 7_200, 10_800, 21_600, 43_200, 86_400)
@@ -53,6 +60,77 @@ class Steps:
     start_ms: int
     end_ms: int
     step_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Band:
+    """The range of ``count`` lines that are not drawn one by one."""
+
+    count: int
+    low: F64
+    high: F64
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """The lines of a chart; ``values`` is [S, T]."""
+
+    times: I64
+    step_ms: int
+    labels: Sequence[Mapping[str, str]]
+    values: F64
+    rest: Band | None = None
+
+    def settled_ms(self) -> int:
+        """Return the time up to which points seldom change: 0 if there are none."""
+        if not len(self.times):
+            return 0
+        until_ms = int(self.times[-1]) - max(_SETTLED_MS, _SETTLED_STEPS * self.step_ms)
+        settled = self.times[self.times <= until_ms]
+        return int(settled[-1]) if len(settled) else 0
+
+    def digest(self, until_ms: int) -> str:
+        """Return a digest of the lines up to a time."""
+        count = int(np.searchsorted(self.times, until_ms, "right"))
+        digest = hashlib.blake2b(orjson.dumps([self.step_ms, self.labels]), digest_size=12)
+        digest.update(self.times[:count].tobytes())
+        rest = [] if self.rest is None else [self.rest.low, self.rest.high]
+        for column in (*self.values, *rest):
+            digest.update(column[:count].tobytes())
+        return digest.hexdigest()
+
+    def newer_than(self, until_ms: int) -> "Columns":
+        """Return the points after a time."""
+        first = int(np.searchsorted(self.times, until_ms, "right"))
+        rest = self.rest and Band(self.rest.count, self.rest.low[first:], self.rest.high[first:])
+        return replace(self, times=self.times[first:], values=self.values[:, first:], rest=rest)
+
+    def rounded(self) -> "Columns":
+        """Return the same lines with six digits, which take half the bytes."""
+        rest = self.rest and Band(self.rest.count, *map(thinning.round_digits, (self.rest.low, self.rest.high)))
+        return replace(self, values=thinning.round_digits(self.values), rest=rest)
+
+    def thinned(self, pixels: int) -> "Columns":
+        """Return at most two points per pixel: of each pixel, the lowest and the highest of each line."""
+        width = -(-len(self.times) // pixels)
+        if width <= 2:
+            return self
+        times, values = thinning.extremes(self.times, self.values, width)
+        rest = self.rest and Band(self.rest.count, *thinning.outline(self.rest.low, self.rest.high, width, len(times)))
+        return replace(self, times=times, step_ms=self.step_ms * width, values=values, rest=rest)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return what is sent; arrays become lists as they are written."""
+        values = np.ascontiguousarray(self.values)
+        answer: dict[str, Any] = {
+            "times": np.ascontiguousarray(self.times),
+            "step": self.step_ms,
+            "series": [{"labels": labels, "values": line} for labels, line in zip(self.labels, values, strict=True)],
+        }
+        if self.rest is not None:
+            low, high = np.ascontiguousarray(self.rest.low), np.ascontiguousarray(self.rest.high)
+            answer["rest"] = {"count": self.rest.count, "low": low, "high": high}
+        return answer
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +170,7 @@ def draw(session: QuerySession, now_ms: int, query: Mapping[str, Any]) -> Drawin
     looked = f"last_over_time({filled}[{window_of(steps.step_ms, period_ms or 0)}ms])" if metric else filled
     columns, result = extremes or _lines(session, looked, steps, most)
     if pixels:
-        columns = keep_extremes(columns, pixels)
+        columns = columns.thinned(pixels)
     infos, warnings = list(result.notes), list(result.warnings)
     if columns.rest:
         drawn, count = len(columns.labels), columns.rest.count + len(columns.labels)
@@ -111,7 +189,7 @@ def _extremes(session: QuerySession, expr: str, metric: str, steps: Steps, most:
     """Draw the lowest and the highest sample of each step of a selector of one metric."""
     window, at = f"[{steps.step_ms}ms]", (steps.start_ms, steps.end_ms, steps.step_ms)
     low, high = (session.engine().range(f"{side}_over_time({expr}{window})", *at) for side in ("min", "max"))
-    columns = interleave(low, high, steps.step_ms, most)
+    columns = columns_of(thinning.interleave(low, high, steps.step_ms), steps.step_ms, most)
     return replace(columns, labels=[{METRIC_NAME: metric, **labels} for labels in columns.labels]), replace(
         low, notes=[*low.notes, "the lowest and the highest sample of each step are drawn"]
     )
@@ -127,6 +205,30 @@ def _metric_of_selector(expr: str) -> str:
     if not isinstance(node, plan.Selector) or node.at is not None or node.offset_ms or "#" in text or text[0] == "(":
         return ""
     return next((each.value for each in node.matchers if each.name == METRIC_NAME and each.op == "="), "")
+
+
+def columns_of(result: Result, step_ms: int, most: int) -> Columns:
+    """Take the ``most`` highest series of a result as lines, and the range of all others."""
+    values = np.where(result.present & np.isfinite(result.values), result.values, np.nan)
+    rows = np.flatnonzero(result.present.any(axis=1))
+    drawn, others = select_highest(values, rows, most)
+    labels = [result.labels[row] for row in drawn.tolist()]
+    return Columns(result.times, step_ms, labels, values[drawn], _band(values[others]) if len(others) else None)
+
+
+def select_highest(values: F64, rows: I64, count: int) -> tuple[I64, I64]:
+    """Split rows into the ``count`` with the highest mean, and the rest; both in the order of the rows."""
+    if len(rows) <= count:
+        return rows, rows[:0]
+    has_value = ~np.isnan(values[rows])
+    means = np.where(has_value, values[rows], 0.0).sum(axis=1) / np.maximum(has_value.sum(axis=1), 1)
+    highest = np.sort(np.argsort(-means, kind="stable")[:count])
+    return rows[highest], np.delete(rows, highest)
+
+
+def _band(values: F64) -> Band:
+    low, high = np.fmin.reduce(values, axis=0), np.fmax.reduce(values, axis=0)
+    return Band(len(values), low, high)
 
 
 def steps_of(

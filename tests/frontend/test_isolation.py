@@ -19,6 +19,7 @@ from tests.support.people import Tenant
 VALUES = {"host": "web-1", "token_id": "1", "name": "host", "number": "1", "agent": "web-1"}
 BY_PARAMETER = [
     "/api/v1/charts?expr=cpu_usage_total&app={app}",
+    "/api/v1/search?q=web&app={app}",
     "/api/v1/percentiles?match=cpu_usage_total&q=0.5&by=host&app={app}",
     "/prometheus/api/v1/query?query=cpu_usage_total&app={app}",
     "/prometheus/api/v1/query_range?query=cpu_usage_total&start=0&end=60&step=60&app={app}",

@@ -19,11 +19,11 @@ from frontend.presenters.periods import selectors_of
 from spm.accounts.models import App, AuditEntry
 from spm.clock import moment
 from spm.errors import BadQuery
-from spm.limits import CHART_BANDS_MAX
 from spm.query.promql.planning import plan
 from spm.query.promql.planning.planner import parse
 from spm.query.request.batches import METRIC_NAME
 
+CHART_BANDS_MAX = 200  # alerts, and as many events, that the charts of a range mark; people see no more
 _ENTRIES_READ = 2_000  # of the organisation's log within the range, newest first
 _THRESHOLDS_MAX = 3
 _GROWTH = re.compile(r"\b(?:i?rate|increase|i?delta|deriv)\s*\(")

@@ -155,8 +155,10 @@ def log_in(page: Page, tenant: Tenant) -> None:
 
 
 def drawn(page: Page, count: int = 1) -> None:
-    """Wait until this many charts show data."""
+    """Wait until this many charts show data; those out of sight are looked at first."""
     if count:
+        for chart in range(count):
+            page.locator("[data-chart]").nth(chart).scroll_into_view_if_needed()
         expect(page.locator("[data-chart][data-state=drawn]").nth(count - 1)).to_be_attached(timeout=DRAWN_MS)
 
 

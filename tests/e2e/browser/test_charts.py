@@ -43,8 +43,10 @@ def eventful(fleet: Tenant, client: Client) -> Tenant:
     )
     client.force_login(fleet.owner)
     body = {"series": '{host="web-2"}', "data_from": now - 1_900_000, "data_to": now - 1_600_000, "reason": "a test"}
-    made = client.post(f"/api/v1/apps/{fleet.app.pk}/retractions", json.dumps(body), content_type="application/json")
-    assert made.status_code < 300
+    response = client.post(
+        f"/api/v1/apps/{fleet.app.pk}/retractions", json.dumps(body), content_type="application/json"
+    )
+    assert response.status_code < 300
     return fleet
 
 
@@ -97,12 +99,12 @@ def test_a_pinned_time_offers_what_can_be_done_there(page: Page, eventful: Tenan
 
 
 def test_a_page_asks_once_for_all_its_charts_and_then_for_what_is_new(page: Page, fleet: Tenant) -> None:
-    asked: list[Request] = []
+    requests: list[Request] = []
     log_in(page, fleet)
-    page.on("request", lambda request: asked.append(request) if BATCH.search(request.url) else None)
+    page.on("request", lambda request: requests.append(request) if BATCH.search(request.url) else None)
     page.goto(f"/apps/{fleet.app.pk}/hosts/web-1?range=1h&refresh=5")
     drawn(page, 10)
-    assert len(asked) == 1
+    assert len(requests) == 1
     with page.expect_request_finished(lambda request: bool(BATCH.search(request.url)), timeout=15_000) as finished:
         pass
     panels = json.loads(finished.value.post_data or "")["panels"]
@@ -112,13 +114,13 @@ def test_a_page_asks_once_for_all_its_charts_and_then_for_what_is_new(page: Page
 
 
 def test_nothing_is_asked_for_charts_out_of_sight(open_page: Callable[..., Page], fleet: Tenant) -> None:
-    asked: list[Request] = []
+    requests: list[Request] = []
     page = open_page(width=390, height=500)
     log_in(page, fleet)
-    page.on("request", lambda request: asked.append(request) if BATCH.search(request.url) else None)
+    page.on("request", lambda request: requests.append(request) if BATCH.search(request.url) else None)
     page.goto(f"/apps/{fleet.app.pk}/hosts/web-1?range=1h")
     drawn(page)
-    assert len(json.loads(asked[0].post_data or "")["panels"]) < 6
+    assert len(json.loads(requests[0].post_data or "")["panels"]) < 6
     page.locator("[data-chart]").last.scroll_into_view_if_needed()
     expect(page.locator("[data-chart]").last).to_have_attribute("data-state", "drawn")
 

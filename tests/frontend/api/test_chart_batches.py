@@ -54,12 +54,12 @@ def test_only_later_points_are_sent_of_a_chart_that_is_still_right(desk: Client,
     first = ask(desk, [panel(top=2)], start, end)["a"]
     later = ask(desk, [panel(top=2, since=first["since"])], start + 20_000, end + 20_000)["a"]
     again = ask(desk, [panel(top=2)], first["times"][0], end + 20_000)["a"]
-    kept = first["times"].index(later["after"]) + 1
+    count = first["times"].index(later["after"]) + 1
     assert len(later["times"]) < 15
-    assert first["times"][:kept] + later["times"] == again["times"]
+    assert first["times"][:count] + later["times"] == again["times"]
     for old, new, whole in zip(first["series"], later["series"], again["series"], strict=True):
-        assert old["values"][:kept] + new["values"] == whole["values"]
-    assert first["rest"]["low"][:kept] + later["rest"]["low"] == again["rest"]["low"]
+        assert old["values"][:count] + new["values"] == whole["values"]
+    assert first["rest"]["low"][:count] + later["rest"]["low"] == again["rest"]["low"]
 
 
 def test_a_chart_whose_past_has_changed_is_sent_whole(desk: Client, alpha: Tenant, now_ms: int, settings: Any) -> None:
@@ -103,8 +103,8 @@ def test_a_chart_says_how_far_it_is_complete_and_what_is_retracted(desk: Client,
         "data_to": now_ms - 600_000,
         "reason": "a test wrote to production",
     }
-    made = desk.post(f"/api/v1/apps/{alpha.app.pk}/retractions", json.dumps(body), content_type="application/json")
-    assert made.status_code < 300, made.content
+    response = desk.post(f"/api/v1/apps/{alpha.app.pk}/retractions", json.dumps(body), content_type="application/json")
+    assert response.status_code < 300, response.content
     panels = [panel(), {"id": "b", "expr": 'cpu_usage_total{host="web-2"}'}]
     answer = ask(desk, panels, now_ms - HOUR, now_ms + 60_000)
     (retraction,) = answer["a"]["quality"]["retractions"]
@@ -166,3 +166,8 @@ def test_events_of_other_apps_stay_where_they_are(desk: Client, alpha: Tenant, n
         )
     events = ask(desk, [panel()], now_ms - HOUR, now_ms + 60_000)[""]["events"]
     assert [event["text"] for event in events] == [f"retracted: app {alpha.app.pk}"]
+
+
+def test_charts_of_another_organisation_are_not_found(desk: Client, beta: Tenant) -> None:
+    body = {"app": beta.app.pk, "start": 0, "end": HOUR, "panels": [panel()]}
+    assert desk.post(BATCH, json.dumps(body), content_type="application/json").status_code == 404

@@ -12,14 +12,14 @@ from tests.support.people import Tenant, make_tenant
 
 
 def groups(client: Client, app: int, text: str) -> dict[str, list[str]]:
-    """What is found, by kind."""
-    answer = client.get("/api/v1/search", {"app": app, "q": text})
+    """The texts by kind."""
+    answer = client.get("/api/v1/search", {"app": str(app), "q": text})
     assert answer.status_code == 200, answer.content
     return {group["kind"]: [item["text"] for item in group["items"]] for group in answer.json()["groups"]}
 
 
 @pytest.mark.parametrize(
-    ("text", "kind", "found"),
+    ("text", "kind", "texts"),
     [
         ("eb-", "Hosts", ["web-1", "web-2"]),
         ("USED", "Metrics", ["disk_used_percent", "mem_used", "mem_used_percent"]),
@@ -29,13 +29,13 @@ def groups(client: Client, app: int, text: str) -> dict[str, list[str]]:
     ],
 )
 def test_a_part_of_a_name_is_enough(
-    desk: Client, alpha: Tenant, settings: Any, text: str, kind: str, found: list[str]
+    desk: Client, alpha: Tenant, settings: Any, text: str, kind: str, texts: list[str]
 ) -> None:
     now = SystemClock().now_ms()
     sample_app.fill(settings.SPM_STORE_URL, alpha.app.pk, now_ms=now)
     Rule.objects.create(app=alpha.app, name="Disk fills", expr="x", created_ms=now, changed_ms=now)
     alpha.organisation.apps.create(name="alpha staging")
-    assert groups(desk, alpha.app.pk, text)[kind] == found
+    assert groups(desk, alpha.app.pk, text)[kind] == texts
 
 
 def test_nothing_of_other_organisations_is_found(desk: Client, alpha: Tenant) -> None:
