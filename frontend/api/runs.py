@@ -12,7 +12,7 @@ from rest_framework.response import Response
 from frontend.api.base import FailureSerializer, Operation
 from frontend.presenters import runs
 from frontend.presenters.runs import AppRun
-from rollups.models import Correction
+from rollups.models import Correction, date_of
 from rollups.services import runs as services_runs
 from spm.accounts.models import Role
 from spm.clock import SystemClock, moment
@@ -89,7 +89,7 @@ class Rollback(Operation):
         rolled_back = services_runs.roll_back(
             services_runs.site(), run.number, by.person, apps=[app.pk], name=by.name, origin=by.origin
         )
-        days = [{"day": services_runs.date_of(back.day), "units": back.hour_shards} for back in rolled_back]
+        days = [{"day": date_of(back.day), "units": back.hour_shards} for back in rolled_back]
         return Response(RolledBackSerializer(days, many=True).data)
 
 
