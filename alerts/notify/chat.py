@@ -12,18 +12,21 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import lru_cache
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, urlsplit
 
-import requests
 from django.conf import settings
 
 from alerts.notify.base import DeliveryFailed, RenderedMessage
 from alerts.notify.http import limits
 from alerts.notify.http.post import check, excerpt, open_exchange, request
-from alerts.notify.http.session import Exchange
 from alerts.notify.links import rule_links
 from alerts.notify.wording import is_over, plain_text, subject
+
+if TYPE_CHECKING:
+    import requests
+
+    from alerts.notify.http.session import Exchange
 
 SCHEMES = frozenset(
     [
@@ -89,9 +92,9 @@ _BREAKS = {"<!": "< !", "@everyone": "@ everyone", "@here": "@ here", "@channel"
 class _Attempt:
     """What became of the requests of one hand-over."""
 
-    exchange: Exchange
+    exchange: "Exchange"
     taken: int = 0
-    answer: requests.Response | None = None
+    answer: "requests.Response | None" = None
     failure: DeliveryFailed | None = None
 
 
@@ -111,36 +114,36 @@ class _CheckedRequests:
     def __getattr__(self, name: str) -> Any:
         if name == "Session":
             raise AttributeError("sessions of services are not checked")
-        return getattr(requests, name)
+        return getattr(import_module("requests"), name)
 
-    def get(self, url: str, **named: Any) -> requests.Response:
+    def get(self, url: str, **named: Any) -> "requests.Response":
         return self.request("GET", url, **named)
 
-    def post(self, url: str, data: Any = None, **named: Any) -> requests.Response:
+    def post(self, url: str, data: Any = None, **named: Any) -> "requests.Response":
         return self.request("POST", url, data=data, **named)
 
-    def put(self, url: str, data: Any = None, **named: Any) -> requests.Response:
+    def put(self, url: str, data: Any = None, **named: Any) -> "requests.Response":
         return self.request("PUT", url, data=data, **named)
 
-    def delete(self, url: str, **named: Any) -> requests.Response:
+    def delete(self, url: str, **named: Any) -> "requests.Response":
         return self.request("DELETE", url, **named)
 
-    def patch(self, url: str, data: Any = None, **named: Any) -> requests.Response:
+    def patch(self, url: str, data: Any = None, **named: Any) -> "requests.Response":
         return self.request("PATCH", url, data=data, **named)
 
-    def head(self, url: str, **named: Any) -> requests.Response:
+    def head(self, url: str, **named: Any) -> "requests.Response":
         return self.request("HEAD", url, **named)
 
-    def request(self, method: str, url: str, **named: Any) -> requests.Response:
+    def request(self, method: str, url: str, **named: Any) -> "requests.Response":
         """Make a request of the hand-over that runs in this thread."""
         attempt = self.attempts.now
         if attempt is None:
-            raise requests.ConnectionError("a request outside a hand-over")
+            raise self.ConnectionError("a request outside a hand-over")
         try:
             response = request(attempt.exchange, method, url, **named)
         except DeliveryFailed as failure:
             attempt.failure = failure
-            raise requests.ConnectionError(str(failure)) from failure
+            raise self.ConnectionError(str(failure)) from failure
         attempt.answer = response
         attempt.taken += method != "GET" and response.ok
         return response

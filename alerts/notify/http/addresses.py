@@ -29,6 +29,10 @@ _UNICAST = IPv6Network("2000::/3")  # of IPv6, all that is routed in the interne
 _NEVER = [ip_network("169.254.0.0/16"), ip_network("fe80::/10"), ip_network("fd00:ec2::/32")]  # clouds' metadata
 
 
+class AddressRefused(Exception):
+    """The name leads to an address that notifications must not reach. No byte was sent."""
+
+
 def is_allowed(text: str, networks: Sequence[Network] = ()) -> bool:
     """Whether a notification may be sent to the address; ``networks`` are allowed besides the internet."""
     try:

@@ -20,15 +20,13 @@ import requests
 from requests.adapters import HTTPAdapter
 from urllib3 import HTTPConnectionPool, HTTPSConnectionPool, PoolManager
 from urllib3.connection import HTTPConnection, HTTPSConnection
+from urllib3.exceptions import HTTPError
 
 from alerts.notify.http import limits
-from alerts.notify.http.addresses import Network, is_allowed
+from alerts.notify.http.addresses import AddressRefused, Network, is_allowed
 
 Resolve = Callable[[str, int], Sequence[tuple[int, str]]]  # (family, address) of a name
-
-
-class AddressRefused(Exception):
-    """The name leads to an address that notifications must not reach. No byte was sent."""
+FAILURES = (requests.RequestException, HTTPError, OSError)  # what a request raises that got no answer
 
 
 def resolve(host: str, port: int) -> Sequence[tuple[int, str]]:

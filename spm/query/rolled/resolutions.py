@@ -153,7 +153,7 @@ class RollupReader:
         """Whether a stored day was made of these hours, and of nothing accepted after the as-of time."""
         pack = month_manifest.days.get(shard)
         inputs = pack.days.get(day) if pack else None
-        if inputs is None or not self.view.visibility.shows_all_to(inputs.stamp_max_ms):
+        if inputs is None or not self._shows_all_to(inputs.stamp_max_ms):
             return False
         return inputs.inputs == manifest.day_fingerprint(hours)
 
@@ -253,7 +253,7 @@ class RollupReader:
         if of_day is None or (shard, hour) in self.view.tail.by_shard_hour:
             return False
         inputs, entry = of_day.valid_inputs(shard, hour), of_day.entry(shard, hour)
-        if inputs is None or not self.view.visibility.shows_all_to(inputs.stamp_max_ms):
+        if inputs is None or not self._shows_all_to(inputs.stamp_max_ms):
             return False
         now = retractions.touching(self.view.in_force, entry, hour) if self.view.in_force else ()
         return inputs.retractions == retractions.ids(now) or self._differ_elsewhere(inputs.retractions, now)
@@ -266,6 +266,9 @@ class RollupReader:
             r is not None and r.metric is not None and metric_id(r.metric.encode()) not in self.by_metric
             for r in differing
         )
+
+    def _shows_all_to(self, stamp_max_ms: int) -> bool:
+        return self.view.visibility.shows_all_to(stamp_max_ms)
 
     # --- rows
 

@@ -114,7 +114,7 @@ def test_an_answered_push_leaves_nothing_for_the_garbage_collector() -> None:
                 assert await soon(lambda: not any(one.left()))
                 one.tasks.clear()
                 one.transport.submits.clear()
-                assert not sum(isinstance(each, _Push) for each in gc.get_objects())
+                assert not sum(type(each) is _Push for each in gc.get_objects())
             finally:
                 gc.enable()
 

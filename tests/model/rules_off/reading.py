@@ -250,7 +250,7 @@ def late_data_in_a_day_that_is_built() -> None:
 
 
 def rollups_are_timeless(patch: Patch) -> None:
-    patch.setattr(RollupReader, "_is_known_by_asof", lambda self, stamp_max_ms: True)
+    patch.setattr(RollupReader, "_shows_all_to", lambda self, stamp_max_ms: True)
 
 
 def an_earlier_moment_after_a_run() -> None:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from alerts.notify.base import DeliveryFailed
 from alerts.notify.http import session
-from alerts.notify.http.addresses import is_allowed, read_networks
+from alerts.notify.http.addresses import AddressRefused, is_allowed, read_networks
 from alerts.notify.http.post import post_json
 from tests.alerts.notify.http.servers import HttpServer
 
@@ -137,7 +137,7 @@ def test_no_connection_is_made_to_any_refused_address(monkeypatch: pytest.Monkey
     for address in REFUSED:
         family = socket.AF_INET6 if ":" in address else socket.AF_INET
         with session.Exchange(resolver=lambda host, port, f=family, a=address: [(f, a)]) as exchange:  # type: ignore[misc]
-            with pytest.raises(session.AddressRefused):
+            with pytest.raises(AddressRefused):
                 exchange.request("POST", "http://rebind.example/")
             assert not exchange.has_connected
     for host in notations():
@@ -150,7 +150,7 @@ def test_a_name_with_one_internal_address_is_refused_though_the_others_are_publi
     def resolve(host: str, port: int) -> list[tuple[int, str]]:
         return [(socket.AF_INET, "1.1.1.1"), (socket.AF_INET, "10.0.0.1")]
 
-    with session.Exchange(resolver=resolve) as exchange, pytest.raises(session.AddressRefused):
+    with session.Exchange(resolver=resolve) as exchange, pytest.raises(AddressRefused):
         exchange.request("GET", "http://two.example/")
 
 
