@@ -15,6 +15,7 @@ from django.db import transaction
 from django.db.models import F, QuerySet
 
 from alerts import journal
+from alerts.judging import composites
 from alerts.judging import limits as judging_limits
 from alerts.judging.kinds import Kind
 from alerts.judging.lane_plan import aligned_ms
@@ -23,7 +24,7 @@ from alerts.models import Instance, Lane, Rule, RuleGroup, RuleVersionRow
 from spm import limits
 from spm.accounts import audit
 from spm.accounts.models import App
-from spm.errors import LimitExceeded
+from spm.errors import BadQuery, LimitExceeded
 from spm.limits import RULE_PERIOD_MS
 
 
@@ -98,6 +99,7 @@ class RuleEdit:
         times = {"created_ms": self.now_ms, "changed_ms": self.now_ms}
         fields = {**_fields(draft), **times}
         rule = Rule.objects.create(app=self.app, created_by=created_by, group=group, place=place, **fields)
+        _check_composite(rule)
         _add_version(rule, self.lane)
         return rule
 
@@ -106,6 +108,7 @@ class RuleEdit:
         Rule.objects.filter(pk=rule.pk).update(changed_ms=self.now_ms, **fields)
         rule = Rule.objects.select_related("app__organisation", "group").get(pk=rule.pk)
         if is_judged_anew:
+            _check_composite(rule)
             _add_version(rule, self.lane)
         return rule
 
@@ -134,6 +137,18 @@ def _take_number(app: App, now_ms: int) -> Lane:
         Lane.objects.filter(pk=lane.pk).update(position_ms=start_ms, first_ms=start_ms)
         lane.refresh_from_db()
     return lane
+
+
+def _check_composite(rule: Rule) -> None:
+    """Refuse a composite that does not parse, names a rule that is not there, or names itself through others."""
+    if rule.kind != Kind.COMPOSITE:
+        return
+    numbers = set(rules_of(rule.app).values_list("pk", flat=True))
+    unknown = sorted(composites.parse(rule.expr).rules - numbers)
+    if unknown:
+        raise BadQuery(f"the composite names rules that this app has not: {', '.join(f'#{each}' for each in unknown)}")
+    others = rules_of(rule.app).filter(kind=Kind.COMPOSITE).values_list("pk", "expr")
+    composites.order({number: composites.parse(expr).rules for number, expr in others})
 
 
 def _add_version(rule: Rule, lane: Lane) -> None:

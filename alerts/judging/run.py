@@ -102,7 +102,8 @@ def run(
     """
     fold = _Fold(steps, states, read, active_max, incomplete)
     fold.labels.update(labels or {})
-    for rule, of_rule in _parts_first(by_rule(versions)):
+    in_order, fold.circle = _parts_first(by_rule(versions))
+    for rule, of_rule in in_order:
         for version, before, part in stretches(of_rule, steps):
             fold.judge(rule, version, before, part)
     fold.transitions.sort(key=lambda each: (each.at_ms, each.key))
@@ -116,15 +117,21 @@ def incomplete_at(steps: Steps, behind_ms: int | None) -> BOOL | None:
     return steps.first_ms + np.arange(len(steps)) * steps.period_ms >= behind_ms
 
 
-def _parts_first(rules: Mapping[int, list[RuleVersion]]) -> list[tuple[int, list[RuleVersion]]]:
-    """Return the rules, each composite after those that it names."""
+def _parts_first(rules: Mapping[int, list[RuleVersion]]) -> tuple[list[tuple[int, list[RuleVersion]]], str]:
+    """Return the rules, each composite after those that it names; and why composites have no order, if they have none.
+
+    Composites without an order cannot be judged; the other rules can.
+    """
     parts: dict[int, frozenset[int]] = {}
     for rule, versions in rules.items():
         named = [composites.parse(each.expr).rules for each in versions if _is_parsed_composite(each)]
         if named:
             parts[rule] = frozenset().union(*named)
     plain = [(rule, versions) for rule, versions in rules.items() if rule not in parts]
-    return plain + [(rule, rules[rule]) for rule in composites.order(parts)]
+    try:
+        return plain + [(rule, rules[rule]) for rule in composites.order(parts)], ""
+    except BadQuery as refusal:
+        return plain + [(rule, rules[rule]) for rule in parts], str(refusal)
 
 
 def _is_parsed_composite(version: RuleVersion) -> bool:
@@ -160,7 +167,7 @@ class _Fold:
         active_max: int,
         incomplete: BOOL | None,
     ) -> None:
-        self._first_states = states
+        self._first_states, self.circle = states, ""  # circle: why composites cannot be judged
         self.states, self.transitions, self.labels = dict(states), list[Transition](), dict[str, Labels]()
         self._steps, self._read, self._active_max, self._incomplete = steps, read, active_max, incomplete
 
@@ -193,6 +200,8 @@ class _Fold:
     def _answer(self, version: RuleVersion, steps: Steps) -> Answer:
         """Return the values that a version compares, or where a composite holds."""
         if version.kind is Kind.COMPOSITE:
+            if self.circle:
+                return Answer.failed(steps, self.circle)
             try:
                 composite = composites.parse(version.expr)
             except BadQuery as refusal:

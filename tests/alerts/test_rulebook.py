@@ -14,7 +14,7 @@ from alerts.models.telling import Notification
 from alerts.telling.limits import GROUP_WAIT_MS, NOTIFICATION_KEEP_MS
 from spm import limits
 from spm.accounts.models import App, AuditEntry
-from spm.errors import LimitExceeded
+from spm.errors import BadQuery, LimitExceeded
 from tests.alerts.conftest import PERIOD_MS, START_MS, AlertingWorld, draft
 
 pytestmark = pytest.mark.django_db
@@ -138,3 +138,23 @@ def test_pruning_deletes_old_rows_and_keeps_open_ones(make_rule: MakeRule, world
     prune.prune(world.clock.now_ms() + limits.ALERT_EVENTS_KEEP_MS + 1)
     assert (AlertEvent.objects.count(), Instance.objects.get().phase) == (0, "firing")
     assert set(Outbox.objects.values_list("state", flat=True)) == {"waiting"}
+
+
+COMPOSITES = {
+    "names a rule that is not there": "#999999",
+    "does not parse": "cpu > 5",
+    "names itself": "#{itself}",
+    "names itself through another": "#{above}",
+}
+
+
+@pytest.mark.parametrize("text", COMPOSITES.values(), ids=COMPOSITES.keys())
+def test_a_composite_is_refused_that(make_rule: MakeRule, people: dict[str, User], text: str) -> None:
+    part = make_rule()
+    rule = make_rule(kind="composite", expr=f"#{part.pk}", by=("host",))
+    above = make_rule(kind="composite", expr=f"#{rule.pk}")
+    changed = draft(kind="composite", expr=text.format(itself=rule.pk, above=above.pk))
+    with pytest.raises(BadQuery):
+        rulebook.change(rule, changed, by=people["edda"], now_ms=START_MS)
+    rule.refresh_from_db()
+    assert rule.expr == f"#{part.pk}"

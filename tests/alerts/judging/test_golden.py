@@ -181,6 +181,12 @@ def test_composites_of_composites_are_judged_in_their_order() -> None:
     assert stretches(judged(versions, reading(PARTS), 70), 3) == [("a", 30, 50, "recovered")]
 
 
+def test_composites_that_name_each_other_are_errors_and_stop_no_other_rule() -> None:
+    line = judged([composite("#4", 3), composite("#3", 4), part(1, "cpu")], reading(PARTS), 70)
+    assert {each.key.rule for each in line.transitions if each.key.aspect == "error"} == {3, 4}
+    assert stretches(line, 1)
+
+
 REFUSED = {
     "nothing but not": "not #1",
     "an expression": "cpu > 5",
