@@ -16,7 +16,7 @@ from frontend.api import (
     search,
 )
 from frontend.api.accounts import organisations, tokens
-from frontend.api.alerts import backtests, rule_files, rules
+from frontend.api.alerts import alert_rules, backtests, rule_files
 
 _ORGANISATION = "organisations/<int:organisation_id>"
 app_name = "api"
@@ -55,13 +55,13 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path(f"{_ORGANISATION}/audit", organisations.Audit.as_view(), name="audit"),
     path(f"{_ORGANISATION}/usage", organisations.Usage.as_view(), name="usage"),
     path("apps/<int:app_id>/rejections", rejections.Rejections.as_view(), name="rejections"),
-    path("apps/<int:app_id>/rules", rules.Rules.as_view(), name="rules"),
+    path("apps/<int:app_id>/rules", alert_rules.Rules.as_view(), name="rules"),
     path("apps/<int:app_id>/rules/files", rule_files.RuleFiles.as_view(), name="rule_files"),
     path("apps/<int:app_id>/rules/files/<str:name>", rule_files.OneRuleFile.as_view(), name="rule_file"),
-    path("apps/<int:app_id>/rules/<int:number>", rules.OneRule.as_view(), name="rule"),
-    path("apps/<int:app_id>/rules/<int:number>/alerts", rules.RuleAlerts.as_view(), name="rule_alerts"),
-    path("apps/<int:app_id>/rules/<int:number>/enable", rules.switch(enabled=True).as_view(), name="rule_on"),
-    path("apps/<int:app_id>/rules/<int:number>/disable", rules.switch(enabled=False).as_view(), name="rule_off"),
+    path("apps/<int:app_id>/rules/<int:number>", alert_rules.OneRule.as_view(), name="rule"),
+    path("apps/<int:app_id>/rules/<int:number>/alerts", alert_rules.RuleAlerts.as_view(), name="rule_alerts"),
+    path("apps/<int:app_id>/rules/<int:number>/enable", alert_rules.switch(enabled=True).as_view(), name="rule_on"),
+    path("apps/<int:app_id>/rules/<int:number>/disable", alert_rules.switch(enabled=False).as_view(), name="rule_off"),
     path("apps/<int:app_id>/runs", runs.Runs.as_view(), name="runs"),
     path("apps/<int:app_id>/runs/<int:number>", runs.OneRun.as_view(), name="run"),
     path("apps/<int:app_id>/runs/<int:number>/rollback", runs.Rollback.as_view(), name="rollback"),

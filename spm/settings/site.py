@@ -54,7 +54,7 @@ INSTALLED_APPS = [
     "allauth.account",
     "allauth.mfa",
     "allauth.socialaccount",
-    "allauth.socialaccount.providers.openid_connect",
+    *(["allauth.socialaccount.providers.openid_connect"] if env.str("SPM_OIDC_URL", "") else []),  # it loads requests
     "allauth.usersessions",
     "spm.apps.ChosenStaticFiles",
     "rest_framework",

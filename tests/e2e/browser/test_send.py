@@ -38,6 +38,6 @@ def test_the_missing_messages_of_a_source_are_on_the_overview(page: Page, fleet:
     now = SystemClock().now_ms()
     notes.see_source(fleet.app.pk, "web-1", now, period_ms=10_000)
     log_in(page, fleet)
-    page.evaluate("scrollTo(0, document.body.scrollHeight)")  # what is out of sight is not asked for
+    page.locator("[hx-get$=completeness]").evaluate("part => part.scrollIntoView()")  # out of sight it is not asked for
     expect(page.get_by_role("heading", name="Completeness")).to_be_visible(timeout=20_000)
     picture(page, "overview-completeness")
