@@ -205,7 +205,10 @@ class AuditEntry(models.Model):
     action = models.CharField(max_length=60)
     subject = models.CharField(max_length=200, blank=True)
     detail = models.JSONField(default=dict)
-    address = models.CharField(max_length=45, blank=True, help_text="from where a person did it")
+    # The database's default serves processes of the version before, which do not know the column.
+    address = models.CharField(
+        max_length=45, blank=True, default="", db_default="", help_text="from where a person did it"
+    )
     at = models.DateTimeField(auto_now_add=True)
 
     class Meta:

@@ -9,7 +9,11 @@ class Migration(migrations.Migration):
     dependencies = [("accounts", "0010_people"), migrations.swappable_dependency(settings.AUTH_USER_MODEL)]
     operations = [
         migrations.AddField(
-            "auditentry", "address", models.CharField(blank=True, help_text="from where a person did it", max_length=45)
+            "auditentry",
+            "address",
+            models.CharField(
+                blank=True, db_default="", default="", help_text="from where a person did it", max_length=45
+            ),
         ),
         migrations.AddIndex("auditentry", models.Index(fields=["organisation", "-id"], name="audit_of_organisation")),
         migrations.AddField(
