@@ -18,7 +18,8 @@ from alerts.pages.forms import ContactPointForm, SilenceForm
 from alerts.pages.scope import app_of, person_of
 from alerts.telling import actions
 from spm.accounts import access
-from spm.accounts.models import App, Role
+from spm.accounts.models import App
+from spm.accounts.organisations.rights import Right
 from spm.clock import SystemClock
 from spm.errors import SpmError
 
@@ -38,7 +39,6 @@ def notification_list(request: HttpRequest) -> HttpResponse:
         receivers=notification_rows.receivers_of(app.organisation_id),
         points=ContactPoint.objects.filter(organisation=app.organisation_id).prefetch_related("receivers"),
         form=ContactPointForm(),
-        may_manage=access.has_role(person_of(request), app, Role.ADMIN),
     )
 
 
@@ -57,7 +57,7 @@ def notification_page(request: HttpRequest, notification_id: int) -> HttpRespons
 def notification_retry(request: HttpRequest, notification_id: int) -> HttpResponse:
     """Try a notification again."""
     row = get_object_or_404(_notifications(request), pk=notification_id)
-    access.require_organisation(person_of(request), row.organisation_id, Role.EDITOR)
+    access.require_organisation(person_of(request), row.organisation_id, Right.RETRY_NOTIFICATION)
     actions.try_again(row, now_ms=_clock.now_ms())
     return redirect("alerts:notification", notification_id)
 
@@ -67,7 +67,7 @@ def notification_retry(request: HttpRequest, notification_id: int) -> HttpRespon
 def notification_acknowledge(request: HttpRequest, notification_id: int) -> HttpResponse:
     """Take the open alerts of a notification, so that they are not repeated."""
     row = get_object_or_404(_notifications(request), pk=notification_id)
-    access.require_organisation(person_of(request), row.organisation_id, Role.EDITOR)
+    access.require_organisation(person_of(request), row.organisation_id, Right.ACKNOWLEDGE)
     count = actions.acknowledge(row, by=person_of(request), now_ms=_clock.now_ms())
     messages.success(request, f"Acknowledged for a day: {count}.")
     return redirect("alerts:notification", notification_id)
@@ -77,7 +77,7 @@ def notification_acknowledge(request: HttpRequest, notification_id: int) -> Http
 @require_POST
 def contact_point_write(request: HttpRequest) -> HttpResponse:
     """Create or replace a contact point."""
-    app = app_of(request, Role.ADMIN)
+    app = app_of(request, Right.MANAGE_CONTACT_POINTS)
     form = ContactPointForm(request.POST)
     if form.is_valid():
         values = form.cleaned_data
@@ -96,7 +96,7 @@ def contact_point_write(request: HttpRequest) -> HttpResponse:
 @require_POST
 def contact_point_delete(request: HttpRequest, point_id: int) -> HttpResponse:
     """Delete a contact point."""
-    app = app_of(request, Role.ADMIN)
+    app = app_of(request, Right.MANAGE_CONTACT_POINTS)
     point = get_object_or_404(ContactPoint, pk=point_id, organisation=app.organisation_id)
     actions.remove_contact_point(point, by=person_of(request), now_ms=_clock.now_ms())
     return redirect(f"/alerts/notifications?app={app.pk}")
@@ -106,7 +106,7 @@ def contact_point_delete(request: HttpRequest, point_id: int) -> HttpResponse:
 @require_POST
 def receiver_test(request: HttpRequest, receiver_id: int) -> HttpResponse:
     """Send a test notification, and show its delivery."""
-    app = app_of(request, Role.EDITOR)
+    app = app_of(request, Right.TEST_RECEIVER)
     receiver = get_object_or_404(Receiver, pk=receiver_id, organisation=app.organisation_id)
     try:
         row = actions.test_fire(receiver, by=person_of(request), now_ms=_clock.now_ms())
@@ -120,7 +120,7 @@ def receiver_test(request: HttpRequest, receiver_id: int) -> HttpResponse:
 @require_http_methods(["GET", "POST"])
 def silence_list(request: HttpRequest) -> HttpResponse:
     """Show the silences of an organisation, and create one."""
-    app = app_of(request, Role.EDITOR if request.method == "POST" else Role.VIEWER)
+    app = app_of(request, Right.SILENCE if request.method == "POST" else Right.SEE_APP)
     form = SilenceForm(request.POST if request.method == "POST" else None)
     if form.is_bound and form.is_valid():
         now_ms, values = _clock.now_ms(), form.cleaned_data
@@ -155,7 +155,7 @@ def silence_preview(request: HttpRequest) -> HttpResponse:
 @require_POST
 def silence_end(request: HttpRequest, silence_id: int) -> HttpResponse:
     """End a silence now."""
-    app = app_of(request, Role.EDITOR)
+    app = app_of(request, Right.SILENCE)
     silence = get_object_or_404(Silence, pk=silence_id, organisation=app.organisation_id)
     actions.end_silence(silence, by=person_of(request), now_ms=_clock.now_ms())
     return redirect(f"/alerts/silences?app={app.pk}")
@@ -168,8 +168,7 @@ def _notifications(request: HttpRequest) -> Any:
 
 
 def _page(request: HttpRequest, name: str, app: App, **context: Any) -> HttpResponse:
-    may_edit = access.has_role(person_of(request), app, Role.EDITOR)
-    context |= {"app": app, "may_edit": may_edit}
+    context |= {"app": app, "rights": access.rights_in(person_of(request), app)}
     response = render(request, f"alerts/{name}.html", context)
     response["Cache-Control"] = "no-store"  # who is notified, and by what address
     return response

@@ -6,7 +6,8 @@ from django.contrib.auth.models import User
 from django.http import HttpRequest
 
 from spm.accounts import access
-from spm.accounts.models import App, Role
+from spm.accounts.models import App
+from spm.accounts.organisations.rights import Right
 
 
 def person_of(request: HttpRequest) -> User:
@@ -14,9 +15,9 @@ def person_of(request: HttpRequest) -> User:
     return cast(User, request.user)
 
 
-def app_of(request: HttpRequest, role: str = Role.VIEWER) -> App:
-    """Return the app that ``app=`` names, else the person's first one; 404 or 403 if the person may not see it."""
+def app_of(request: HttpRequest, right: Right = Right.SEE_APP) -> App:
+    """Return the app that ``app=`` names, else the person's first one; 404 or 403 without the right."""
     text = request.GET.get("app", "")
     person = person_of(request)
     app = access.app_of_person(person, int(text) if text.isascii() and text.isdigit() else None)
-    return access.require_app(person, app.pk, role)
+    return access.require_app(person, app.pk, right)

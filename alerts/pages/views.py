@@ -21,7 +21,8 @@ from alerts.pages.check import check
 from alerts.pages.forms import ConditionForm, RuleForm, initial_of
 from alerts.pages.scope import app_of, person_of
 from spm.accounts import access
-from spm.accounts.models import App, Role
+from spm.accounts.models import App
+from spm.accounts.organisations.rights import Right
 from spm.clock import SystemClock
 from spm.errors import LimitExceeded
 
@@ -40,7 +41,7 @@ def rule_list(request: HttpRequest) -> HttpResponse:
 @require_GET
 def rule_page(request: HttpRequest, rule_id: int) -> HttpResponse:
     """Show one rule: the states of its series, and its history."""
-    rule = _rule(request, rule_id, Role.VIEWER)
+    rule = _rule(request, rule_id, Right.SEE_APP)
     return _page(
         request,
         "rule",
@@ -56,7 +57,7 @@ def rule_page(request: HttpRequest, rule_id: int) -> HttpResponse:
 @require_http_methods(["GET", "POST"])
 def rule_new(request: HttpRequest) -> HttpResponse:
     """Create a rule; the person's own address is the first receiver."""
-    app = app_of(request, Role.EDITOR)
+    app = app_of(request, Right.WRITE_RULES)
     prefilled = {name: request.GET[name] for name in ("expr", "name", "threshold") if name in request.GET}
     form = _form(request, app, initial={"receivers": person_of(request).email, "for_ms": "1m", **prefilled})
     if form.is_bound and form.is_valid():
@@ -68,7 +69,7 @@ def rule_new(request: HttpRequest) -> HttpResponse:
 @require_http_methods(["GET", "POST"])
 def rule_edit(request: HttpRequest, rule_id: int) -> HttpResponse:
     """Change a rule."""
-    rule = _rule(request, rule_id, Role.EDITOR)
+    rule = _rule(request, rule_id, Right.WRITE_RULES)
     form = _form(request, rule.app, initial=initial_of(rule))
     if form.is_bound and form.is_valid():
         return _save(request, rule.app, form, rule)
@@ -79,7 +80,7 @@ def rule_edit(request: HttpRequest, rule_id: int) -> HttpResponse:
 @require_POST
 def rule_delete(request: HttpRequest, rule_id: int) -> HttpResponse:
     """Delete a rule."""
-    rule = _rule(request, rule_id, Role.EDITOR)
+    rule = _rule(request, rule_id, Right.WRITE_RULES)
     rulebook.delete(rule, by=person_of(request), now_ms=_clock.now_ms())
     messages.success(request, f"“{rule.name}” is deleted.")
     return redirect(_list_path(rule.app))
@@ -89,16 +90,16 @@ def rule_delete(request: HttpRequest, rule_id: int) -> HttpResponse:
 @require_GET
 def rule_check(request: HttpRequest) -> HttpResponse:
     """Show the present answer of the expression being typed: a part of the form's page."""
-    app = app_of(request)
+    app = app_of(request, Right.TRY_RULE)
     condition = ConditionForm(request.GET).condition()
     querier = with_admission(app.organisation_id, query_engine)
     result = check(app.pk, request.GET.get("expr", ""), condition, at_ms=_clock.now_ms(), querier=querier)
     return _page(request, "parts/check", app, check=result, condition=condition)
 
 
-def _rule(request: HttpRequest, rule_id: int, role: str) -> Rule:
+def _rule(request: HttpRequest, rule_id: int, right: Right) -> Rule:
     rule = get_object_or_404(Rule.objects.select_related("app__organisation"), pk=rule_id, deleted_ms=None)
-    access.require_app(person_of(request), rule.app_id, role)
+    access.require_app(person_of(request), rule.app_id, right)
     return rule
 
 
@@ -123,8 +124,8 @@ def _save(request: HttpRequest, app: App, form: RuleForm, rule: Rule | None) -> 
 
 
 def _page(request: HttpRequest, name: str, app: App, **context: Any) -> HttpResponse:
-    may_edit = access.has_role(person_of(request), app, Role.EDITOR)
-    return render(request, f"alerts/{name}.html", {"app": app, "may_edit": may_edit, **context})
+    rights = access.rights_in(person_of(request), app)
+    return render(request, f"alerts/{name}.html", {"app": app, "rights": rights, **context})
 
 
 def _list_path(app: App) -> str:

@@ -9,7 +9,7 @@ from alerts.notify.login_notices import ACCOUNT_KIND
 from alerts.notify.registry import shown
 from alerts.notify.text import one_line
 from alerts.telling import limits
-from spm.accounts.models import Membership, Role
+from spm.accounts.organisations.members import owners_of
 
 _BODY = """{count} notifications in a row did not reach {receiver} of {organisation}. The last answer:
 
@@ -22,7 +22,7 @@ It is tried once an hour from now on. Who else must hear of alerts until it work
 def tell_owners(receiver: Receiver, key: str, answer: str, now_ms: int) -> None:
     """Write a mail to each owner with another address, once for the notification of this key."""
     organisation = receiver.organisation
-    owners = Membership.objects.filter(organisation=organisation, role=Role.OWNER).exclude(user__email="")
+    owners = owners_of(organisation).exclude(user__email="")
     name = shown(receiver.kind, receiver.target)
     body = _BODY.format(count=limits.DEAD_IN_A_ROW_MAX, receiver=name, organisation=organisation, answer=answer)
     addresses = sorted(set(owners.values_list("user__email", flat=True)) - {receiver.target})

@@ -20,7 +20,8 @@ from ingest.agent.version import VERSION
 from ingest.models import AgentSettings
 from ingest.senders import agents
 from spm.accounts import tokens
-from spm.accounts.models import App, Role
+from spm.accounts.models import App
+from spm.accounts.organisations.rights import Right
 from spm.accounts.tokens import Principal
 from spm.clock import SystemClock
 from spm.limits import AGENT_TARGETS_MAX, SOURCE_BYTES_MAX, SOURCE_PERIOD_MAX_MS, TIME_MAX_MS
@@ -246,7 +247,7 @@ class OneAgent(Operation):
     @extend_schema(operation_id="agent_forget", responses={204: None, **_READ, 403: FailureSerializer})
     def delete(self, request: Request, app_id: int, agent: str) -> Response:
         """Remove an agent from the list; it returns with its next heartbeat, and its data stays. For editors."""
-        app, by = self.app(app_id, Role.EDITOR), self.actor()
+        app, by = self.app(app_id, Right.FORGET_AGENT), self.actor()
         if not agents.forget_agent(app, agent, actor=by.person, by=by.name):
             raise Http404("There is no such agent in this app.")
         return Response(status=status.HTTP_204_NO_CONTENT)
@@ -267,6 +268,6 @@ class PushedSettings(Operation):
     )
     def put(self, request: Request, app_id: int) -> Response:
         """Set one entry, in force from the agents' next heartbeat on; for admins."""
-        app, by, body = self.app(app_id, Role.ADMIN), self.actor(), self.validated_body(PushSerializer)
+        app, by, body = self.app(app_id, Right.PUSH_AGENT_SETTINGS), self.actor(), self.validated_body(PushSerializer)
         agents.push_settings(app, body["match"], body["settings"], actor=by.person, by=by.name, now_ms=_clock.now_ms())
         return Response(PushedSerializer(AgentSettings.objects.filter(app=app), many=True).data)

@@ -2,8 +2,8 @@
 
 A failure is ``{"error": text}`` with a status: 400 malformed, 401 not authenticated, 403 role too low, 404 foreign or
 missing, 409 refused by a rule, 422 too large, 429 too many at once, 503 store unavailable or out of time. A caller is a
-person with a session, or a program with a token of the scope ``read``. A token with the scope of ``_SCOPE`` may do what
-a person with that role may do; no token may do what only owners may.
+person with a session, or a program with a token of the scope ``read``. What either may do says the table
+``spm.accounts.organisations.rights``.
 """
 
 from typing import Any
@@ -22,14 +22,13 @@ from rest_framework.views import APIView
 
 from rollups.services.retractions import Actor
 from spm.accounts import tokens
-from spm.accounts.access import app_of_person, app_of_token, require_app
-from spm.accounts.models import App, Role, Token
+from spm.accounts.access import app_of_person, app_of_token, has_right, require_app
+from spm.accounts.models import App, Token
+from spm.accounts.organisations.rights import Right
 from spm.accounts.tokens import Principal
 from spm.errors import SpmError
 from spm.limits import RETRY_AFTER_S
 from spm.web.error_status import DATABASE_AWAY, RETRYABLE, status_of, text_of
-
-_SCOPE: dict[str, str] = {Role.VIEWER: "read", Role.EDITOR: "write", Role.ADMIN: "admin"}
 
 
 class FailureSerializer(serializers.Serializer[dict[str, Any]]):
@@ -108,18 +107,24 @@ class Operation(APIView):
     authentication_classes = [TokenAuthentication, SessionAuthentication]
     parser_classes = [SafeJSONParser]
 
-    def app(self, app_id: int | None, role: str = Role.VIEWER) -> App:
+    def app(self, app_id: int | None, right: Right = Right.SEE_APP) -> App:
         """Return the app the caller means; 404 for a foreign one, 403 if the role or the token's scope is too low."""
         principal = self.request.auth
         if isinstance(principal, Principal):
             app = app_of_token(principal, app_id)
-            if role not in _SCOPE or not principal.may(_SCOPE[role]):
-                needs = f"a token with the scope {_SCOPE[role]}" if role in _SCOPE else "an owner in person"
-                raise PermissionDenied(f"This needs {needs}.")
+            if not self.may(app, right):
+                needed = f"a token with the scope {right.scope}" if right.scope else "an owner in person: no token may"
+                raise PermissionDenied(f"To {right.text}, this needs {needed}.")
             return app
         assert isinstance(self.request.user, User), "BUG: an operation ran for nobody"
         app = app_of_person(self.request.user, app_id)
-        return app if role == Role.VIEWER else require_app(self.request.user, app.pk, role)
+        return app if right is Right.SEE_APP else require_app(self.request.user, app.pk, right)
+
+    def may(self, app: App, right: Right) -> bool:
+        """Whether the caller may do this in an app that they see."""
+        if isinstance(self.request.auth, Principal):
+            return right.scope is not None and self.request.auth.may(right.scope)
+        return has_right(self.request.user, app, right)
 
     def actor(self) -> Actor:
         """Return who calls, for the log."""

@@ -20,7 +20,8 @@ from rollups.services import (
     runs as services_runs,
 )
 from rollups.services.retractions import RecordedRetraction
-from spm.accounts.models import App, Role
+from spm.accounts.models import App
+from spm.accounts.organisations.rights import Right
 from spm.limits import QUERY_TEXT_CHARS_MAX, RETRACT_REASON_CHARS_MAX, SOURCE_BYTES_MAX, TIME_MAX_MS
 
 _READ = {401: FailureSerializer, 404: FailureSerializer, 503: FailureSerializer}
@@ -139,7 +140,7 @@ class Retractions(Operation):
     @extend_schema(operation_id="retract", request=RetractSerializer, responses={201: RetractionSerializer, **_WRITE})
     def post(self, request: Request, app_id: int) -> Response:
         """Hide the samples from every answer; for admins. It can be undone."""
-        app, by = self.app(app_id, Role.ADMIN), self.actor()
+        app, by = self.app(app_id, Right.RETRACT), self.actor()
         result, _ = presenter.retract(app, presenter.parse_draft(self.validated_body(RetractSerializer), by.name), by)
         retraction = _find_retraction(app, result.retraction.number)
         return Response(RetractionSerializer(retraction).data, status=status.HTTP_201_CREATED)
@@ -153,7 +154,7 @@ class RetractionPreview(Operation):
     )
     def post(self, request: Request, app_id: int) -> Response:
         """Count without changing anything; for editors."""
-        app = self.app(app_id, Role.EDITOR)
+        app = self.app(app_id, Right.PREVIEW_RETRACTION)
         draft = presenter.parse_draft(self.validated_body(DraftSerializer), self.actor().name)
         return Response(PreviewSerializer(presenter.preview_draft(app, draft)).data)
 
@@ -164,7 +165,7 @@ class Undo(Operation):
     @extend_schema(operation_id="retraction_undo", request=None, responses={200: RetractionSerializer, **_WRITE})
     def post(self, request: Request, app_id: int, number: int) -> Response:
         """Make the samples count again; for admins."""
-        app = self.app(app_id, Role.ADMIN)
+        app = self.app(app_id, Right.UNDO_RETRACTION)
         _find_retraction(app, number)
         services_retractions.undo(services_runs.site(), app, number, self.actor())
         return Response(RetractionSerializer(_find_retraction(app, number)).data)
@@ -178,7 +179,7 @@ class Purge(Operation):
     )
     def post(self, request: Request, app_id: int, number: int) -> Response:
         """Delete without undo; for an owner in person, who types a phrase. Repeat it while ``troubles`` come."""
-        app = self.app(app_id, Role.OWNER)
+        app = self.app(app_id, Right.PURGE)
         _find_retraction(app, number)
         phrase = services_retractions.confirmation_phrase(number)
         if self.validated_body(ConfirmSerializer)["confirm"] != phrase:

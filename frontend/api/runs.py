@@ -14,7 +14,7 @@ from frontend.presenters import runs
 from frontend.presenters.runs import AppRun
 from rollups.models import Correction, date_of
 from rollups.services import runs as services_runs
-from spm.accounts.models import Role
+from spm.accounts.organisations.rights import Right
 from spm.clock import SystemClock, moment
 
 _clock = SystemClock()
@@ -73,7 +73,7 @@ class OneRun(Operation):
     @extend_schema(operation_id="run", responses={200: RunSerializer, **_READ})
     def get(self, request: Request, app_id: int, number: int) -> Response:
         """One run with its progress."""
-        return Response(RunSerializer(_find_run(self, app_id, number, Role.VIEWER)).data)
+        return Response(RunSerializer(_find_run(self, app_id, number, Right.SEE_APP)).data)
 
 
 class Rollback(Operation):
@@ -83,9 +83,9 @@ class Rollback(Operation):
         operation_id="run_rollback", request=None, responses={200: RolledBackSerializer(many=True), **_WRITE}
     )
     def post(self, request: Request, app_id: int, number: int) -> Response:
-        """Roll the run back in this app; for admins. No sample is lost."""
-        app = self.app(app_id, Role.ADMIN)
-        run, by = _find_run(self, app_id, number, Role.ADMIN), self.actor()
+        """Roll the run back in this app; for an owner in person. No sample is lost."""
+        app = self.app(app_id, Right.ROLL_BACK)
+        run, by = _find_run(self, app_id, number, Right.ROLL_BACK), self.actor()
         rolled_back = services_runs.roll_back(
             services_runs.site(), run.number, by.person, apps=[app.pk], name=by.name, origin=by.origin
         )
@@ -103,8 +103,8 @@ class Corrections(Operation):
         return Response(CorrectionSerializer(rows, many=True).data)
 
 
-def _find_run(operation: Operation, app_id: int, number: int, role: str) -> AppRun:
-    run = runs.app_run(operation.app(app_id, role), number, _now())
+def _find_run(operation: Operation, app_id: int, number: int, right: Right) -> AppRun:
+    run = runs.app_run(operation.app(app_id, right), number, _now())
     if run is None:
         raise Http404("There is no such run in this app.")
     return run

@@ -1,6 +1,6 @@
 """``GET /api/v1/search``: what the command palette finds in an app: pages, hosts, metrics, rules, other apps."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from typing import Any
 from urllib.parse import urlencode
@@ -17,8 +17,9 @@ from frontend.api.base import FailureSerializer, Operation
 from frontend.pages import registry
 from frontend.presenters import names
 from frontend.presenters.hosts import is_host
-from spm.accounts.access import apps_of, has_role
-from spm.accounts.models import App, Role, Source
+from spm.accounts.access import apps_of
+from spm.accounts.models import App, Source
+from spm.accounts.organisations.rights import Right
 from spm.clock import SystemClock
 from spm.errors import SpmError
 
@@ -69,7 +70,7 @@ class Search(Operation):
         query.is_valid(raise_exception=True)
         app, text = self.app(query.validated_data.get("app")), query.validated_data.get("q", "").strip()
         person = request.user if isinstance(request.user, User) else None
-        groups = [("Pages", _pages(app, person, text))]
+        groups = [("Pages", _pages(app, text, lambda right: self.may(app, right)))]
         if text:
             groups += [
                 ("Hosts", _hosts(app, text)),
@@ -80,14 +81,14 @@ class Search(Operation):
         return Response({"groups": [{"kind": kind, "items": items} for kind, items in groups if items]})
 
 
-def _pages(app: App, person: User | None, text: str) -> list[Item]:
-    """List the pages that a person may see, each under its own name and that of its section."""
+def _pages(app: App, text: str, may: Callable[[Right], bool]) -> list[Item]:
+    """List the pages that the caller may see, each under its own name and that of its section."""
     sections = {page.name: page.title for page in registry.PAGES}
     items = []
     for page in registry.PAGES:
-        role = page.view.role if page.view else Role.VIEWER
         is_shown = (page.title or page.tab) and (app.organisation.internal or not page.internal)
-        if is_shown and (role == Role.VIEWER or (person is not None and has_role(person, app, role))):
+        right = page.view.right if page.view else Right.SEE_APP
+        if is_shown and (right is Right.SEE_APP or may(right)):
             hint = sections.get(page.section, "")
             items.append({"text": page.tab or page.title, "hint": hint, "href": registry.href(page, app)})
     return _best(items, text)

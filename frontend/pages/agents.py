@@ -12,7 +12,7 @@ from ingest.agent.version import VERSION
 from ingest.models import AgentSettings
 from ingest.senders import agents
 from spm import limits
-from spm.accounts.models import Role
+from spm.accounts.organisations.rights import Right
 from spm.errors import SpmError
 
 
@@ -46,7 +46,7 @@ class AgentsTable(Agents):
 class Push(Agents):
     """Pushes settings; POST only."""
 
-    role = Role.ADMIN
+    right = Right.PUSH_AGENT_SETTINGS
     http_method_names = ["post"]
 
     def post(self, request: HttpRequest, app_id: int) -> HttpResponse:

@@ -9,8 +9,9 @@ from django.views.generic import TemplateView
 
 from frontend.presenters.charts import QUICK_RANGES, first_range
 from rollups.services.retractions import Actor
-from spm.accounts.access import has_role, require_app
-from spm.accounts.models import App, Role
+from spm.accounts.access import require_app, rights_in
+from spm.accounts.models import App
+from spm.accounts.organisations.rights import Right
 from spm.accounts.sources import history_ms
 from spm.clock import SystemClock
 
@@ -18,12 +19,12 @@ clock = SystemClock()
 
 
 class AppPage(LoginRequiredMixin, TemplateView):
-    """A page under ``apps/<app_id>/``; 404 for an app of other people, 403 for a role below ``role``.
+    """A page under ``apps/<app_id>/``; 404 for an app of other people, 403 without the ``right``.
 
     A page that ``shows_secrets`` is stored nowhere and never compressed (``frontend.compression`` says why).
     """
 
-    role: str = Role.VIEWER
+    right = Right.SEE_APP
     shows_secrets = False
 
     @property
@@ -33,14 +34,11 @@ class AppPage(LoginRequiredMixin, TemplateView):
 
     def app(self) -> App:
         """Return the app that the address names."""
-        return require_app(self.person, self.kwargs["app_id"], self.role)
+        return require_app(self.person, self.kwargs["app_id"], self.right)
 
     def get_context_data(self, **kwargs: Any) -> dict[str, Any]:
-        """Add the app, the time, and what the person may change."""
+        """Add the app, the time, and what the person may do."""
         app = self.app()
-        may_edit, may_admin, may_own = (
-            has_role(self.person, app, role) for role in (Role.EDITOR, Role.ADMIN, Role.OWNER)
-        )
         now_ms = clock.now_ms()
         begin = first_range(history_ms(app, now_ms))
         return super().get_context_data(
@@ -48,9 +46,7 @@ class AppPage(LoginRequiredMixin, TemplateView):
             now_ms=now_ms,
             first_range=begin,
             quick_ranges=QUICK_RANGES,
-            may_edit=may_edit,
-            may_admin=may_admin,
-            may_own=may_own,
+            rights=rights_in(self.person, app),
             **kwargs,
         )
 

@@ -19,7 +19,7 @@ from rollups.services import (
 from rollups.services import (
     runs as services_runs,
 )
-from spm.accounts.models import Role
+from spm.accounts.organisations.rights import Right
 from spm.errors import BadQuery, Refused, SpmError
 
 CORRECTIONS_SHOWN = 50
@@ -49,7 +49,7 @@ class Corrections(AppPage):
     def post(self, request: HttpRequest, app_id: int) -> HttpResponse:
         """Preview for editors, retract for admins; a refusal is shown beside the form, which keeps its input."""
         acts = "act" in request.POST
-        self.role = Role.ADMIN if acts else Role.EDITOR
+        self.right = Right.RETRACT if acts else Right.PREVIEW_RETRACTION
         app, form = self.app(), RetractionForm(request.POST)
         if not form.is_valid():
             return self.render_to_response(self.get_context_data(form=form), status=400)
@@ -69,7 +69,7 @@ class Corrections(AppPage):
 class Undo(AppPage):
     """Ends a retraction; POST only."""
 
-    role = Role.ADMIN
+    right = Right.UNDO_RETRACTION
     http_method_names = ["post"]
 
     def post(self, request: HttpRequest, app_id: int, number: int) -> HttpResponse:
@@ -85,7 +85,7 @@ class Undo(AppPage):
 class Purge(AppPage):
     """Deletes for good the samples that a retraction hides: shows what, and asks for a phrase."""
 
-    role = Role.OWNER
+    right = Right.PURGE
     template_name = "frontend/purge.html"
 
     def get_context_data(self, **kwargs: Any) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from frontend.pages.base import AppPage, clock
 from frontend.presenters.panels import quote
 from ingest.http import pings
 from ingest.models import Heartbeat
-from spm.accounts.models import Role
+from spm.accounts.organisations.rights import Right
 from spm.errors import Refused
 
 
@@ -30,7 +30,7 @@ class Heartbeats(AppPage):
 
     def post(self, request: HttpRequest, app_id: int) -> HttpResponse:
         """Add a job; for editors."""
-        self.role = Role.EDITOR
+        self.right = Right.MANAGE_HEARTBEATS
         app, form = self.app(), HeartbeatForm(request.POST)
         if not form.is_valid():
             return self.render_to_response(self.get_context_data(form=form), status=400)
@@ -45,7 +45,7 @@ class Heartbeats(AppPage):
 class Drop(AppPage):
     """Deletes a job; POST only."""
 
-    role = Role.EDITOR
+    right = Right.MANAGE_HEARTBEATS
     http_method_names = ["post"]
 
     def post(self, request: HttpRequest, app_id: int, number: int) -> HttpResponse:

@@ -13,8 +13,9 @@ from django.http import HttpRequest
 from django.template import Context
 
 from frontend.pages import registry
-from spm.accounts.access import apps_of, has_role
-from spm.accounts.models import App, Role
+from spm.accounts.access import apps_of, has_right
+from spm.accounts.models import App
+from spm.accounts.organisations.rights import Right
 
 register = template.Library()
 
@@ -87,7 +88,7 @@ def tabs_of(app: App, request: HttpRequest) -> Tabs:
     links = [
         Link(page.tab, registry.href(page, app), page is current)
         for page in pages
-        if page.view is not None and (page.view.role == Role.VIEWER or has_role(request.user, app, page.view.role))
+        if page.view is not None and (page.view.right is Right.SEE_APP or has_right(request.user, app, page.view.right))
     ]
     return Tabs(title, links)
 

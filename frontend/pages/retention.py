@@ -10,7 +10,7 @@ from frontend.forms import RetentionForm
 from frontend.pages.base import AppPage
 from rollups.services import maintenance as services_maintenance
 from rollups.services import runs as services_runs
-from spm.accounts.models import Role
+from spm.accounts.organisations.rights import Right
 from spm.accounts.services import Retention as Days
 from spm.accounts.services import delete_app, set_retention
 from spm.errors import Refused, SpmError
@@ -19,7 +19,7 @@ from spm.errors import Refused, SpmError
 class Retention(AppPage):
     """The days of the three resolutions. POST previews what would be deleted or, with ``act``, saves the setting."""
 
-    role = Role.OWNER
+    right = Right.SET_RETENTION
     template_name = "frontend/retention.html"
 
     def get_context_data(self, **kwargs: Any) -> dict[str, Any]:
@@ -49,7 +49,7 @@ class Retention(AppPage):
 class Delete(AppPage):
     """Deletes an app after its name was typed; POST only."""
 
-    role = Role.OWNER
+    right = Right.DELETE_APP
     http_method_names = ["post"]
 
     def post(self, request: HttpRequest, app_id: int) -> HttpResponse:

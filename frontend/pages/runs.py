@@ -9,14 +9,14 @@ from django.shortcuts import redirect
 from frontend.pages.base import AppPage
 from frontend.presenters import runs
 from rollups.services import runs as services_runs
-from spm.accounts.models import Role
+from spm.accounts.organisations.rights import Right
 from spm.errors import SpmError
 
 
 class Runs(AppPage):
     """The list of runs."""
 
-    role = Role.OWNER
+    right = Right.ROLL_BACK
     template_name = "frontend/runs.html"
 
     def get_context_data(self, **kwargs: Any) -> dict[str, Any]:
@@ -35,7 +35,7 @@ class RunsTable(Runs):
 class Rollback(AppPage):
     """Rolls a run back in this app; POST only."""
 
-    role = Role.OWNER
+    right = Right.ROLL_BACK
     http_method_names = ["post"]
 
     def post(self, request: HttpRequest, app_id: int, number: int) -> HttpResponse:

@@ -7,7 +7,7 @@ and gets 204 as long as nothing new has arrived.
 """
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,7 +20,9 @@ from frontend.pages.base import AppPage
 from frontend.presenters import snippets
 from frontend.presenters.snippets import SendMethod, Snippet
 from ingest.models import Arrival, Heartbeat, RejectedLine
-from spm.accounts.models import App, Role, Source, Token
+from spm.accounts.access import require_app
+from spm.accounts.models import App, Source, Token
+from spm.accounts.organisations.rights import Right, token_right
 from spm.accounts.services import issue_token, revoke_token
 from spm.errors import Refused
 
@@ -45,28 +47,28 @@ class Send(AppPage):
     shows_secrets = True  # a new token, and the key of a heartbeat
 
     def get_context_data(self, **kwargs: Any) -> dict[str, Any]:
-        """Add the app's tokens, the methods, and the address of the server."""
-        context = {"form": TokenForm(), "secret": "", **kwargs}
-        app, base = self.app(), self.request.build_absolute_uri("/").rstrip("/")
-        heartbeats = list(Heartbeat.objects.filter(app=app).order_by("-pk"))
+        """Add the methods and the address of the server; for editors the app's tokens and the key of a heartbeat."""
+        context = super().get_context_data(**{"form": TokenForm(), "secret": "", **kwargs})
+        app, may, base = context["app"], context["rights"], self.request.build_absolute_uri("/").rstrip("/")
+        heartbeats = list(Heartbeat.objects.filter(app=app).order_by("-pk")) if may["manage_heartbeats"] else []
         key = str(heartbeats[0].key) if heartbeats else PLACEHOLDER_KEY
         selected = self.request.GET.get("way", context.get("way", ""))
         open_name = selected if selected in snippets.NAMES else snippets.NAMES[0]
         token = context["secret"] or PLACEHOLDER
-        return super().get_context_data(
-            base=base,
-            tokens=_tokens(app),
-            is_first=not context["secret"] and not app.tokens.exists(),
-            methods=_method_cards(app, base, token, key, open_name),
-            placeholder=PLACEHOLDER,
-            heartbeats=heartbeats,
-            **_arrival_context(app),
+        return {
             **context,
-        )
+            "base": base,
+            "tokens": _tokens(app, may) if may["manage_tokens"] else [],
+            "is_first": not context["secret"] and not app.tokens.exists(),
+            "methods": _method_cards(app, base, token, key, open_name),
+            "placeholder": PLACEHOLDER,
+            "heartbeats": heartbeats,
+            **_arrival_context(app),
+        }
 
     def post(self, request: HttpRequest, app_id: int) -> HttpResponse:
         """Issue a token; for editors."""
-        self.role = Role.EDITOR
+        self.right = Right.MANAGE_TOKENS
         app, form = self.app(), TokenForm(request.POST)
         if not form.is_valid():
             return self.render_to_response(self.get_context_data(form=form), status=400)
@@ -90,12 +92,13 @@ class Arrivals(AppPage):
 class Revoke(AppPage):
     """Revokes a token; POST only."""
 
-    role = Role.EDITOR
+    right = Right.MANAGE_TOKENS
     http_method_names = ["post"]
 
     def post(self, request: HttpRequest, app_id: int, token_id: int) -> HttpResponse:
         """Revoke the token and return to the page."""
         token = get_object_or_404(Token.objects.select_related("app__organisation"), app=self.app(), pk=token_id)
+        require_app(self.person, app_id, token_right(token.scope_set))
         try:
             revoke_token(self.person, token)
             messages.success(request, f"The token “{token.name}” is revoked. It stops working within five seconds.")
@@ -104,8 +107,9 @@ class Revoke(AppPage):
         return redirect("frontend:send", app_id)
 
 
-def _tokens(app: App) -> list[Token]:
-    return list(app.tokens.filter(revoked=None))
+def _tokens(app: App, may: Mapping[str, bool]) -> list[tuple[Token, bool]]:
+    """List the app's tokens, each with whether the person may revoke it."""
+    return [(each, may[token_right(each.scope_set).name.lower()]) for each in app.tokens.filter(revoked=None)]
 
 
 def _method_cards(app: App, base: str, token: str, key: str, open_name: str) -> list[MethodCard]:

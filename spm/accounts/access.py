@@ -2,7 +2,8 @@
 
 A foreign app is reported as one that does not exist (404), so that nobody learns which ids are taken. Superusers have
 no special access here: they work in the admin. Only the product's own app is readable for all staff. Enter by
-``require_app`` for pages, by ``app_of_token`` and ``app_of_person`` for interfaces that take a token or a session.
+``require_app`` for pages, by ``app_of_token`` and ``app_of_person`` for interfaces that take a token or a session. What
+a person may do there says the table ``organisations.rights``.
 """
 
 from django.contrib.auth.models import AnonymousUser, User
@@ -10,11 +11,12 @@ from django.core.exceptions import PermissionDenied
 from django.db.models import Q, QuerySet
 from django.http import Http404
 
-from spm.accounts.models import APP_ID_MAX, App, Membership, Role
+from spm.accounts.models import APP_ID_MAX, App, Membership, Organisation, Role
+from spm.accounts.organisations import rights
+from spm.accounts.organisations.rights import Right
 from spm.accounts.tokens import Principal
 from spm.errors import Refused
 
-_RANK = {role.value: rank for rank, role in enumerate((Role.VIEWER, Role.EDITOR, Role.ADMIN, Role.OWNER))}
 Person = User | AnonymousUser
 
 
@@ -29,31 +31,32 @@ def apps_of(user: Person) -> QuerySet[App]:
     return apps.order_by("organisation__internal", "name", "id")
 
 
-def require_app(user: Person, app_id: int, role: str = Role.VIEWER) -> App:
-    """Return the app if the person has at least this role in its organisation; else 404 (foreign) or 403 (low role)."""
+def require_app(user: Person, app_id: int, right: Right = Right.SEE_APP) -> App:
+    """Return the app if the person has the right there; else 404 (foreign) or 403 (too low a role)."""
     app = apps_of(user).filter(pk=app_id).first() if 1 <= app_id <= APP_ID_MAX else None
     if app is None:
         raise Http404("There is no such app.")
-    if not has_role(user, app, role):
-        raise PermissionDenied(f"This needs the role {role!r} in {app.organisation}.")
+    _check(_role_in(user, app), right, app.organisation)
     return app
 
 
-def has_role(user: Person, app: App, role: str) -> bool:
-    """Whether the person's role in the app's organisation is this one or a higher one."""
-    own = _membership(user, app.organisation_id)
-    if own is None and user.is_staff and app.organisation.internal:
-        return str(role) == Role.VIEWER
-    return own is not None and _RANK[own.role] >= _RANK[str(role)]
+def has_right(user: Person, app: App, right: Right) -> bool:
+    """Whether the person may do this in the app."""
+    role = _role_in(user, app)
+    return role is not None and rights.may(role, right)
 
 
-def require_organisation(user: Person, organisation_id: int, role: str = Role.VIEWER) -> Membership:
-    """Return the person's membership in the organisation if its role is at least this one."""
+def rights_in(user: Person, app: App) -> dict[str, bool]:
+    """For templates: whether the person may do each act in the app, by the name of its right in small letters."""
+    return rights.rights_of(_role_in(user, app))
+
+
+def require_organisation(user: Person, organisation_id: int, right: Right) -> Membership:
+    """Return the person's membership in the organisation if it gives the right; else 404 (foreign) or 403 (low)."""
     membership = _membership(user, organisation_id)
     if membership is None:
         raise Http404("There is no such organisation.")
-    if _RANK[membership.role] < _RANK[str(role)]:
-        raise PermissionDenied(f"This needs the role {role!r}.")
+    _check(membership.role, right, membership.organisation)
     return membership
 
 
@@ -91,6 +94,20 @@ def app_of_person(user: Person, app_id: int | None) -> App:
     if first is None:
         raise Http404("You belong to no organisation with an app.")
     return first
+
+
+def _role_in(user: Person, app: App) -> str | None:
+    """The person's role; None for strangers. Staff look at the product's own app as if they were its viewers."""
+    own = _membership(user, app.organisation_id)
+    if own is not None:
+        return own.role
+    return Role.VIEWER if user.is_staff and app.organisation.internal else None
+
+
+def _check(role: str | None, right: Right, organisation: Organisation) -> None:
+    if role is None or not rights.may(role, right):
+        needed = f"you need the role {right.lowest_role} in {organisation}, and yours is {role or 'none'}"
+        raise PermissionDenied(f"To {right.text}, {needed}. Ask one of its owners.")
 
 
 def _membership(user: Person, organisation_id: int) -> Membership | None:

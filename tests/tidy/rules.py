@@ -43,6 +43,12 @@ NO_IO = ("os", "pathlib", "socket", "subprocess", "requests", "urllib", "django"
 NO_WEB = ("django", "rest_framework", "celery")
 NO_WEB_NAMES = (*PURE_NAMES, "batch.py", "stamper.py")
 PARTICIPLES = {"found", "made", "told", "kept", "held", "asked"}
+ROLE_FILES = (  # what makes and changes memberships, and the table of rights
+    "spm/accounts/models.py",
+    "spm/accounts/access.py",
+    "spm/accounts/bootstrap.py",
+    "spm/accounts/organisations/*.py",
+)
 ENTRY_POINTS = ("*/tasks.py", "*/admin.py", "*/management/commands/*.py")
 
 
@@ -200,6 +206,18 @@ def plain_patterns(source: Source) -> Iterator[str]:
             yield f"{source.path}:{node.lineno} repeats a group possessively"
 
 
+def rights_and_not_roles(source: Source) -> Iterator[str]:
+    """A right decides what a person may do: only accounts know roles, and no other file compares one."""
+    if source.is_test or any(fnmatch(source.path, file) for file in ROLE_FILES):
+        return
+    for node in ast.walk(source.tree):
+        match node:
+            case ast.alias(name="Role") | ast.Name(id="Role") | ast.Attribute(attr="Role"):
+                yield f"{source.path}:{node.lineno} uses Role"
+            case ast.Compare(left=ast.Attribute(attr="role")):
+                yield f"{source.path}:{node.lineno} compares a role"
+
+
 ALL: tuple[Rule, ...] = (
     short_files,
     short_functions,
@@ -214,6 +232,7 @@ ALL: tuple[Rule, ...] = (
     claims,
     names_of_values,
     plain_patterns,
+    rights_and_not_roles,
     finished,
 )
 

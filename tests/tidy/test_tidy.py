@@ -32,6 +32,7 @@ BAD = {
     "claims": ("tests/x.py", "def test_it_works(): ...\n"),
     "names_of_values": ("spm/x.py", "def f(rows):\n    found = list(rows)\n    return found\n"),
     "plain_patterns": ("spm/x.py", 'import re\nX = re.compile(rb"(?:a|b)*+c")\n'),
+    "rights_and_not_roles": ("alerts/x.py", "from spm.accounts.models import Role\n"),
     "finished": ("spm/x.py", "# TO" + "DO later\n"),
 }
 

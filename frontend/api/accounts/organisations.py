@@ -18,6 +18,7 @@ from frontend.api.base import FailureSerializer, Operation
 from frontend.pages.organisation.audit import entries_of
 from frontend.pages.organisation.members import send_invitation
 from frontend.pages.organisation.usage import usage_of
+from spm.accounts.access import require_organisation
 from spm.accounts.models import AuditEntry, Invitation, Membership, Organisation
 from spm.accounts.organisations import invitations, members, rights, settings
 from spm.accounts.organisations.rights import Right
@@ -108,7 +109,7 @@ class OrganisationOperation(Operation):
         """The person's membership, if it gives the right."""
         if not isinstance(self.request.user, User):
             raise PermissionDenied("This needs a person who is logged in: a token belongs to one app.")
-        return rights.require(self.request.user, organisation_id, right)
+        return require_organisation(self.request.user, organisation_id, right)
 
 
 class Organisations(OrganisationOperation):

@@ -13,8 +13,9 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from frontend.api.base import FailureSerializer, Operation
-from spm.accounts.models import App, Role, Token
+from spm.accounts.models import App, Token
 from spm.accounts.organisations.limits import TOKEN_DAYS_MAX
+from spm.accounts.organisations.rights import Right, token_right
 from spm.accounts.services import issue_token, revoke_token, rotate_token
 from spm.accounts.tokens import SCOPES
 
@@ -64,10 +65,10 @@ class TokenOperation(Operation):
 
     def token(self, app_id: int, number: int) -> Token:
         """The app's token of this number, if the caller may manage it."""
-        app: App = self.app(app_id, Role.EDITOR)
+        app: App = self.app(app_id, Right.MANAGE_TOKENS)
         rows = Token.objects.select_related("app__organisation")
         token = get_object_or_404(rows, app=app, pk=min(number, (1 << 63) - 1))
-        self.app(app_id, _role_for(token.scope_set))
+        self.app(app_id, token_right(token.scope_set))
         return token
 
 
@@ -77,15 +78,15 @@ class Tokens(TokenOperation):
     @extend_schema(operation_id="tokens", responses={200: TokenSerializer(many=True), **_READ})
     def get(self, request: Request, app_id: int) -> Response:
         """Those that are not revoked, newest first; for editors."""
-        rows = self.app(app_id, Role.EDITOR).tokens.filter(revoked=None).select_related("created_by")
+        rows = self.app(app_id, Right.MANAGE_TOKENS).tokens.filter(revoked=None).select_related("created_by")
         return Response(TokenSerializer(rows, many=True).data)
 
     @extend_schema(operation_id="token_create", request=NewTokenSerializer, responses={201: SecretSerializer, **_WRITE})
     def post(self, request: Request, app_id: int) -> Response:
         """Create one; for editors, with the scope admin for admins."""
-        self.app(app_id, Role.EDITOR)
+        self.app(app_id, Right.MANAGE_TOKENS)
         body = self.validated_body(NewTokenSerializer)
-        app = self.app(app_id, _role_for(body["scopes"]))
+        app = self.app(app_id, token_right(body["scopes"]))
         person, program = self.caller()
         token, secret = issue_token(person, app, **body, program=program)
         answer = SecretSerializer({"token": token, "secret": secret}).data
@@ -118,7 +119,3 @@ class RotateToken(TokenOperation):
         token, secret = rotate_token(person, self.token(app_id, number), program=program)
         answer = SecretSerializer({"token": token, "secret": secret}).data
         return Response(answer, status=status.HTTP_201_CREATED, headers={"Cache-Control": "no-store"})
-
-
-def _role_for(scopes: Any) -> str:
-    return Role.ADMIN if "admin" in scopes else Role.EDITOR

@@ -31,7 +31,8 @@ from alerts.rulefiles.limits import ANNOTATIONS_MAX, LABELS_MAX
 from alerts.templating import template
 from frontend.api.base import FailureSerializer, Operation
 from spm import limits
-from spm.accounts.models import App, Role
+from spm.accounts.models import App
+from spm.accounts.organisations.rights import Right
 from spm.clock import SystemClock
 from spm.errors import BadQuery
 
@@ -274,7 +275,7 @@ class Rules(Operation):
     @extend_schema(operation_id="rule_create", request=RuleDraftSerializer, responses={201: RuleSerializer, **_WRITE})
     def post(self, request: Request, app_id: int) -> Response:
         """Create a rule; for editors."""
-        app, by = self.app(app_id, Role.EDITOR), self.actor()
+        app, by = self.app(app_id, Right.WRITE_RULES), self.actor()
         draft = _draft(self.validated_body(RuleDraftSerializer))
         rule = rulebook.write(app, draft, by=by.person, by_name=by.name, now_ms=_clock.now_ms())
         return _answer(rule, status.HTTP_201_CREATED)
@@ -296,7 +297,7 @@ class OneRule(Operation):
     )
     def patch(self, request: Request, app_id: int, number: int) -> Response:
         """Change some fields; for editors. It needs the header If-Match with the ETag that was read."""
-        app, by = self.app(app_id, Role.EDITOR), self.actor()
+        app, by = self.app(app_id, Right.WRITE_RULES), self.actor()
         with transaction.atomic():
             rule = _find_version(app, number, request)
             changes = dict(request.data) if isinstance(request.data, dict) else {}
@@ -309,7 +310,7 @@ class OneRule(Operation):
     @extend_schema(operation_id="rule_delete", parameters=[_IF_MATCH], responses={204: None, **_EDIT})
     def delete(self, request: Request, app_id: int, number: int) -> Response:
         """Delete a rule; its alerts end. For editors. It needs the header If-Match, too."""
-        app, by = self.app(app_id, Role.EDITOR), self.actor()
+        app, by = self.app(app_id, Right.WRITE_RULES), self.actor()
         with transaction.atomic():
             rule = _find_version(app, number, request)
             rulebook.delete(rule, by=by.person, by_name=by.name, now_ms=_clock.now_ms())
@@ -337,7 +338,7 @@ def switch(*, enabled: bool) -> type[Operation]:
         @extend_schema(operation_id=f"rule_{word}", request=None, responses={200: RuleSerializer, **_WRITE})
         def post(self, request: Request, app_id: int, number: int) -> Response:
             """Switch the rule on or off; for editors. Alerts of a rule that is switched off end."""
-            app, by = self.app(app_id, Role.EDITOR), self.actor()
+            app, by = self.app(app_id, Right.WRITE_RULES), self.actor()
             with transaction.atomic():
                 rule = _locked(app, number)
                 if rule.enabled != enabled:

@@ -12,6 +12,7 @@ from alerts.backtests import rule_to_try, try_rule
 from alerts.judging.kinds import Kind
 from alerts.models import Rule
 from frontend.api.base import FailureSerializer, Operation
+from spm.accounts.organisations.rights import Right
 from spm.limits import RULE_DURATION_MAX_MS, RULE_EXPR_CHARS_MAX, TIME_MAX_MS
 from spm.query.request.admission import shared_admission
 
@@ -93,7 +94,7 @@ class Backtests(Operation):
     @extend_schema(operation_id="backtest", request=BacktestSerializer, responses={200: ReportSerializer, **_FAILURES})
     def post(self, request: Request, app_id: int) -> Response:
         """Try a rule; nothing is written. At most 31 days, or one day with ``as_live_knew``."""
-        app, body = self.app(app_id), self.validated_body(BacktestSerializer)
+        app, body = self.app(app_id, Right.TRY_RULE), self.validated_body(BacktestSerializer)
         fields = {name: body[name] for name in _FIELDS if name in body}
         rule = rule_to_try(app, body.get("rule"), fields)
         with shared_admission(settings.SPM_DATA / "turns").admit(app.organisation_id):

@@ -17,7 +17,7 @@ from alerts.rulefiles.apply import Author
 from alerts.rulefiles.export import export_file
 from alerts.rulefiles.limits import FILE_BYTES_MAX
 from frontend.api.base import FailureSerializer, Operation
-from spm.accounts.models import Role
+from spm.accounts.organisations.rights import Right
 from spm.clock import SystemClock
 
 _clock = SystemClock()
@@ -92,7 +92,7 @@ class OneRuleFile(Operation):
     )
     def put(self, request: Request, app_id: int, name: str) -> Response:
         """Bring the app's rules in step with the file of the body; for editors. The same file again changes nothing."""
-        app, by, dry_run = self.app(app_id, Role.EDITOR), self.actor(), _is_dry_run(request)
+        app, by, dry_run = self.app(app_id, Right.IMPORT_RULES), self.actor(), _is_dry_run(request)
         author, text = Author(by.person, by.name), request.data if isinstance(request.data, str) else ""
         [result] = apply.import_files(app, {name: text}, by=author, now_ms=_clock.now_ms(), dry_run=dry_run)
         return Response({**ImportSerializer(result).data, "dry_run": dry_run})
@@ -100,7 +100,7 @@ class OneRuleFile(Operation):
     @extend_schema(operation_id="rule_file_delete", parameters=[_DRY_RUN], responses={200: ImportSerializer, **_WRITE})
     def delete(self, request: Request, app_id: int, name: str) -> Response:
         """Delete the rules of the file; for editors."""
-        app, by, dry_run = self.app(app_id, Role.EDITOR), self.actor(), _is_dry_run(request)
+        app, by, dry_run = self.app(app_id, Right.IMPORT_RULES), self.actor(), _is_dry_run(request)
         if name not in apply.file_names(app):
             raise Http404("There is no such rule file in this app.")
         author = Author(by.person, by.name)

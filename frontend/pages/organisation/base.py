@@ -16,6 +16,7 @@ from django.shortcuts import redirect
 from django.urls import reverse
 from django.views.generic import TemplateView
 
+from spm.accounts.access import require_organisation
 from spm.accounts.models import Membership
 from spm.accounts.organisations import rights
 from spm.accounts.organisations.rights import Right
@@ -53,7 +54,7 @@ class OrganisationPage(LoginRequiredMixin, TemplateView):
 
     def membership(self, right: Right | None = None) -> Membership:
         """Return the person's membership, if it has the right."""
-        return rights.require(self.person, self.kwargs["organisation_id"], right or self.right)
+        return require_organisation(self.person, self.kwargs["organisation_id"], right or self.right)
 
     def get_context_data(self, **kwargs: Any) -> dict[str, Any]:
         """Add the organisation, the tabs, and what the person may do."""
@@ -61,7 +62,7 @@ class OrganisationPage(LoginRequiredMixin, TemplateView):
         context = {
             "organisation": own.organisation,
             "own": own,
-            "rights": {right.name.lower(): rights.may(own.role, right) for right in Right},
+            "rights": rights.rights_of(own.role),
             "tabs": [
                 (
                     text,

@@ -11,7 +11,7 @@ from django.urls import reverse
 
 from alerts.notify import account_mail
 from frontend.pages.organisation.base import Act, OrganisationPage
-from spm.accounts.models import Invitation, Membership, Role, Token
+from spm.accounts.models import Invitation, Membership, Token
 from spm.accounts.organisations import invitations, members, rights
 from spm.accounts.organisations.limits import INVITED_AT_ONCE_MAX
 from spm.accounts.organisations.rights import Right
@@ -118,7 +118,7 @@ class Members(OrganisationPage):
         "revoke": Act(Right.INVITE, revoke),
         "role": Act(Right.MANAGE_MEMBERS, change_role),
         "remove": Act(Right.MANAGE_MEMBERS, remove),
-        "transfer": Act(Right.DELETE, transfer),
+        "transfer": Act(Right.HAND_OVER, transfer),
         "leave": Act(Right.LEAVE, leave),
     }
 
@@ -127,7 +127,7 @@ class Members(OrganisationPage):
         context = super().get_context_data(**kwargs)
         own: Membership = context["own"]
         rows = Membership.objects.filter(organisation=own.organisation).select_related("user")
-        people = sorted(rows[:MEMBERS_SHOWN], key=lambda row: (-rights.ROLES.index(Role(row.role)), row.user.username))
+        people = sorted(rows[:MEMBERS_SHOWN], key=lambda row: (-rights.rank(row.role), row.user.username))
         may = context["rights"]["manage_members"]
         return {
             **context,

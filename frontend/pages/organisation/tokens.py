@@ -13,8 +13,7 @@ from django.shortcuts import get_object_or_404
 from frontend.pages.organisation.base import OrganisationPage
 from frontend.pages.organisation.settings import app_of
 from spm.accounts.models import App, Membership, Token
-from spm.accounts.organisations import rights
-from spm.accounts.organisations.rights import Right
+from spm.accounts.organisations.rights import Right, may, token_right
 from spm.accounts.services import issue_token, revoke_token, rotate_token
 from spm.accounts.tokens import SCOPES
 from spm.clock import SystemClock, moment
@@ -116,5 +115,6 @@ def token_of(own: Membership, number: str) -> Token:
 
 
 def _require(own: Membership, scopes: Any) -> None:
-    if "admin" in scopes and not rights.may(own.role, Right.MANAGE_ADMIN_TOKENS):
-        raise PermissionDenied("Tokens with the scope admin are for admins.")
+    right = token_right(scopes)
+    if not may(own.role, right):
+        raise PermissionDenied(f"To {right.text}, you need the role {right.lowest_role}.")

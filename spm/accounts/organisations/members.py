@@ -6,10 +6,11 @@ counts from the next request on. Enter by any function.
 
 from django.contrib.auth.models import User
 from django.db import transaction
+from django.db.models import QuerySet
 
 from spm.accounts import audit
 from spm.accounts.models import Membership, Organisation, Role
-from spm.accounts.organisations.rights import includes
+from spm.accounts.organisations.rights import Right, includes, may
 from spm.errors import Refused
 
 
@@ -61,11 +62,16 @@ def transfer(actor: Membership, member: Membership) -> None:
     """Make another member an owner, and oneself an admin."""
     with transaction.atomic():
         own, other = _locked(actor), _locked(member)
-        if own.role != Role.OWNER or own.pk == other.pk:
+        if not may(own.role, Right.HAND_OVER) or own.pk == other.pk:
             raise Refused("Only an owner can hand an organisation over, and to somebody else.")
         other.role, own.role = Role.OWNER, Role.ADMIN
         Membership.objects.bulk_update([other, own], ["role"])
         _record("ownership transferred", own, other, {})
+
+
+def owners_of(organisation: Organisation) -> QuerySet[Membership]:
+    """The owners of an organisation."""
+    return Membership.objects.filter(organisation=organisation, role=Role.OWNER)
 
 
 def _locked(member: Membership) -> Membership:
@@ -84,7 +90,7 @@ def _check_rank(actor: Membership, member: Membership, role: str) -> None:
 
 
 def _check_other_owner(member: Membership) -> None:
-    others = Membership.objects.filter(organisation_id=member.organisation_id, role=Role.OWNER).exclude(pk=member.pk)
+    others = owners_of(member.organisation).exclude(pk=member.pk)
     if not others.filter(user__is_active=True).exists():
         raise Refused(
             "An organisation keeps at least one owner.", remedy="Make another member an owner first, or delete it."

@@ -14,7 +14,7 @@ from django.urls import clear_url_caches, reverse
 from frontend.pages import registry
 from frontend.pages.base import AppPage
 from frontend.pages.registry import PAGES, Page
-from spm.accounts.models import Role
+from spm.accounts.organisations.rights import Right
 from tests.support.people import Tenant
 
 URL_MODULES = ("frontend.urls", "spm.web.urls")
@@ -31,7 +31,7 @@ class Stock(AppPage):
 class Prices(Stock):
     """A page for owners."""
 
-    role = Role.OWNER
+    right = Right.DELETE_APP
 
 
 def reload_urls() -> None:

@@ -7,6 +7,7 @@ from django.http import Http404
 
 from spm.accounts import access, tokens
 from spm.accounts.models import Membership, Role
+from spm.accounts.organisations.rights import Right
 from spm.accounts.tokens import Principal
 from tests.support.people import Tenant, make_tenant
 
@@ -44,20 +45,31 @@ def test_a_number_without_an_app_is_not_found(alpha: Tenant, number: int) -> Non
 
 
 @pytest.mark.parametrize(
-    ("has", "required", "enough"),
+    ("has", "right", "enough"),
     [
-        (has, required, at >= needed)
+        (has, right, at >= needed)
         for at, has in enumerate(("viewer", "editor", "admin", "owner"))
-        for needed, required in enumerate(("viewer", "editor", "admin", "owner"))
+        for needed, right in enumerate((Right.SEE_APP, Right.SILENCE, Right.RETRACT, Right.PURGE))
     ],
 )
-def test_a_role_includes_the_lower_ones(alpha: Tenant, has: str, required: str, enough: bool) -> None:
+def test_a_role_includes_the_lower_ones(alpha: Tenant, has: str, right: Right, enough: bool) -> None:
     Membership.objects.filter(user=alpha.viewer).update(role=has)
+    assert access.has_right(alpha.viewer, alpha.app, right) is enough
     if enough:
-        assert access.require_app(alpha.viewer, alpha.app.pk, required) == alpha.app
+        assert access.require_app(alpha.viewer, alpha.app.pk, right) == alpha.app
         return
-    with pytest.raises(PermissionDenied):
-        access.require_app(alpha.viewer, alpha.app.pk, required)
+    with pytest.raises(PermissionDenied, match=f"you need the role {right.lowest_role} in alpha, and yours is {has}"):
+        access.require_app(alpha.viewer, alpha.app.pk, right)
+
+
+def test_staff_look_at_the_products_own_app_and_change_nothing_there(alpha: Tenant, beta: Tenant) -> None:
+    type(alpha.organisation).objects.filter(pk=alpha.organisation.pk).update(internal=True)
+    beta.owner.is_staff = True
+    alpha.app.refresh_from_db()
+    assert access.require_app(beta.owner, alpha.app.pk) == alpha.app
+    assert {right for right in Right if access.has_right(beta.owner, alpha.app, right)} == {
+        right for right in Right if right.lowest_role == Role.VIEWER
+    }
 
 
 def test_a_membership_that_ended_counts_at_the_next_question(alpha: Tenant) -> None:
