@@ -4,7 +4,8 @@ Nothing is written. Where live judging knew, each step is judged at the K of the
 and again as the lane was; steps that no operation with a K covers are left out. Enter by ``try_rule``.
 """
 
-from collections.abc import Iterator, Mapping
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -92,12 +93,13 @@ def _run_now(rule: Rule, versions: list[RuleVersion], steps: Steps) -> Line:
 
 
 def _run_as_live_knew(rule: Rule, versions: list[RuleVersion], steps: Steps) -> Line:
-    last = Line((), {}, {})
-    for line in replay(  # the line after the last operation is the answer
-        versions, _operations(rule.app_id, steps), {}, period_ms=RULE_PERIOD_MS, active_max=RULE_ACTIVE_MAX
-    ):
-        last = line
+    [last] = deque(lines_as_live_knew(rule.app_id, versions, steps), maxlen=1) or [Line((), {}, {})]
     return last
+
+
+def lines_as_live_knew(app: int, versions: Sequence[RuleVersion], steps: Steps) -> Iterator[Line]:
+    """Yield what these versions say after each operation of the app's lane, at what that operation knew."""
+    return replay(versions, _operations(app, steps), {}, period_ms=RULE_PERIOD_MS, active_max=RULE_ACTIVE_MAX)
 
 
 def _operations(app: int, steps: Steps) -> Iterator[KnownSteps]:

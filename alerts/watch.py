@@ -15,6 +15,7 @@ from alerts.judging.knowledge.patience import SourceLog, ready_ms
 from alerts.judging.knowledge.sight import KeptKnowledge, Sight
 from alerts.judging.lane_plan import News
 from alerts.models import Lane
+from alerts.recording.limits import ALERTS_SOURCE
 from ingest.accounting.watermark_keeper import advance_watermarks
 from spm import query
 from spm.bounded import LruCache
@@ -71,7 +72,9 @@ def look(backend: Backend, storage: AppStorage, lane: Lane, watch: AppWatch, clo
     watch.sources.add(arrivals.sources, arrivals.newest_ms.tolist(), arrivals.accepted_ms.tolist())
     watch.seen = knowledge
     sources = {
-        name: each for name, each in watch.sources.times().items() if each.newest_ms > at_ms - limits.WATCH_BACK_MS
+        name: each
+        for name, each in watch.sources.times().items()
+        if each.newest_ms > at_ms - limits.WATCH_BACK_MS and name != ALERTS_SOURCE
     }
     alive = [each.at_ms for number, each in acceptors.items() if not watch.frontier.is_gone(number, each, at_ms)]
     now_ms = median_now(at_ms, alive, [each.due_ms for each in sources.values()])

@@ -60,7 +60,7 @@ def _band(answer: Answer, past: list[Answer]) -> tuple[F64, F64, BOOL]:
             rows, theirs = map(list, zip(*pairs, strict=True))
             values[theirs, week] = np.where(each.present[rows], each.values[rows], np.nan)
     weeks = (~np.isnan(values)).any(axis=2).sum(axis=1)
-    flat = values.reshape(size, -1)
+    flat = values.reshape(size, len(past) * limits.ANOMALY_POINTS)
     is_known = weeks >= limits.ANOMALY_WEEKS_MIN
     median, spread = np.zeros(size), np.zeros(size)
     if is_known.any():

@@ -85,7 +85,15 @@ def replay(
                 for each in versions
                 if each.from_ms <= steps.last_ms and (each.until_ms is None or each.until_ms > operation.after_ms)
             ]
-            outcome = run(in_force, steps, before, read=operation.read, active_max=active_max, incomplete=incomplete)
+            outcome = run(
+                in_force,
+                steps,
+                before,
+                read=operation.read,
+                active_max=active_max,
+                incomplete=incomplete,
+                labels=line.labels,
+            )
         line = line.replace_after(operation.after_ms, outcome)
         yield line
 

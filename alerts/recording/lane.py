@@ -57,7 +57,7 @@ class SeriesWriter:
     open_acceptor: Callable[[], Acceptor]
     clock: Clock
 
-    def send(self, app: int, identity: str, samples: "_Message") -> None:
+    def send(self, app: int, identity: str, samples: "_Message", *, source: str = limits.SOURCE) -> None:
         """Have samples accepted in the app under an id that a repetition has too."""
         if not samples.ts:
             return
@@ -65,7 +65,7 @@ class SeriesWriter:
         index, counts = np.arange(len(samples.labels), dtype=np.int32), [len(each) for each in samples.ts]
         parsed = Parsed(table, np.repeat(index, counts), np.concatenate(samples.ts), np.concatenate(samples.values))
         message_id = blake2b(identity.encode(), digest_size=16).digest()
-        self.open_acceptor().accept(parsed, sender=Sender(app, limits.SOURCE), message_id=message_id)
+        self.open_acceptor().accept(parsed, sender=Sender(app, source), message_id=message_id)
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,7 +221,8 @@ def _send_alerts(
             first_ms = steps.at_ms(each.first)
             ts = np.arange(first_ms, first_ms + each.count * steps.period_ms, steps.period_ms, dtype=np.int64)
             message.add(each.labels, ts, np.full(each.count, each.value))
-    writer.send(app, f"alerts {app} {steps.first_ms} {steps.last_ms}", message)
+    identity = f"alerts {app} {steps.first_ms} {steps.last_ms}"
+    writer.send(app, identity, message, source=limits.ALERTS_SOURCE)
 
 
 def _name(labels: Mapping[str, str]) -> str:

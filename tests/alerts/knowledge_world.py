@@ -1,6 +1,6 @@
 """A small installation in one process: accepting processes, a store, lanes and judges, with everything going wrong."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from random import Random
@@ -56,9 +56,16 @@ class Installation:
 
     def send(self, host: str, ts: int, value: float, *, acceptor: int = 0, stored_in_ms: int = 0) -> None:
         """Accept a sample now; it is stored then or later."""
+        self.send_all(host, ts, {"cpu": value}, acceptor=acceptor, stored_in_ms=stored_in_ms)
+
+    def send_all(
+        self, host: str, ts: int, values: Mapping[str, float], *, acceptor: int = 0, stored_in_ms: int = 0
+    ) -> None:
+        """Accept a message now, with a sample of each of these metrics."""
         self._number += 1
-        table = SeriesTable.from_canonical([canonical("cpu", {"host": host})])
-        parsed = Parsed(table, np.zeros(1, np.int32), np.array([ts]), np.array([value]))
+        table = SeriesTable.from_canonical([canonical(metric, {"host": host}) for metric in values])
+        size = len(values)
+        parsed = Parsed(table, np.arange(size, dtype=np.int32), np.full(size, ts), np.array([*values.values()]))
         announcer = self.acceptors[acceptor]
         envelope = announcer.stamp_message(
             app=self.app, source=host, parsed=parsed, message_id=self._number.to_bytes(16, "big")

@@ -6,6 +6,7 @@ from random import Random
 import pytest
 
 from alerts.models import Episode, Lane, Operation, Rule
+from alerts.recording.limits import ALERTS_SOURCE
 from spm.accounts.models import App
 from spm.limits import RULE_PERIOD_MS
 from tests.alerts.conftest import AlertingWorld
@@ -54,6 +55,24 @@ def test_a_host_that_dies_delays_the_lane_once(installation: Installation, make_
         lags.append(installation.clock.now_ms() - position())
     assert max(lags) >= 30_000
     assert max(lags[30:]) <= 20_000
+
+
+def test_a_judge_does_not_wait_for_the_alerts_that_follow_from_its_judging(
+    installation: Installation, make_rule: MakeRule
+) -> None:
+    make_rule()
+    lags = []
+    for _ in range(60):
+        now_ms = installation.clock.now_ms()
+        if now_ms % RULE_PERIOD_MS == 0:
+            for host in HOSTS:
+                installation.send(host, now_ms, 95.0)
+        written_ms = position()
+        installation.tick()
+        if position() > written_ms:
+            installation.send(ALERTS_SOURCE, position(), 1.0)
+        lags.append(installation.clock.now_ms() - position())
+    assert max(lags[20:]) <= 16_000
 
 
 def test_a_slow_pipeline_is_never_a_dead_host(installation: Installation, make_rule: MakeRule) -> None:

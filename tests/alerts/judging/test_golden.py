@@ -9,7 +9,7 @@ from alerts.expressions import evaluate
 from alerts.judging import composites
 from alerts.judging.answers import Answer, Read
 from alerts.judging.automaton import Timing
-from alerts.judging.backtest import Line, backtest, notifications
+from alerts.judging.backtest import KnownSteps, Line, backtest, notifications, replay
 from alerts.judging.conditions import Condition, MissingPolicy
 from alerts.judging.kinds import Kind, Parameters
 from alerts.judging.versions import RuleVersion, Steps
@@ -131,6 +131,9 @@ CASES = {
     "an anomaly has a floor for what hardly varies": Golden(
         rule(Kind.ANOMALY, Condition(">", 3.0), spread_min=2.0), [*past_weeks(4), *NOW], 40, []
     ),
+    "an anomaly of series that are not there yet fires for none": Golden(
+        rule(Kind.ANOMALY, Condition(">", 3.0)), [(10_000, 5.0)], 40, []
+    ),
     "an expression without a comparator decides by being in the answer": Golden(
         replace(rule(Kind.THRESHOLD, Condition()), expr="x > 90"),
         [(0, 50.0), (10, 95.0), (20, 96.0), (30, 50.0)],
@@ -215,6 +218,14 @@ def test_chunks_of_a_backtest_give_what_single_steps_give() -> None:
             line.transitions + backtest([version], own, states, read=read, active_max=9).transitions, {}, whole.labels
         )
     assert line.transitions == whole.transitions
+
+
+def test_a_replay_knows_the_labels_of_what_is_missing_at_an_operation() -> None:
+    read = reading({"cpu": {"a": firing_in({0, 1, 2, 3}, 4)}, "mem": {"b": firing_in(set(), 60)}})
+    versions = [replace(part(1, "last_over_time(cpu[5s])"), timing=Timing(hold_ms=300_000)), composite("#1")]
+    operations = [KnownSteps(START - STEP, START + 30_000, read), KnownSteps(START + 30_000, START + 90_000, read)]
+    *_, line = replay(versions, operations, {}, period_ms=STEP, active_max=9)
+    assert stretches(line, 3) == [("a", 0, None, "")]
 
 
 def test_a_receiver_gets_one_notification_in_an_interval() -> None:
