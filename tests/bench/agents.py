@@ -45,7 +45,7 @@ def _of_form(form: Form, servers: Sequence[tuple[str, Served]], options: argpars
             of_load = [r for part in sent[who][1 + place * options.rounds :][: options.rounds] for r in part]
             before = served.cpu()
             result = drive(served.port, of_load, connections=connections)
-            costs.append(_shown(f"{form.name}, {connections} connections {who}", served, before, result))
+            costs.append(_shown(f"{form.name}, {connections} connections {_named(who, form)}", served, before, result))
         if len(costs) > 1:
             report.line(f"{form.name}, {connections} connections ratio", cpu=costs[0] / costs[1])
     costs = []
@@ -53,15 +53,20 @@ def _of_form(form: Form, servers: Sequence[tuple[str, Served]], options: argpars
         at_begin: dict[str, float] = {}
         rounds = [part[: PACED_PER_S * 10] for part in sent[who][-2:]]  # the first opens each agent's connection
         result = pace(served.port, rounds, per_s=PACED_PER_S, begin=lambda: at_begin.update(served.cpu()))  # noqa: B023
-        costs.append(_shown(f"{form.name}, {PACED_PER_S} bodies/s {who}", served, at_begin, result))
+        costs.append(_shown(f"{form.name}, {PACED_PER_S} bodies/s {_named(who, form)}", served, at_begin, result))
         report.line(f"{form.name}, {PACED_PER_S} bodies/s {who}", percent_of_a_core=costs[-1] * PACED_PER_S / 10)
     if len(costs) > 1:
         report.line(f"{form.name}, {PACED_PER_S} bodies/s ratio", cpu=costs[0] / costs[1])
 
 
+def _named(who: str, form: Form) -> str:
+    """The server, and what it was sent if it does not read the form."""
+    return who if who == "product" or form.peer else f"{who} (remote write)"
+
+
 def _requests(form: Form, served: Served, fleet: Fleet, who: str, hosts: int) -> list[list[bytes]]:
     """The requests of each round: one of every agent."""
-    address = form.here if who == "product" else (form.peer or form.here)
+    address = form.here if who == "product" else form.of_peer()
     headers = {**served.headers, **address.headers}
     all_bodies = list(bodies(fleet, address.encode, steps=STEPS_EACH, hosts=1))
     requests = [post(address.path, body, headers) for body in all_bodies]

@@ -5,12 +5,14 @@ protocol by another body or not at all says so in ``peer``. Remote write is writ
 own for every sample.
 """
 
+import gzip
 import json
 import struct
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 import cramjam
+import zstandard
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
 
@@ -35,6 +37,10 @@ class Form:
     name: str
     here: Address
     peer: Address | None
+
+    def of_peer(self) -> Address:
+        """What the peer is sent: remote write where it does not read the form."""
+        return self.peer or _REMOTE
 
 
 def bodies(fleet: Fleet, encode: Encode, *, steps: int, hosts: int) -> Iterator[bytes]:
@@ -170,6 +176,12 @@ def _varint(number: int) -> bytes:
     return bytes(encoded) + bytes([number])
 
 
+def _packed(address: Address, encoding: str, compress: Callable[[bytes], bytes]) -> Address:
+    """The same bodies in line protocol, compressed."""
+    headers = {**address.headers, "Content-Encoding": encoding}
+    return Address(address.path, lambda *arguments: compress(address.encode(*arguments)), headers)
+
+
 _DOUBLES = [struct.pack("<d", value) for value in range(101)]  # a fleet's values are whole, from 0 to 100
 _PROTOBUF = {"Content-Type": "application/x-protobuf"}
 _REMOTE = Address(
@@ -182,6 +194,8 @@ _TEXT = Address("/api/v1/import/prometheus", text, {"Content-Type": "text/plain"
 _JSON = {"Content-Type": "application/json"}
 FORMS = (
     Form("line protocol", _LINES, _LINES),
+    Form("gzip", _packed(_LINES, "gzip", gzip.compress), _packed(_LINES, "gzip", gzip.compress)),
+    Form("zstd", _packed(_LINES, "zstd", zstandard.ZstdCompressor().compress), None),
     Form("remote write", _REMOTE, _REMOTE),
     Form("OTLP", Address("/v1/metrics", otlp, _PROTOBUF), None),
     Form("Prometheus text", _TEXT, _TEXT),

@@ -66,9 +66,8 @@ def protocols(servers: Sequence[tuple[str, Served]], options: argparse.Namespace
 
 def _compare(form: Form, load: Load, fleet: Fleet, servers: Sequence[tuple[str, Served]]) -> None:
     name = f"{form.name}, {load.name}"
-    peer = form.peer or next(f.here for f in FORMS if f.name == "remote write")
     cpu = []
-    for (who, served), address in zip(servers, (form.here, peer), strict=False):
+    for (who, served), address in zip(servers, (form.here, form.of_peer()), strict=False):
         suffix = "" if who == "product" or form.peer else " (remote write)"
         cpu.append(_measured(f"{name} {who}{suffix}", served, address, load, fleet))
     if len(cpu) > 1:
