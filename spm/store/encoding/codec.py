@@ -24,6 +24,7 @@ RAW, CONSTANT, PCO, DECIMAL, FLOAT, ZSTD = range(6)
 DTYPES = ("<u8", "<i8", "<f8", "<u4", "<i4", "<u2", "|u1")  # their order is written in frames: only ever added to
 _DTYPES: dict[str, np.dtype[Any]] = {d: np.dtype(d) for d in DTYPES}
 _NAMES = {dtype: name for name, dtype in _DTYPES.items()}
+_SMALL = 1_024  # values
 _FEW = 4  # values for which no form beats raw bytes
 _MISS_SHARE = 64  # with one exception in so many values the integer form is still smaller
 _SCALES = 10  # decimals are tried up to 9 digits after the point
@@ -46,8 +47,7 @@ def encode(column: Column, *, random: bool = False, apart: bool = False) -> Enco
         raise LimitExceeded("a column has more values than can be read back", got=len(column), wanted=COLUMN_VALUES_MAX)
     if random or len(column) < _FEW:
         return RAW, dtype, len(column), 0, column.tobytes()
-    raw = column.view(np.int64) if dtype == "<f8" else column
-    if raw[0] == raw[-1] and bool((raw == raw[0]).all()):
+    if _is_constant(column):
         return CONSTANT, dtype, len(column), 0, column[:1].tobytes()
     if dtype == "<f8":
         return _encode_floats(column)
@@ -61,6 +61,14 @@ def encode(column: Column, *, random: bool = False, apart: bool = False) -> Enco
         )  # pcodec: ≥ 16 bits
     packed = [standalone.simple_compress(column, how) for how in ((_INTEGERS, _APART) if apart else (_INTEGERS,))]
     return PCO, dtype, len(column), 0, min(packed, key=len)
+
+
+def _is_constant(column: Column) -> bool:
+    """Return whether all values have the same bits."""
+    if len(column) <= _SMALL:  # a comparison of arrays costs more than that of so many bytes
+        return column.tobytes() == column[:1].tobytes() * len(column)
+    raw = column.view(np.int64) if column.dtype == np.float64 else column
+    return bool(raw[0] == raw[-1]) and bool((raw == raw[0]).all())
 
 
 def _encode_floats(column: Column) -> Encoded:
