@@ -40,6 +40,7 @@ ALLOWED_HOSTS: list[str] = env.list("SPM_ALLOWED_HOSTS", own_hosts(SPM_BASE_URL)
 INSTALLED_APPS = [
     "spm",
     "spm.accounts",
+    "spm.events",
     "ingest",
     "rollups",
     "alerts",

@@ -43,6 +43,8 @@ def _every(seconds: int, task: str) -> dict[str, Any]:
 
 CELERY_BEAT_SCHEDULE = {
     "evaluate rules": _every(2, "alerts.tasks.evaluate_rules"),
+    "relay events": _every(2, "spm.events.tasks.relay_events"),
+    "prune events": _every(60, "spm.events.tasks.prune_events"),
     "prune alerts": _every(60, "alerts.tasks.prune_alerts"),
     "deliver the outbox": _every(5, "alerts.tasks.deliver_outbox"),
     "refresh Alertmanagers": _every(60, "alerts.tasks.refresh_alertmanagers"),

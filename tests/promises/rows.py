@@ -1,6 +1,6 @@
 """What the systems before this one promised, row by row: the titles that ``bin/test --seeds`` prints its tests under.
 
-A1 to A35 are promises; HUT1 to HUT13 are the cases by which an in-place merging table was once tested, WD1 to WD7 those
+A1 to A37 are promises; HUT1 to HUT13 are the cases by which an in-place merging table was once tested, WD1 to WD7 those
 of a library that distributed keys. A test says which row it shows by ``@pytest.mark.seed("A12", compares="…")``; where
 the mechanism of old does not exist here, it shows the promise behind it, and its docstring says how that is kept.
 """
@@ -41,6 +41,8 @@ ROWS: dict[str, str] = {
     "A33": "counters and their increase are exact under replay, restart and redelivery",
     "A34": "servers restart in any order, and no process must",
     "A35": "alerts by threshold, anomaly and heartbeat, with schedules and limits",
+    "A36": "groups of consumers read one stream, each with positions and keys of its own",
+    "A37": "every event is offered to each who wants it; what follows from one cause comes in order",
     "HUT1": "merged reads of interleaved series equal the list of what was written",
     "HUT2": "what was merged once is cheap to read afterwards, and stays right under more writes",
     "HUT3": "explicit compaction; twice; with nothing new",
