@@ -127,6 +127,11 @@ class SeriesTable:
         """The canonical form of series ``index``."""
         return self.text[self.starts[index] : self.ends[index]].tobytes()
 
+    def canonicals(self) -> list[bytes]:
+        """The canonical forms of all series."""
+        text, ends = self.forms(), np.cumsum(self.ends - self.starts).tolist()
+        return [text[start:end] for start, end in zip([0, *ends], ends, strict=False)]
+
     def compact(self) -> "SeriesTable":
         """The table with a text that holds only its own forms."""
         lengths = self.ends - self.starts

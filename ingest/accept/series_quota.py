@@ -5,13 +5,15 @@ process nor the dictionary knows it. Processes take rights to new series from ``
 while the store does not answer, every series is admitted.
 """
 
+import itertools
 import threading
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
 from spm import limits
-from spm.arrays import BOOL, U32, U64
+from spm.arrays import BOOL, I64, U32, U64
 from spm.bounded import LruCache
 from spm.clock import Clock
 from spm.errors import StoreUnavailable
@@ -30,6 +32,24 @@ class _AppSeries:
         self.rejected: set[int] = set()
         self.rejected_until = 0.0  # monotonic seconds; after that the rejected series are checked again
         self.rights = 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Unknown:
+    """Series of several tables that a process has not admitted before: their apps, ids and rows in their tables.
+
+    Those of table k are from ``cuts[k]`` to ``cuts[k + 1]``.
+    """
+
+    apps: U32
+    metrics: U64
+    ids: U64
+    rows: I64
+    cuts: list[int]
+
+    def spans(self) -> list[tuple[int, int]]:
+        """Return where those of each table start and end."""
+        return list(itertools.pairwise(self.cuts))
 
 
 class OverQuotaCache:
@@ -73,72 +93,93 @@ class SeriesQuota:
         4. of the others as many are admitted, in their order, as the app has rights for.
         """
         unknown = self._unknown(tables)
+        if unknown is None:
+            return [None] * len(tables)
         try:
-            in_dictionary = self._in_dictionary(tables, unknown)
+            admitted = self._in_dictionary(unknown)
         except StoreUnavailable:
             return [None] * len(tables)
-        results: list[BOOL | None] = []
-        for (app, table, quota_series), rows in zip(tables, unknown, strict=True):
-            results.append(self._rejected(app, table, rows, quota_series, in_dictionary) if rows else None)
-        return results
+        rejected: list[list[int] | None] = []
+        try:
+            for (app, _, quota_series), (first, end) in zip(tables, unknown.spans(), strict=True):
+                numbers = unknown.ids[first:end].tolist()
+                rejected.append(self._rejected(app, numbers, quota_series, admitted[app]) if numbers else [])
+        finally:  # after an error, too: the rights of what was let in before it are used
+            masks = self._settle(tables, unknown, rejected)
+        return masks
 
-    def _unknown(self, tables: Sequence[tuple[int, SeriesTable, int]]) -> list[list[int]]:
-        """Return the rows of each table whose series this process has not admitted before."""
-        sizes = [len(table) for _, table, _ in tables]
-        ends = np.cumsum(sizes)
+    def _unknown(self, tables: Sequence[tuple[int, SeriesTable, int]]) -> "_Unknown | None":
+        """Return the series of all tables that this process has not admitted before."""
+        sizes = np.array([len(table) for _, table, _ in tables], np.int64)
         ids = concatenate([table.ids for _, table, _ in tables], np.uint64)
         apps = np.repeat(np.array([app for app, _, _ in tables], np.uint32), sizes)
-        unknown = np.flatnonzero(~self._admitted.contains(ids, apps))
-        if not len(unknown):
-            return [[] for _ in tables]
-        pieces = np.split(unknown, np.searchsorted(unknown, ends[:-1]))
-        return [(rows - (end - size)).tolist() for rows, size, end in zip(pieces, sizes, ends.tolist(), strict=True)]
+        numbers = np.flatnonzero(~self._admitted.contains(ids, apps))
+        if not len(numbers):
+            return None
+        metrics = concatenate([table.metrics for _, table, _ in tables], np.uint64)
+        starts = np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes)])
+        cuts = np.searchsorted(numbers, starts)
+        rows = numbers - np.repeat(starts[:-1], np.diff(cuts))
+        return _Unknown(apps[numbers], metrics[numbers], ids[numbers], rows, cuts.tolist())
 
-    def _in_dictionary(
-        self, tables: Sequence[tuple[int, SeriesTable, int]], unknown: Sequence[list[int]]
-    ) -> set[tuple[int, int]]:
-        """Return the unknown series that the dictionary has, as (app, id), after one look at it."""
-        names: dict[tuple[int, int], bytes] = {}
-        for (app, table, _), rows in zip(tables, unknown, strict=True):
-            if not rows:
-                continue
-            with self._lock:
-                rejected = self._series_of(app).rejected
-            for metric, number in zip(table.metrics[rows].tolist(), table.ids[rows].tolist(), strict=True):
-                if number not in rejected:
-                    names[app, number] = keys.series(app, metric, number)
-        stored = self._store.get("series", list(names.values()), [COLUMN]) if names else []
-        return {pair for pair, row in zip(names, stored, strict=True) if row is not None}
+    def _in_dictionary(self, unknown: "_Unknown") -> dict[int, set[int]]:
+        """Return by app the ids of unknown series that the dictionary has, after one look at it.
 
-    def _rejected(
-        self, app: int, table: SeriesTable, rows: list[int], quota_series: int, admitted: set[tuple[int, int]]
-    ) -> BOOL | None:
-        """Return a mask of the rejected series among these unknown rows; adds the others to ``admitted``."""
-        numbers = table.ids[rows].tolist()
+        Series that were rejected a moment ago are not looked up.
+        """
+        registered: dict[int, set[int]] = {app: set() for app in set(unknown.apps.tolist())}
+        with self._lock:
+            rejected = {app: known for app in registered if (known := self._series_of(app).rejected)}
+        pairs = list(zip(unknown.apps.tolist(), unknown.ids.tolist(), strict=True))
+        places: slice | list[int] = slice(None)
+        if rejected:
+            places = [place for place, (app, number) in enumerate(pairs) if number not in rejected.get(app, ())]
+            pairs = [pairs[place] for place in places]
+        names = keys.series_many(unknown.apps[places], unknown.metrics[places], unknown.ids[places])
+        stored = self._store.get("series", names, [COLUMN]) if names else []
+        for (app, number), row in zip(pairs, stored, strict=True):
+            if row is not None:
+                registered[app].add(number)
+        return registered
+
+    def _rejected(self, app: int, numbers: list[int], quota_series: int, admitted: set[int]) -> list[int] | None:
+        """Return the places of rejected series among unknown ones of one message; adds the others to ``admitted``.
+
+        ``None``: all are let in, and not remembered, since the store does not answer.
+        """
         with self._lock:
             known = self._series_of(app)
-            again = [row for row, number in zip(rows, numbers, strict=True) if number in known.rejected]
-            new = [
-                row
-                for row, number in zip(rows, numbers, strict=True)
-                if number not in known.rejected and (app, number) not in admitted
-            ]
+            recently = known.rejected
+        again = [place for place, number in enumerate(numbers) if number in recently] if recently else []
+        new = [place for place, number in enumerate(numbers) if number not in admitted and number not in recently]
         try:
             allowed = self._take_rights(app, known, len(new), quota_series)
         except StoreUnavailable:
             return None
-        rejected = again + new[allowed:]
-        over = set(rejected)
-        taken = [row for row in rows if row not in over]
-        ids = table.ids[taken]
-        self._admit(ids, np.full(len(ids), app, np.uint32))
-        admitted.update((app, number) for number in ids.tolist())
-        if not rejected:
-            return None
-        self._remember_rejected(app, known, table.ids[new[allowed:]])
-        mask = np.zeros(len(table), np.bool_)
-        mask[rejected] = True
-        return mask
+        over = new[allowed:]
+        admitted.update([numbers[place] for place in new[:allowed]])
+        if over:
+            self._remember_rejected(known, [numbers[place] for place in over])
+        if again or over:
+            self.apps_over_quota.add(app)
+        return again + over
+
+    def _settle(
+        self, tables: Sequence[tuple[int, SeriesTable, int]], unknown: "_Unknown", rejected: Sequence[list[int] | None]
+    ) -> list[BOOL | None]:
+        """Remember the admitted series of all tables; return the mask of each table."""
+        admitted = np.zeros(len(unknown.ids), np.bool_)
+        masks: list[BOOL | None] = []
+        for (_, table, _), (first, end), places in zip(tables, unknown.spans(), rejected, strict=False):
+            admitted[first:end] = places is not None
+            mask: BOOL | None = None
+            if places:
+                admitted[first:end][places] = False
+                mask = np.zeros(len(table), np.bool_)
+                mask[unknown.rows[first:end][places]] = True
+            masks.append(mask)
+        self._admit(unknown.ids[admitted], unknown.apps[admitted])
+        return masks
 
     def _series_of(self, app: int) -> _AppSeries:
         """Return what is known of an app; under the lock."""
@@ -153,7 +194,7 @@ class SeriesQuota:
 
     def _admit(self, ids: U64, apps: U32) -> None:
         if len(self._admitted) + len(ids) > limits.QUOTA_KNOWN_MAX:
-            self._admitted.clear()  # the store is asked again: slower, never wrong
+            self._admitted.clear()  # the store is places again: slower, never wrong
         self._admitted.add(ids, apps)
 
     def _take_rights(self, app: int, known: _AppSeries, new: int, quota_series: int) -> int:
@@ -170,10 +211,9 @@ class SeriesQuota:
                 known.rights += max(0, given - missing)
         return used
 
-    def _remember_rejected(self, app: int, known: _AppSeries, ids: U64) -> None:
+    def _remember_rejected(self, known: _AppSeries, numbers: list[int]) -> None:
         with self._lock:
             if not known.rejected:
                 known.rejected_until = self._clock.monotonic() + limits.QUOTA_REFUSED_S
-            if len(known.rejected) + len(ids) <= limits.QUOTA_REFUSED_MAX:
-                known.rejected.update(ids.tolist())
-        self.apps_over_quota.add(app)
+            if len(known.rejected) + len(numbers) <= limits.QUOTA_REFUSED_MAX:
+                known.rejected.update(numbers)

@@ -56,27 +56,20 @@ class SeriesRegistry:
         """
         tags = apps.copy()
         text_tags(self._seed, self._multiplier, table.text, table.starts, table.ends, tags)
-        unknown = np.flatnonzero(~self._known.contains(table.ids, tags)).tolist()
-        if not unknown:
+        unknown = np.flatnonzero(~self._known.contains(table.ids, tags))
+        if not len(unknown):
             return np.empty(0, np.int64), _NOTHING_NEW
-        some = zip(apps[unknown].tolist(), table.metrics[unknown].tolist(), table.ids[unknown].tolist(), strict=True)
-        names = [keys.series(*one) for one in some]
+        own, own_tags = table.rows(unknown), tags[unknown]
+        names = keys.series_many(apps[unknown], own.metrics, own.ids)
         stored = self._backend.get("series", names, [COLUMN])
-        present, new, collided = list[int](), list[int](), list[int]()
-        rows: dict[bytes, bytes] = {}
-        for place, name, row in zip(unknown, names, stored, strict=True):
-            form = table.canonical(place)
-            first = rows.get(name) if row is None else row[COLUMN]
-            if first is None:
-                rows[name] = form
-                new.append(place)
-            elif first != form:
-                collided.append(place)
-            elif row is not None:
-                present.append(place)
+        forms = own.canonicals()
+        rows = dict(zip(names, forms, strict=True))
+        if not any(stored) and len(rows) == len(names):
+            return np.empty(0, np.int64), NewSeries(tuple(rows.items()), own.ids, own_tags)
+        present, new, collided, rows = _compared(names, forms, stored)
         if present:
-            self._remember(table.ids[present], tags[present])
-        return np.array(collided, np.int64), NewSeries(tuple(rows.items()), table.ids[new], tags[new])
+            self._remember(own.ids[present], own_tags[present])
+        return unknown[collided], NewSeries(tuple(rows.items()), own.ids[new], own_tags[new])
 
     def remember(self, new: NewSeries) -> None:
         """Remember series whose rows are in the store now."""
@@ -94,6 +87,24 @@ class SeriesRegistry:
         if len(self._known) + len(ids) > self._known_max:
             self._known.clear()  # the store is asked again: slower, never wrong
         self._known.add(ids, tags)
+
+
+def _compared(
+    names: Sequence[bytes], forms: Sequence[bytes], stored: Sequence[dict[bytes, bytes] | None]
+) -> tuple[list[int], list[int], list[int], dict[bytes, bytes]]:
+    """Return the places of series that are in the store, are new, or collide, and the rows of the new ones."""
+    present, new, collided = list[int](), list[int](), list[int]()
+    rows: dict[bytes, bytes] = {}
+    for place, (name, form, row) in enumerate(zip(names, forms, stored, strict=True)):
+        first = rows.get(name) if row is None else row[COLUMN]
+        if first is None:
+            rows[name] = form
+            new.append(place)
+        elif first != form:
+            collided.append(place)
+        elif row is not None:
+            present.append(place)
+    return present, new, collided, rows
 
 
 _NOTHING_NEW = NewSeries((), np.empty(0, np.uint64), np.empty(0, np.uint32))

@@ -41,6 +41,7 @@ TABLES: dict[str, int | None] = {
 }
 
 _SERIES = struct.Struct(">BIQQ")
+_SERIES_ROW = np.dtype([("salt", "u1"), ("app", ">u4"), ("metric", ">u8"), ("series", ">u8")])
 _LOG = struct.Struct(">BIIQQ")
 _PENDING = struct.Struct(">BIQQ")
 _CHUNK = struct.Struct(">BIQIQH")
@@ -106,6 +107,15 @@ def column_hour(column: bytes) -> int:
 def series(app: int, metric: int, series_id: int) -> bytes:
     """The key of one series' canonical form."""
     return _SERIES.pack(_salt(app, metric), app, metric, series_id)
+
+
+def series_many(apps: npt.NDArray[np.uint32], metrics: U64Array, series_ids: U64Array) -> list[bytes]:
+    """The keys of many series' canonical forms."""
+    rows = np.empty(len(series_ids), _SERIES_ROW)
+    rows["salt"] = np.fromiter(map(_salt, apps.tolist(), metrics.tolist()), np.uint8, len(rows))
+    rows["app"], rows["metric"], rows["series"] = apps, metrics, series_ids
+    raw, width = rows.tobytes(), rows.itemsize
+    return [raw[at : at + width] for at in range(0, len(raw), width)]
 
 
 def parse_series(key: bytes) -> tuple[int, int]:

@@ -35,6 +35,18 @@ def test_get_of_named_columns_is_none_where_the_row_has_none_of_them(backend: Ba
     assert backend.get("pending", [K[1]], [b"b"]) == [None]
 
 
+def test_get_of_one_column_is_in_the_order_asked_too(backend: Backend) -> None:
+    backend.put([("pending", [(K[1], {b"a": b"1", b"ab": b"2"}), (K[2], {b"b": b"3"}), (K[3], {b"a": b"4"})])])
+    assert backend.get("pending", [K[3], K[2], K[1], K[0], K[1]], [b"a"]) == [
+        {b"a": b"4"},
+        None,
+        {b"a": b"1"},
+        None,
+        {b"a": b"1"},
+    ]
+    assert backend.get("pending", [], [b"a"]) == []
+
+
 def test_put_twice_equals_put_once_and_adds_cells_to_a_row(backend: Backend) -> None:
     for _ in range(2):
         backend.put([("pending", [(K[1], {b"a": b"1"})]), ("pending", [(K[1], {b"b": b"2"})])])

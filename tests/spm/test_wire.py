@@ -25,6 +25,15 @@ def test_a_canonical_form_gives_back_its_metric_and_labels(series: tuple[str, di
     assert metric_of(canonical(*series)) == series[0].encode()
 
 
+@given(st.lists(SERIES, max_size=9), st.lists(st.integers(0, 8), max_size=12))
+def test_the_forms_of_some_rows_of_a_table_are_those_of_each(
+    many: list[tuple[str, dict[str, str]]], rows: list[int]
+) -> None:
+    table = SeriesTable.from_canonical([canonical(*series) for series in many])
+    some = np.array([row for row in rows if row < len(many)], np.int64)
+    assert table.rows(some).canonicals() == [canonical(*many[row]) for row in some]
+
+
 @given(st.lists(SERIES, min_size=2, max_size=30))
 def test_two_series_never_share_a_canonical_form(many: list[tuple[str, dict[str, str]]]) -> None:
     distinct = {(metric, tuple(sorted(labels.items()))) for metric, labels in many}

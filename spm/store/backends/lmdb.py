@@ -167,6 +167,8 @@ class _Snapshot:
         self, table: str, keys: Sequence[bytes], columns: Sequence[bytes] | None = None
     ) -> list[dict[bytes, bytes] | None]:
         with self._transaction.cursor(self._tables[table]) as cursor:
+            if columns is not None and len(columns) == 1:
+                return _rows_of_one_cell(cursor, table, keys, columns[0])
             return [self._row(cursor, table, key, columns) for key in keys]
 
     def _row(self, cursor: Any, table: str, key: bytes, columns: Sequence[bytes] | None) -> dict[bytes, bytes] | None:
@@ -213,6 +215,15 @@ class _Snapshot:
                     return
                 count += 1
                 yield key, {} if keys_only else row
+
+
+def _rows_of_one_cell(cursor: Any, table: str, keys: Sequence[bytes], column: bytes) -> list[dict[bytes, bytes] | None]:
+    """Return the rows of ``keys`` with one of their cells, after one call for all: writers ask for many series."""
+    cells = [_cell(table, key, column) for key in keys]
+    values: dict[bytes, bytes] = dict(cursor.getmulti(cells))
+    if not values:
+        return [None] * len(cells)
+    return [{column: values[cell]} if cell in values else None for cell in cells]
 
 
 def _read_rows(cursor: Any, table: str, stop: bytes, *, values: bool) -> Iterator[Row]:

@@ -182,16 +182,23 @@ def described(result: Parsed | Exception) -> object:
 
 
 @settings(max_examples=150, deadline=None)
-@given(st.lists(some_messages, max_size=4), st.integers(0, 8), st.sampled_from([None, 30]))
+@given(st.lists(some_messages, max_size=4), st.integers(0, 8), st.sampled_from([None, 30]), st.booleans())
 def test_messages_together_are_admitted_as_one_after_the_other(
-    batches: list[list[tuple[int, list[str], int, str]]], series: int, kept_days: int | None
+    batches: list[list[tuple[int, list[str], int, str]]], series: int, kept_days: int | None, starts_anew: bool
 ) -> None:
     together, apart = World(series=series, kept_days=kept_days), World(series=series, kept_days=kept_days)
     joint, single = together.admission(), apart.admission()
     for batch in batches:
         messages = [(app, message(*names, ts=ts), unit) for app, names, ts, unit in batch]
         expected = [described(single.admit(app, parsed, unit)) for app, parsed, unit in messages]
-        assert [described(result) for result in joint.admit_many(messages)] == expected
+        admitted = joint.admit_many(messages)
+        assert [described(result) for result in admitted] == expected
+        if starts_anew:  # so that the dictionary knows some series that the process does not
+            for (app, _, _), parsed in zip(messages, admitted, strict=True):
+                assert isinstance(parsed, Parsed)
+                together.write(parsed, app)
+                apart.write(parsed, app)
+            joint, single = together.admission(), apart.admission()
     counted = [quota.series_of(world.store, APP) for world in (together, apart)]
     assert counted[0] == counted[1]
 
@@ -215,6 +222,20 @@ def test_error_of_one_app_leaves_the_messages_of_others_alone() -> None:
     admission = Admission(world.store, world.clock, quota_of)
     failed, admitted = admission.admit_many([(APP, message("a"), "ms"), (OTHER, message("a"), "ms")])
     assert (str(failed), described(admitted)) == ("ours", described(message("a")))
+
+
+def test_error_amid_messages_takes_no_right_to_a_series_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    world, take_series = World(series=3), quota.take_series
+
+    def take(store: Backend, app: int, *, wanted: int, quota: int, now_ms: int) -> int:
+        if app == OTHER:
+            raise RuntimeError("ours")
+        return take_series(store, app, wanted=wanted, quota=quota, now_ms=now_ms)
+
+    monkeypatch.setattr(quota, "take_series", take)
+    first, failed = world.admission().admit_many([(APP, message("a", "b"), "ms"), (OTHER, message("a"), "ms")])
+    assert (described(first), str(failed)) == (described(message("a", "b")), "ours")
+    assert quota.series_of(world.store, APP) == 2
 
 
 def test_message_with_an_error_of_our_own_leaves_the_others_alone(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,6 +5,8 @@ from collections.abc import Iterable
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from spm import limits, wire
 from spm.errors import StoreUnavailable
@@ -151,6 +153,32 @@ def test_of_two_new_series_with_one_hash_the_first_is_registered(monkeypatch: py
     assert registered(registry, [7] * 3, SeriesTable.from_canonical(forms)) == [1]
     assert [row[COLUMN] for _, row in backend.scan("series", b"", b"\xff" * 30)] == [forms[0]]
     assert registered(registry, [7] * 3, SeriesTable.from_canonical(forms)) == [1]
+
+
+@given(
+    st.lists(
+        st.lists(st.tuples(st.integers(7, 8), st.sampled_from("abcdefg"), st.integers(1, 2)), max_size=6), max_size=6
+    )
+)
+def test_series_are_registered_as_a_plain_map_would(batches: list[list[tuple[int, str, int]]]) -> None:
+    """Of a series (app, host, length): forms of equal length have one id, so that many of them collide."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(wire, "_hash64", lambda raw: len(raw))
+        backend, plain = MemoryBackend(), dict[tuple[int, int], bytes]()
+        registry = SeriesRegistry(backend)
+        for number, batch in enumerate(batches):
+            forms = [canonical("cpu", {"host": host * size}) for _, host, size in batch]
+            collided = [
+                place
+                for place, ((app, _, _), one) in enumerate(zip(batch, forms, strict=True))
+                if plain.setdefault((app, len(one)), one) != one
+            ]
+            apps = [app for app, _, _ in batch]
+            assert registered(registry, apps, SeriesTable.from_canonical(forms)) == collided
+            if number % 2:
+                registry = SeriesRegistry(backend)  # one that knows nothing
+        stored = [row[COLUMN] for _, row in backend.scan("series", b"", b"\xff" * 30)]
+        assert sorted(stored) == sorted(plain.values())
 
 
 def test_series_are_known_only_once_they_are_remembered() -> None:

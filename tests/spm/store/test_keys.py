@@ -56,6 +56,8 @@ def test_keys_give_back_their_fields(shard: int, app: int, hour: int, number: in
     assert keys.chunks(heads, hour, other, 9) == [keys.chunk(shard, app, number, hour, other, 9)]
     assert keys.parse_inputs(keys.inputs(shard, app, hour, number)) == (shard, app, hour, number)
     assert keys.parse_series(keys.series(app, number, other)) == (number, other)
+    many = np.array([app, 7], np.uint32), np.array([number, 1], np.uint64), np.array([other, 2], np.uint64)
+    assert keys.series_many(*many) == [keys.series(app, number, other), keys.series(7, 1, 2)]
     assert keys.parse_manifest(keys.manifest(app, hour)) == (hour, False)
     assert keys.parse_manifest(keys.manifest_month(app, hour)) == (hour, True)
 
