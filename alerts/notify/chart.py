@@ -1,7 +1,8 @@
 """Draws the chart of a mail as PNG, in the colours of the pages' charts: the line, its threshold, and when it fired.
 
-A pure function of the chart's frozen points, so a retry sends the same bytes. Pillow draws it without a display; its
-own font needs no file. Enter by ``draw``.
+It has 600 × 240 points of two pixels; the mail's template says how wide it is shown. A pure function of the chart's
+frozen points, so a retry sends the same bytes. Pillow draws it without a display; its own font needs no file. Enter by
+``draw``.
 """
 
 import io

@@ -2,8 +2,8 @@
 
 ``plan_day`` lists the hour shards of one (app, day) with their entries and exact batch lists; ``plan_hour`` those of
 one hour that is being sealed; ``cut_into_waves`` bounds the memory of the work; ``find_stale_days`` lists the days to
-build from hours; ``decide_start`` says whether beat starts a run now. Nothing here reads a store, a clock or a
-database.
+build from hours; ``decide_start`` says whether beat starts a run now, and which: a minor one by the rows, samples and
+age of what is pending (``ROLL_PENDING_*``). Nothing here reads a store, a clock or a database.
 """
 
 import logging

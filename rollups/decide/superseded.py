@@ -3,7 +3,8 @@
 A listing names the rows that exist: generations of hour shards and packs, and blocks, each with its place and number
 (``ListedRows``, which are also the columns of a frame). ``References`` are what the manifests name at those places.
 ``deletion_reason`` says why rows go, or ``None`` if they stay. ``purge`` finds out by reading which batches are covered
-and which generations are ancestors, fences and deletes; nothing here does.
+and which generations are ancestors, fences and deletes; nothing here does. No row has an age here: what no manifest
+names, beyond the last ``PURGE_HISTORY`` states of an hour shard, goes at the next purge.
 """
 
 from collections.abc import Iterable, Mapping

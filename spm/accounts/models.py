@@ -2,7 +2,7 @@
 
 An app is the unit of isolation; its id is the tenant key of the store: 32 bits, given once, never used again. Models
 hold fields, constraints and properties over their own fields; the acts on them are in ``services``, ``tokens``,
-``sources``, ``access``, ``audit``, ``bootstrap`` and ``logins``. Enter by ``App``.
+``sources``, ``access``, ``audit``, ``bootstrap``, ``logins`` and ``organisations``. Enter by ``App``.
 """
 
 from typing import ClassVar

@@ -5,9 +5,10 @@
 
 The metric is plugin_type (the plugin alone where both are equal), followed by _dsname unless that is "value". The
 labels are host, instance (of the plugin) and type (its instance), where they are not empty. Times are seconds. A null
-value is no sample. A bad list rejects only itself; its "line" is its number in the body. A compiled kernel reads lists
-of known series in the form that collectd writes; ``msgspec`` reads all others, and first checks that the body is JSON.
-Enter by ``parse``.
+value is no sample. Every value is stored as it was sent, whatever its ``dstypes``: a counter becomes a rate only at the
+sender (``StoreRates``). A bad list rejects only itself; its "line" is its number in the body. A compiled kernel reads
+lists of known series in the form that collectd writes; ``msgspec`` reads all others, and first checks that the body is
+JSON. Enter by ``parse``.
 """
 
 import msgspec

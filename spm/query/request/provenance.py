@@ -39,6 +39,7 @@ class Provenance:
     lasting_retractions: frozenset[int] = frozenset()  # undone, but some hours without samples still leave theirs out
     hours: HourRange | None = None  # the hours that the query requested, whatever they contain
     shards: frozenset[int] = frozenset()  # the shards in which the requested metrics may lie
+    of_past: bool = False  # it leaves out what was known later, which aggregates of sealed hours may contain
 
     def infos(self) -> list[str]:
         """Sentences that say where the answer comes from."""
@@ -62,7 +63,7 @@ class Provenance:
         """Sentences that say what the answer misses."""
         sentences = []
         if self.raw_expired_ms:
-            effect = "as-of answers leave it out" if self.asof_ms is not None else "only whole hours are answered there"
+            effect = "answers of the past leave it out" if self.of_past else "only whole hours are answered there"
             sentences.append(f"raw data up to {moment(self.raw_expired_ms)} has expired: {effect}")
         if self.hours_expired_ms:
             end = moment(self.hours_expired_ms)
@@ -108,6 +109,7 @@ def join_provenance(parts: Iterable[Provenance]) -> Provenance:
         _union(p.lasting_retractions for p in parts),
         _hull([p.hours for p in parts if p.hours is not None]),
         _union(p.shards for p in parts),
+        any(p.of_past for p in parts),
     )
 
 
@@ -126,6 +128,7 @@ class ProvenanceBuilder:
     asof_ms: int | None = None
     erased_retractions: frozenset[int] = frozenset()
     hours: HourRange | None = None
+    of_past: bool = False
     sketched: bool = False
     shards: set[int] = field(default_factory=set)
     retractions: set[int] = field(default_factory=set)
@@ -185,6 +188,7 @@ class ProvenanceBuilder:
             frozenset(self.lasting_retractions),
             self.hours,
             frozenset(self.shards),
+            self.of_past,
         )
 
 

@@ -44,7 +44,7 @@ class Expiry:
     def of(cls, provenance: Provenance) -> "Expiry":
         """What has expired, by the provenance of a read."""
         hours_ms = -(-provenance.hours_expired_ms // _DAY_MS) * _DAY_MS
-        return cls(max(provenance.raw_expired_ms, hours_ms), hours_ms, provenance.asof_ms is not None)
+        return cls(max(provenance.raw_expired_ms, hours_ms), hours_ms, provenance.of_past)
 
     def __bool__(self) -> bool:
         return self.samples_ms > 0

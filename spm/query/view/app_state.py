@@ -69,6 +69,12 @@ class AppState:
             manifests = self._manifests(reader, self._days(request), tail, placement)
             # Erased samples are hidden at any as-of time: a cached tail may still contain them.
             in_force = tuple(filter(request.is_retracted_by, retractions_of_app))
+            visibility = Visibility(
+                tuple(filter(request.is_affected_by, in_force)), self._series_of, request.asof_ms, request.knowledge
+            )
+            provenance = ProvenanceBuilder(
+                request.asof_ms, request.erased(retractions_of_app), request.hours(), visibility.is_past
+            )
             yield View(
                 app=self.app,
                 reader=reader,
@@ -76,13 +82,11 @@ class AppState:
                 manifests=manifests,
                 months=MonthManifests(self.rows, reader),
                 rows=self.rows,
-                visibility=Visibility(
-                    tuple(filter(request.is_affected_by, in_force)), self._series_of, request.asof_ms, request.knowledge
-                ),
+                visibility=visibility,
                 in_force=in_force,
                 retractions={r.number: r for r in retractions_of_app},
                 placement=placement,
-                provenance=ProvenanceBuilder(request.asof_ms, request.erased(retractions_of_app), request.hours()),
+                provenance=provenance,
                 span_ms=(request.start_ms, request.end_ms),
                 check_deadline=request.check_deadline,
             )

@@ -1,7 +1,8 @@
 """Collects file systems (``disk``, by path) and block devices (``diskio``, by name).
 
-A device mounted several times (bind mounts, containers) is reported once, with its shortest path. Network file systems
-are left out: a request to a hung one would block the agent. Used percent is that of ``df``: of the space for users.
+A device mounted several times (bind mounts, containers) is reported once, with its shortest path. Network and virtual
+file systems are left out by psutil (``all=False``): a request to a hung one would block the agent. Used percent is that
+of ``df``: of the space for users.
 """
 
 import os

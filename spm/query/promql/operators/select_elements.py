@@ -1,8 +1,8 @@
 """Computes the aggregations that select elements or count equal ones: topk, bottomk, limitk, limit_ratio, count_values.
 
-Selected elements keep their labels. Of equal values the earlier series comes first; NaN comes last. `limit_ratio`
-selects by a hash of a series' labels, so that it selects the same series at every step and on every machine, and the
-ratios r and r - 1 select complementary parts.
+Selected elements keep their labels. Of equal values the series that is earlier in the vector comes first; NaN comes
+last. `limit_ratio` selects by a hash of a series' labels, so that it selects the same series at every step and on every
+machine, and the ratios r and r - 1 select complementary parts.
 """
 
 from __future__ import annotations

@@ -173,9 +173,15 @@ def test_a_sum_beyond_the_range_of_floats_comes_from_samples_while_they_are_stor
     assert not any("aggregates" in note for note in result.notes)
 
 
-def test_as_of_a_time_windows_that_lack_samples_have_no_answer() -> None:
+@pytest.mark.parametrize("seen_from", ["as of a time", "as known at a moment"])
+def test_answers_of_the_past_have_none_for_windows_that_lack_samples(seen_from: str) -> None:
     world = expired()
-    engine = Engine(world.fresh().asof(world.clock.now_ms()))
+    storage = world.fresh()
+    if seen_from == "as of a time":
+        storage = storage.asof(world.clock.now_ms())
+    else:
+        storage = storage.known_at(storage.knowledge()[0])
+    engine = Engine(storage)
     for width, there in (("12h", True), ("36h", False), ("48h", False), ("24h", True)):
         result = engine.instant(f"sum_over_time(m0[{width}])", END)
         assert (len(result.labels) > 0, bool(result.warnings)) == (there, not there)
