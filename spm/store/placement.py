@@ -34,6 +34,7 @@ HASH, BYTE = "hash", "byte"
 UNEVEN_MAX = 1.1  # the fullest shard to the mean one: above it HBase gets a hot region
 _SEPARATOR = "/"  # between a name and its fingerprint
 _NAME_CHARS_MAX = 100
+_APPS_CACHED = 4_096  # whose first shard is remembered: a query needs it more than once
 _SAMPLE_APPS = (1, 2, 7, 1_000, 65_537, 0xFFFF_FFFF)
 _SAMPLE_METRICS = np.arange(1, 1_025, dtype=np.uint64) * np.uint64(0x9E37_79B9_7F4A_7C15)
 
@@ -59,6 +60,7 @@ class PlacementFunction:
 Strategy, everywhere = PlacementFunction, all_shards  # the former names, which operators' modules may still use
 
 
+@lru_cache(maxsize=_APPS_CACHED)
 def _base(app: int, shards: int) -> int:
     return int.from_bytes(hashlib.blake2b(app.to_bytes(4, "big"), digest_size=4).digest(), "big") % shards
 

@@ -89,23 +89,14 @@ class QueryAdmission:
         self._waiting: Counter[int] = Counter()
         self._streams: Counter[int] = Counter()
 
-    @contextmanager
     def admit(
         self, organisation: int, cancellation: Cancellation = never_cancelled, *, patient: bool = False
-    ) -> Iterator[None]:
+    ) -> _Admitted:
         """Hold a slot for a query; raises `QueryRefused` if none is free in time, or what ``cancellation`` raises.
 
         A ``patient`` query waits until ``cancellation`` raises: it belongs to a stream, which is counted already.
         """
-        slot = self._enter(organisation, cancellation, patient)
-        try:
-            yield
-        finally:
-            with self._changed:
-                self._decrement(self._running, organisation)
-                if self._machine_slots is not None and slot is not None:
-                    self._machine_slots.release(slot)
-                self._changed.notify_all()
+        return _Admitted(self, organisation, cancellation, patient)
 
     @contextmanager
     def admit_stream(self, organisation: int, cancellation: Cancellation = never_cancelled) -> Iterator[None]:
@@ -122,7 +113,8 @@ class QueryAdmission:
                 self._decrement(self._streams, organisation)
                 self._changed.notify_all()
 
-    def _enter(self, organisation: int, cancellation: Cancellation, patient: bool) -> int | None:
+    def enter(self, organisation: int, cancellation: Cancellation, patient: bool) -> int | None:
+        """Take a slot, as ``admit`` says; returns its number on this machine."""
         with self._changed:
             admitted, slot = self._try_query(organisation)
             if not admitted:
@@ -131,6 +123,14 @@ class QueryAdmission:
                 slot = wait(organisation, partial(self._try_query, organisation), cancellation, reason)
             self._running[organisation] += 1
             return slot
+
+    def leave(self, organisation: int, slot: int | None) -> None:
+        """Give back what ``enter`` has taken."""
+        with self._changed:
+            self._decrement(self._running, organisation)
+            if self._machine_slots is not None and slot is not None:
+                self._machine_slots.release(slot)
+            self._changed.notify_all()
 
     def _try_query(self, organisation: int) -> tuple[bool, int | None]:
         if self._running[organisation] >= self._running_max:
@@ -183,6 +183,23 @@ class QueryAdmission:
         counts[organisation] -= 1
         if not counts[organisation]:
             del counts[organisation]
+
+
+class _Admitted:
+    """Holds the slot of a query while the context lasts."""
+
+    __slots__ = ("_admission", "_cancellation", "_organisation", "_patient", "_slot")
+    _slot: int | None
+
+    def __init__(self, admission: QueryAdmission, organisation: int, cancellation: Cancellation, patient: bool) -> None:
+        self._admission, self._organisation = admission, organisation
+        self._cancellation, self._patient = cancellation, patient
+
+    def __enter__(self) -> None:
+        self._slot = self._admission.enter(self._organisation, self._cancellation, self._patient)
+
+    def __exit__(self, *_: object) -> None:
+        self._admission.leave(self._organisation, self._slot)
 
 
 def _check_cancellation(cancellation: Cancellation, reason: str) -> None:

@@ -13,8 +13,7 @@ queues (F. Corbató and others, 1962).
 import os
 import threading
 from collections import deque
-from collections.abc import Callable, Hashable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Hashable
 from functools import lru_cache
 
 from spm.clock import Clock, SystemClock, thread_cpu_s
@@ -24,13 +23,30 @@ from spm.limits import QUERY_CLIENT_CHECK_S, QUERY_COURTESY_S, QUERY_SHORT_S, QU
 class _Query:
     """One running query. ``has_turn``: it is long and may compute now."""
 
-    __slots__ = ("begun_cpu_s", "has_turn", "is_long", "key", "paused_s", "slice_end_s", "turn")
+    __slots__ = ("begun_cpu_s", "begun_s", "has_turn", "is_long", "key", "paused_s", "slice_end_s", "turn")
+    turn: threading.Event  # of a long one only
 
-    def __init__(self, key: Hashable, cpu_s: float) -> None:
-        self.key, self.begun_cpu_s = key, cpu_s
+    def __init__(self, key: Hashable, now_s: float, cpu_s: float) -> None:
+        self.key, self.begun_s, self.begun_cpu_s = key, now_s, cpu_s
         self.is_long = self.has_turn = False
         self.slice_end_s = self.paused_s = 0.0
-        self.turn = threading.Event()
+
+
+class _Paced:
+    """Paces the queries of a thread while the context lasts: a generator would cost as much as all that it does."""
+
+    __slots__ = ("_key", "_pacer", "_query")
+    _query: _Query | None
+
+    def __init__(self, pacer: "QueryPacer", key: Hashable) -> None:
+        self._pacer, self._key = pacer, key
+
+    def __enter__(self) -> None:
+        self._query = self._pacer.begin(self._key)
+
+    def __exit__(self, *_: object) -> None:
+        if self._query is not None:
+            self._pacer.end(self._query)
 
 
 class QueryPacer:
@@ -46,22 +62,25 @@ class QueryPacer:
         self._queues: dict[Hashable, deque[_Query]] = {}
         self._keys: deque[Hashable] = deque()  # of ``_queues``, the next one first
 
-    @contextmanager
-    def query(self, key: Hashable) -> Iterator[None]:
+    def query(self, key: Hashable) -> "_Paced":
         """Pace the queries of this thread while the context lasts; ``key``: the organisation."""
-        before = getattr(self._local, "query", None)
-        if before is not None:  # a part of a query that is paced already
-            yield
-            return
-        query = self._local.query = _Query(key, self._cpu_s())
+        return _Paced(self, key)
+
+    def begin(self, key: Hashable) -> _Query | None:
+        """Begin to pace this thread; ``None`` where what begins is a part of a query that is paced already."""
+        if getattr(self._local, "query", None) is not None:
+            return None
+        query = _Query(key, self._clock.monotonic(), self._cpu_s())
+        self._local.query = query
         with self._lock:
             self._short += 1
-        try:
-            yield
-        finally:
-            self._local.query = None
-            with self._lock:
-                self._leave(query)
+        return query
+
+    def end(self, query: _Query) -> None:
+        """End what ``begin`` has begun."""
+        self._local.query = None
+        with self._lock:
+            self._leave(query)
 
     def tick(self, check: Callable[[], None] = lambda: None) -> None:
         """Give way where it is due, and return with a turn or, after ``QUERY_TURN_WAIT_S``, without one.
@@ -73,7 +92,8 @@ class QueryPacer:
             return
         now = self._clock.monotonic()
         if not query.is_long:
-            if self._cpu_s() - query.begun_cpu_s < QUERY_SHORT_S:
+            # The clock of a thread's CPU time costs more to read, and is never ahead of the time that has passed.
+            if now - query.begun_s < QUERY_SHORT_S or self._cpu_s() - query.begun_cpu_s < QUERY_SHORT_S:
                 return
             with self._lock:
                 self._become_long(query)
@@ -94,7 +114,7 @@ class QueryPacer:
             check()
 
     def _become_long(self, query: _Query) -> None:
-        query.is_long = True
+        query.is_long, query.turn = True, threading.Event()
         self._end_short()
         self._enqueue(query)
         self._give_turns()
@@ -114,7 +134,7 @@ class QueryPacer:
 
     def _end_short(self) -> None:
         self._short -= 1
-        if not self._short:
+        if not self._short and self._computing:  # only those that compute wait for it
             self._no_short.notify_all()
 
     def _give_up_turn(self, query: _Query) -> None:

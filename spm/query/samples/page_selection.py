@@ -19,10 +19,11 @@ from spm.limits import HOUR_MS
 from spm.query.request.provenance import Provenance
 from spm.query.samples.intern import intern
 from spm.query.samples.pointers import address_of, shorts_at, unsigned_at
-from spm.query.samples.sample_runs import SampleRuns, SampleRunsBuilder, Timelines, entries_of, is_ascending
+from spm.query.samples.sample_runs import SampleRuns, SampleRunsBuilder, Timelines, is_ascending
 from spm.query.series.index import SeriesByMetric
 from spm.store.encoding.blocks import ChunkPage
 from spm.store.versions.generations import TimelinePool
+from spm.store.versions.kernels import first_not_below
 from spm.store.versions.merge import Winners
 
 Pages = tuple[int, ...]  # of a pool of timelines
@@ -181,6 +182,19 @@ def _place_timelines(
     return True
 
 
+@njit(cache=True, nogil=True)
+def _entries_of_winners(series: U64, metrics: U64, first: I64, ids: U64, names: U64, numbers: I64) -> I64:
+    """The entries of winners in one column, a timeline each; all of the series are among the selected ones.
+
+    Both the winners' and the selected series are sorted by (metric, id).
+    """
+    entries, place = np.empty((len(series), 4), np.int64), 0
+    for i in range(len(series)):
+        place = first_not_below(names, ids, place, metrics[i], series[i])
+        entries[i] = numbers[place], 0, first[i], i
+    return entries
+
+
 @dataclass(frozen=True, slots=True)
 class SelectedPages:
     """The pages and winners of one query's series, added hour by hour to its sample runs."""
@@ -225,19 +239,12 @@ class SelectedPages:
                 timelines = uncut = Timelines.of(part.ts, part.counts)
                 if not is_whole:
                     timelines = uncut.within(self.builder.start_ms, self.builder.end_ms)
-                numbers = np.arange(len(part.counts), dtype=np.int64)
+                selected = self.by_metric
+                entries = _entries_of_winners(
+                    part.series, part.metrics, uncut.first, selected.ids, selected.metrics, selected.numbers
+                )
                 values = np.ascontiguousarray(part.values, np.float64)
-                entries = entries_of(self._rows(part), np.zeros_like(numbers), uncut.first, numbers)
                 self.builder.add(entries, [values], timelines, len(part.ts))
-
-    def _rows(self, part: Winners) -> I64:
-        """The numbers of a part's series among the selected ones; all of them are selected."""
-        rows = np.empty(len(part.series), np.int64)
-        for metric in np.unique(part.metrics).tolist():
-            ids, numbers = self.by_metric[metric]
-            of_metric = part.metrics == np.uint64(metric)
-            rows[of_metric] = numbers[np.searchsorted(ids, part.series[of_metric])]
-        return rows
 
     def runs(self, labels: Callable[[I64], Sequence[dict[str, str]]], provenance: Provenance) -> SampleRuns:
         """The runs of the selected series that have samples, in order; ``labels`` gives the labels of some numbers."""

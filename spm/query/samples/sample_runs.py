@@ -274,23 +274,38 @@ class Timelines:
     @classmethod
     def of(cls, ts: I64, counts: npt.NDArray[np.integer]) -> Timelines:
         """Timelines with ``counts`` times each, which follow each other in ``ts``."""
-        times, lengths = np.require(ts, np.int64, "C"), counts.astype(np.int64)
-        first = np.cumsum(lengths) - lengths
-        return cls(times, first, lengths, np.zeros(len(lengths), np.int64), address_of(times) + 8 * first)
+        times = np.ascontiguousarray(ts, np.int64)
+        return cls(times, *_laid_out(counts, address_of(times)))
 
     def within(self, start_ms: int, end_ms: int) -> Timelines:
         """Only the times in start_ms < ts ≤ end_ms."""
-        skipped, lengths = np.empty_like(self.lengths), np.empty_like(self.lengths)
-        _clip(self.ts, self.first, self.lengths, start_ms, end_ms, skipped, lengths)
-        return Timelines(self.ts, self.first + skipped, lengths, skipped, self.addresses + 8 * skipped, cut=True)
+        clipped = _clip(self.ts, self.first, self.lengths, self.addresses, start_ms, end_ms)
+        return Timelines(self.ts, *clipped, cut=True)
 
 
 @njit(cache=True, nogil=True)
-def _clip(ts: I64, first: I64, lengths: I64, start_ms: int, end_ms: int, skipped: I64, clipped: I64) -> None:
+def _laid_out(counts: npt.NDArray[np.integer], address: int) -> tuple[I64, I64, I64, I64]:
+    """(first, lengths, skipped, addresses) of timelines that follow each other from an address on."""
+    size, at = len(counts), 0
+    first, lengths, addresses = np.empty(size, np.int64), np.empty(size, np.int64), np.empty(size, np.int64)
+    for timeline, count in enumerate(counts):
+        first[timeline], lengths[timeline], addresses[timeline] = at, count, address + 8 * at
+        at += count
+    return first, lengths, np.zeros(size, np.int64), addresses
+
+
+@njit(cache=True, nogil=True)
+def _clip(ts: I64, first: I64, lengths: I64, addresses: I64, start_ms: int, end_ms: int) -> tuple[I64, I64, I64, I64]:
+    """(first, lengths, skipped, addresses) of timelines without the times outside of a range."""
+    later, clipped, skipped = np.empty_like(first), np.empty_like(first), np.empty_like(first)
+    moved = np.empty_like(first)
     for timeline in range(len(first)):
         own = ts[first[timeline] : first[timeline] + lengths[timeline]]
-        skipped[timeline] = np.searchsorted(own, start_ms, side="right")
-        clipped[timeline] = np.searchsorted(own, end_ms, side="right") - skipped[timeline]
+        before = np.searchsorted(own, start_ms, side="right")
+        clipped[timeline] = np.searchsorted(own, end_ms, side="right") - before
+        skipped[timeline], later[timeline] = before, first[timeline] + before
+        moved[timeline] = addresses[timeline] + 8 * before
+    return later, clipped, skipped, moved
 
 
 @njit(cache=True, nogil=True)

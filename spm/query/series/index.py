@@ -40,9 +40,10 @@ Report = Callable[[bytes, bytes, CorruptBlock], None]  # key and bytes of a dama
 
 @dataclass(frozen=True, slots=True)
 class SeriesByMetric:
-    """Selected series in the order of (metric, id): their ids, their numbers, and the span of each metric."""
+    """Selected series in the order of (metric, id): ids, metrics, their numbers, and the span of each metric."""
 
     ids: U64
+    metrics: U64
     numbers: I64  # in the selection
     spans: Mapping[int, tuple[int, int]]
 
@@ -99,8 +100,22 @@ class SeriesSelection:
         if not self.in_order:
             numbers = np.lexsort((series, names))
             names, series = names[numbers], series[numbers]
-        borders = [0, *(np.flatnonzero(names[1:] != names[:-1]) + 1).tolist(), len(names)] if len(names) else [0]
-        return SeriesByMetric(series, numbers, dict(zip(names[borders[:-1]].tolist(), pairwise(borders), strict=True)))
+        borders = _borders(names)
+        spans = dict(zip(names[borders[:-1]].tolist(), pairwise(borders.tolist()), strict=True))
+        return SeriesByMetric(series, names, numbers, spans)
+
+
+@njit(cache=True, nogil=True)
+def _borders(column: U64) -> I64:
+    """Where each stretch of equal values begins, and the end of the last."""
+    borders, size = np.zeros(len(column) + 1, np.int64), 0
+    for place in range(1, len(column)):
+        if column[place] != column[place - 1]:
+            size += 1
+            borders[size] = place
+    size += min(len(column), 1)
+    borders[size] = len(column)
+    return borders[: size + 1]
 
 
 class SeriesIndex:
@@ -112,7 +127,7 @@ class SeriesIndex:
         self._count = 0
         self._ids: U64 = np.empty(0, np.uint64)  # with room for more series at the end
         self._metrics: U64 = np.empty(0, np.uint64)
-        self._labels: dict[str, LabelIndex] = {METRIC_NAME: LabelIndex()}
+        self._labels: dict[str, LabelIndex] = {METRIC_NAME: LabelIndex()}  # sorted by name; replaced as a whole
         self._sorted: tuple[U64, U64] = (self._ids, self._metrics)  # most of them, by (metric, id)
         self._unsorted: set[tuple[int, int]] = set()  # (metric, id) of the others
 
@@ -171,7 +186,7 @@ class SeriesIndex:
         self._ids[before:count], self._metrics[before:count] = series[undamaged], metrics[undamaged]
         for column in columns_of(texts):
             if column.name not in self._labels:
-                self._labels[column.name] = LabelIndex()
+                self._labels = dict(sorted([*self._labels.items(), (column.name, LabelIndex())]))
             self._labels[column.name].add(column.rows + before, column.number, column.texts, count)
         self._count = count
         return zip(metrics[undamaged].tolist(), series[undamaged].tolist(), strict=True)
@@ -250,7 +265,7 @@ class SeriesIndex:
 
     def table(self, rows: I64) -> LabelTable:
         """The labels of rows by column."""
-        columns = [Column(n, label.codes(self._count)[rows], label.values) for n, label in sorted(self._labels.items())]
+        columns = [Column(n, label.codes(self._count)[rows], label.values) for n, label in self._labels.items()]
         return LabelTable([column for column in columns if np.count_nonzero(column.codes)], len(rows))
 
     def values(self, name: str, rows: I64) -> list[str]:
@@ -262,13 +277,11 @@ class SeriesIndex:
 
     def names(self, rows: I64) -> list[str]:
         """The sorted names of the labels that any of the rows has."""
-        return sorted(
-            n for n, label in self._labels.items() if len(rows) and bool(label.codes(self._count)[rows].any())
-        )
+        return [n for n, label in self._labels.items() if len(rows) and bool(label.codes(self._count)[rows].any())]
 
     def label_columns(self) -> list[tuple[str, I32, list[str]]]:
         """(name, number of the value for each series, values) of every label; value 0 is "absent"."""
-        return [(name, label.codes(self._count), label.values) for name, label in sorted(self._labels.items())]
+        return [(name, label.codes(self._count), label.values) for name, label in self._labels.items()]
 
 
 def _grown(column: U64, count: int) -> U64:

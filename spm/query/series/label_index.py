@@ -66,6 +66,15 @@ def _rows_of(rows: I64, starts: I64, values: I64) -> I64:
     return out
 
 
+@njit(cache=True, nogil=True)
+def _size_of(sizes: I64, values: I64) -> int:
+    size = 0
+    for value in values:
+        if value < len(sizes):
+            size += sizes[value]
+    return size
+
+
 class LabelIndex:
     """The values and series of one label. Not thread-safe for writers; results of earlier reads stay valid."""
 
@@ -146,7 +155,7 @@ class LabelIndex:
         inverse = self._inverted(count)
         sizes, newer = inverse.sizes, count - inverse.count
         if isinstance(hits, NamedValues):
-            return newer + int(sizes[hits.numbers[hits.numbers < len(sizes)]].sum())
+            return newer + int(_size_of(sizes, hits.numbers))
         return newer + int(sizes[hits[: len(sizes)]].sum())
 
     def rows(self, hits: Hits, count: int) -> I64:

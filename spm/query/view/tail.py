@@ -71,6 +71,7 @@ class Tail:
         self.as_of_ms = 0
         self._read_at = -1e9
         self._rows_max = rows_max
+        self._view: TailView | None = None  # of the present content
 
     @property
     def due(self) -> bool:
@@ -95,12 +96,12 @@ class Tail:
         except BaseException:
             self.reset()
             raise
-        self._read_at, self.as_of_ms = started, as_of_ms
+        self._read_at, self.as_of_ms, self._view = started, as_of_ms, None
         return new_series
 
     def reset(self) -> None:
         """Forget everything: the next refresh reads it all again."""
-        self._records, self._hours, self._read_at = {}, {}, -1e9
+        self._records, self._hours, self._read_at, self._view = {}, {}, -1e9, None
 
     def _update(self, reader: Reader) -> tuple[U64, U64]:
         ranges = [keys.app_range(shard, self._app) for shard in self._shards]
@@ -176,8 +177,10 @@ class Tail:
 
     def view(self) -> TailView:
         """The present content, unaffected by later refreshes."""
-        pieces = {name: tuple(hour_tail.pieces) for name, hour_tail in self._hours.items()}
-        missing = {
-            name: tuple(hour_tail.missing.values()) for name, hour_tail in self._hours.items() if hour_tail.missing
-        }
-        return TailView(pieces, missing, self.as_of_ms)
+        if self._view is None:
+            pieces = {name: tuple(hour_tail.pieces) for name, hour_tail in self._hours.items()}
+            missing = {
+                name: tuple(hour_tail.missing.values()) for name, hour_tail in self._hours.items() if hour_tail.missing
+            }
+            self._view = TailView(pieces, missing, self.as_of_ms)
+        return self._view

@@ -32,7 +32,7 @@ from spm.store.matchers import METRIC_NAME, Matcher
 from spm.store.versions import generations
 from spm.store.versions.generations import HourShard, Inputs, PageRequest
 from spm.store.versions.knowledge import Knowledge
-from spm.store.versions.merge import Piece, Winners, merge, narrow, pick
+from spm.store.versions.merge import Piece, Winners, merge, pick, requested
 from spm.store.versions.retractions import Retraction
 from spm.store.versions.visibility import Visibility
 
@@ -240,10 +240,9 @@ class View:
             self.raise_if_outdated(hour)
             raise
         blocks = self._replayed(hour_shard, entry) + self.tail.pieces(shard, hour)
-        narrowed = [narrow(piece, _requested_series(piece, request)) for piece in blocks]
-        unmerged = [piece for piece in narrowed if len(piece)]
+        unmerged = [piece for piece in requested(blocks, request.series) if len(piece)] if blocks else []
         is_one_generation = not unmerged and len(entry.state.generations) <= 1
-        is_one_piece = not merged and len(unmerged) == 1 and not entry.state.replay
+        is_one_piece = not merged and len(unmerged) == 1
         return merged + unmerged, is_one_generation or is_one_piece
 
     def _generation(self, hour_shard: HourShard, generation: Generation, request: PageRequest) -> list[Piece]:
@@ -260,16 +259,18 @@ class View:
         return row if isinstance(row, Inputs | CorruptBlock) else None
 
     def _replayed(self, hour_shard: HourShard, entry: Entry) -> list[Piece]:
-        """The blocks of an hour-shard's replay list; raises ``IntegrityError`` if one is missing."""
+        """The blocks of an hour-shard's replay list, merged; raises ``IntegrityError`` if one is missing."""
+        if not entry.state.replay:
+            return []
         log_keys = [
             keys.LogKey(hour_shard.shard, hour_shard.app, hour_shard.hour, replay.ingest_ms, replay.batch)
             for replay in entry.state.replay
         ]
-        blocks = self.rows.log(self.reader, [key.to_bytes() for key in log_keys]) if log_keys else []
+        blocks = self.rows.log(self.reader, [key.to_bytes() for key in log_keys])
         if any(block is None for block in blocks):
             self.raise_if_outdated(hour_shard.hour)
             raise IntegrityError(f"a block of the replay list of {hour_shard} is missing")
-        return [block for block in blocks if block is not None]
+        return [merge([block for block in blocks if block is not None])]
 
     def _check_tail(self, hour_shard: HourShard, entry: Entry) -> None:
         """Check that blocks which no longer existed when the tail was read are in a generation in force."""
@@ -290,15 +291,6 @@ class View:
         present = self.rows.manifests(self.reader, [day]).get(day, Manifest())
         if present.nonce != self.manifests.get(day, Manifest()).nonce:
             raise OutdatedView(f"manifest of day {day}")
-
-
-def _requested_series(piece: Piece, request: PageRequest) -> np.ndarray:
-    """bool[S]: the series of a piece that are requested. Metrics of a query are few."""
-    requested = np.zeros(len(piece.series), np.bool_)
-    for metric, series in request.series.items():
-        of_metric = piece.metrics == np.uint64(metric)
-        requested |= of_metric if series is None else of_metric & np.isin(piece.series, series)
-    return requested
 
 
 def _may_lie_in(placement: PlacementTable, app: int, shard: int, metrics: U64) -> BOOL:

@@ -234,7 +234,7 @@ Directory = Callable[[], Inputs | CorruptBlock | None]
 
 @dataclass(frozen=True, slots=True)
 class PageRequest:
-    """The series to read of a HourShard: metric ids -> series ids (u64, sorted); ``None``: all of the metric."""
+    """The series to read of a HourShard: metric ids, ascending -> series ids (u64, sorted); ``None``: all of them."""
 
     series: Mapping[int, U64 | None]
 

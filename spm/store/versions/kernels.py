@@ -1,6 +1,7 @@
 """Compiled loops over versions: their order, and the winner of each series and time (PROTOCOL 2).
 
-``order_versions`` sorts the versions of a piece and merges identical ones; ``winners`` picks the version that counts.
+``order_versions`` sorts the versions of a piece and merges identical ones; ``winners`` picks the version that counts;
+``find_series`` finds some series of a piece.
 ``rollups/check/recount.py`` states the winner rule a second time, in numpy, so that ``fsck`` need not trust this one.
 Shapes and conventions as in ``spm/store/encoding/kernels.py``.
 """
@@ -8,7 +9,7 @@ Shapes and conventions as in ``spm/store/encoding/kernels.py``.
 import numpy as np
 from numba import njit
 
-from spm.arrays import BOOL, I32, I64
+from spm.arrays import BOOL, I32, I64, U64
 from spm.wire import STALE_BITS
 
 _TWINS_SORTED = 64  # from so many versions of one time in one message on, sorting is faster than comparing all pairs
@@ -135,3 +136,61 @@ def winners(counts: I32, ts: I64, bits: I64, visible: BOOL) -> tuple[I64, I32]:
         winner_counts[s] = written - first
         start = stop
     return out[:written], winner_counts
+
+
+@njit(cache=True, nogil=True)
+def find_series(series: U64, metrics: U64, wanted_metrics: U64, spans: I64, wanted: U64) -> I64:
+    """The numbers of the wanted ones of a piece's series; both are sorted by (metric, id).
+
+    Of metric m ``wanted[spans[m, 0] : spans[m, 1]]`` are wanted, or all its series where the span begins below 0.
+    """
+    numbers, size, place = np.empty(series.size, np.int64), 0, 0
+    for m in range(wanted_metrics.size):
+        metric, begin = wanted_metrics[m], spans[m, 0]
+        if begin < 0:
+            place = first_not_below(metrics, series, place, metric, np.uint64(0))
+            while place < series.size and metrics[place] == metric:
+                numbers[size] = place
+                size, place = size + 1, place + 1
+        for at in range(max(begin, 0), spans[m, 1]):
+            place = first_not_below(metrics, series, place, metric, wanted[at])
+            if place < series.size and metrics[place] == metric and series[place] == wanted[at]:
+                numbers[size] = place
+                size += 1
+    return numbers[:size]
+
+
+@njit(cache=True, nogil=True)
+def rows_of(counts: I32, numbers: I64) -> I64:
+    """The rows of the series with these numbers, ascending, of a piece that has ``counts`` rows of each series."""
+    size = 0
+    for number in numbers:
+        size += counts[number]
+    rows, written, before, start = np.empty(size, np.int64), 0, 0, 0
+    for number in numbers:
+        for between in range(before, number):
+            start += counts[between]
+        before = number
+        for row in range(start, start + counts[number]):
+            rows[written] = row
+            written += 1
+    return rows
+
+
+@njit(cache=True, nogil=True)
+def first_not_below(metrics: U64, series: U64, low: int, metric: np.uint64, series_id: np.uint64) -> int:
+    """The first place from ``low`` on, among pairs sorted by (metric, id), that is not below a pair.
+
+    It is sought in steps that double: a near one, as where all series are sought one by one, is found at once.
+    """
+    end, step = low, 1
+    while end < len(series) and (metrics[end] < metric or (metrics[end] == metric and series[end] < series_id)):
+        low, end, step = end + 1, end + step, 2 * step
+    end = min(end, len(series))
+    while low < end:
+        middle = (low + end) // 2
+        if metrics[middle] < metric or (metrics[middle] == metric and series[middle] < series_id):
+            low = middle + 1
+        else:
+            end = middle
+    return low

@@ -10,9 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
-from spm.arrays import F64, I32, I64, U64
+from spm.arrays import BOOL, F64, I32, I64, U64
 from spm.store.encoding import kernels
 from spm.store.encoding.blocks import LogBlock, Messages
 from spm.store.versions import kernels as version_kernels
@@ -121,7 +120,7 @@ def _merge_series(pieces: Sequence[Piece]) -> tuple[U64, U64, list[I32]]:
 _ALL = np.empty(0, np.bool_)
 
 
-def pick(piece: Piece, visible: npt.NDArray[np.bool_] | None = None) -> Winners:
+def pick(piece: Piece, visible: BOOL | None = None) -> Winners:
     """Pick the winner of every (series, ts) of a merged piece among its ``visible`` rows (bool[N]; ``None``: all)."""
     rows, counts = version_kernels.winners(
         piece.counts, piece.ts, piece.values.view(np.int64), _ALL if visible is None else visible
@@ -131,18 +130,35 @@ def pick(piece: Piece, visible: npt.NDArray[np.bool_] | None = None) -> Winners:
     return Winners(piece.series, piece.metrics, counts, piece.ts[rows], piece.values[rows])
 
 
-def narrow(piece: Piece, wanted: np.ndarray) -> Piece:
+def narrow(piece: Piece, wanted: BOOL) -> Piece:
     """Reduce a piece to the series of ``wanted`` (bool[S])."""
-    if bool(wanted.all()):
+    return _take(piece, np.flatnonzero(wanted))
+
+
+def requested(pieces: Sequence[Piece], series: Mapping[int, U64 | None]) -> list[Piece]:
+    """Reduce merged pieces to some series, by metric id, both ascending; ``None``: all of the metric."""
+    spans, ids, end = list[tuple[int, int]](), [EMPTY.series], 0
+    for of_metric in series.values():
+        if of_metric is None:
+            spans.append((-1, -1))
+        else:
+            spans.append((end, end + len(of_metric)))
+            ids.append(of_metric)
+            end += len(of_metric)
+    wanted = np.array([*series], np.uint64), np.array(spans, np.int64).reshape(-1, 2), np.concatenate(ids)
+    return [_take(piece, version_kernels.find_series(piece.series, piece.metrics, *wanted)) for piece in pieces]
+
+
+def _take(piece: Piece, numbers: I64) -> Piece:
+    """Reduce a piece to the series with these numbers, which ascend."""
+    if len(numbers) == len(piece.series):
         return piece
-    starts = np.cumsum(piece.counts, dtype=np.int64) - piece.counts
-    counts = piece.counts[wanted]
-    rows = kernels.take_segments(starts[wanted], counts, int(counts.sum()))
+    rows = version_kernels.rows_of(piece.counts, numbers)
     return Piece(
         piece.messages,
-        piece.series[wanted],
-        piece.metrics[wanted],
-        counts,
+        piece.series[numbers],
+        piece.metrics[numbers],
+        piece.counts[numbers],
         piece.message[rows],
         piece.ts[rows],
         piece.values[rows],

@@ -44,7 +44,15 @@ class Steps:
     @property
     def times(self) -> I64:
         """All times."""
-        return self.first_ms + np.arange(self.count, dtype=np.int64) * self.step_ms
+        return _times_of_steps(self.first_ms, self.step_ms, self.count)
+
+
+@njit(cache=True, nogil=True)
+def _times_of_steps(first_ms: int, step_ms: int, count: int) -> I64:
+    times = np.empty(count, np.int64)
+    for step in range(count):
+        times[step] = first_ms + step * step_ms
+    return times
 
 
 def sweep(
@@ -79,8 +87,8 @@ def _sweep_all(
     """Evaluate all series: those with common timelines one after the other, large batches in several threads."""
     shape = (len(runs.counts), steps.count)
     values, present = np.empty(shape, np.float64), np.zeros(shape, np.bool_)
-    numbers = [np.ascontiguousarray(p, np.float64) for p in (*parameters, *[np.zeros(steps.count)] * 2)[:2]]
-    order = np.argsort(runs.timeline[runs.starts[:-1]], kind="stable")
+    numbers = [np.ascontiguousarray(p, np.float64) for p in parameters] + [np.zeros(steps.count)] * 2
+    order = runs.timeline[runs.starts[:-1]].argsort(kind="stable")
     threads = thread_count() if runs.samples + values.size >= _SHARED_FROM else 1
     parts = np.array_split(order, threads) if threads > 1 else [order]
     cursors = [(part, np.zeros(2, np.int64)) for part in parts]

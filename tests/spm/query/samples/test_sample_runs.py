@@ -38,7 +38,8 @@ def by_metric_of(series: dict[int, U64]) -> SeriesByMetric:
     """The selection of a query, by metric."""
     ends = [*accumulate(map(len, series.values()), initial=0)]
     ids = np.concatenate([*series.values()])
-    return SeriesByMetric(ids, np.arange(len(ids)), dict(zip(series, pairwise(ends), strict=True)))
+    metrics = np.repeat(np.fromiter(series, np.uint64), [len(own) for own in series.values()])
+    return SeriesByMetric(ids, metrics, np.arange(len(ids)), dict(zip(series, pairwise(ends), strict=True)))
 
 
 def runs_of(selected: SelectedPages) -> tuple[list[int], SeriesBatch]:

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spm import wire
-from spm.store.versions.merge import EMPTY, Piece, merge, narrow, pick
+from spm.store.versions.merge import EMPTY, Piece, merge, narrow, pick, requested
 from tests.ingest.protocols.cpu import timed
 from tests.support.rows import Version, bits, number, piece, versions_of
 from tests.support.store_columns import compile_kernels
@@ -47,6 +47,16 @@ def test_merge_keeps_every_distinct_version_in_the_total_order(arrived: list[Ver
 @given(VERSIONS)
 def test_the_last_of_the_greatest_stamp_wins_and_no_stale_marker_over_a_value(arrived: list[Version]) -> None:
     assert picked(merge([piece(arrived)])) == winners(reference(arrived))
+
+
+@given(VERSIONS, st.sets(st.integers(0, 3)), st.sets(st.integers(0, 4)))
+def test_the_requested_series_of_a_piece_come_and_no_others(
+    arrived: list[Version], whole: set[int], chosen: set[int]
+) -> None:
+    merged = merge([piece(arrived)])
+    of_metric = {m: np.array([s for s in sorted(chosen) if s % 3 == m], np.uint64) for m in range(4)}
+    [part] = requested([merged], {m: None if m in whole else ids for m, ids in of_metric.items()})
+    assert versions_of(part) == [v for v in versions_of(merged) if v[0] % 3 in whole or v[0] in chosen]
 
 
 def cut(arrived: list[Version]) -> list[list[Version]]:
