@@ -75,13 +75,18 @@ def evaluate_due_lanes(*, observe: Observe, clock: Clock) -> EvaluationCounts:
 
 
 def evaluate_lane(lane_id: int, *, observe: Observe, clock: Clock) -> int:
-    """Judge the next chunks of a lane; returns how many operations were committed."""
-    if not claim(lane_id, clock.now_ms()):
+    """Judge the next chunks of a lane while its turn lasts; returns how many operations were committed.
+
+    A turn ends long before the claim does: else a slow lane that catches up would occupy one worker after another.
+    """
+    began_ms, count = clock.now_ms(), 0
+    if not claim(lane_id, began_ms):
         return 0
-    count = 0
     try:
         while count < limits.CHUNKS_PER_ROUND_MAX and _judge_chunk(lane_id, observe, clock):
             count += 1
+            if not 0 <= clock.now_ms() - began_ms < limits.TURN_MS:
+                break
     finally:
         Lane.objects.filter(pk=lane_id).update(lease_until_ms=0)
     return count

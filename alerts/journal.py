@@ -76,12 +76,7 @@ def versions_between(lane: Lane, after_ms: int, upto_ms: int) -> list[RuleVersio
     """Return the versions of the lane's rules that are in force at any step of (after, upto], or end there."""
     is_in_force = Q(until_ms=None) | Q(until_ms__gt=after_ms)
     rows = RuleVersionRow.objects.filter(is_in_force, rule__app=lane.app_id, from_ms__lte=upto_ms)
-    return [version_of(row) for row in rows]
-
-
-def version_of(row: RuleVersionRow) -> RuleVersion:
-    """Return the version that a row holds."""
-    return version_from(row.rule_id, row.from_ms, row.until_ms, row.content)
+    return [version_from(*row) for row in rows.values_list("rule", "from_ms", "until_ms", "content")]
 
 
 def version_from(rule: int, from_ms: int, until_ms: int | None, content: Mapping[str, Any]) -> RuleVersion:

@@ -25,12 +25,21 @@ class Answer:
     present: BOOL
     errors: Mapping[int, str] = field(default_factory=dict)
     _names: dict[int, str] = field(default_factory=dict)
+    _extremes: list[tuple[float, float]] = field(default_factory=list)
 
     def name(self, row: int) -> str:
         """Return the fingerprint of a row's labels; each is computed once, and only if it is needed."""
         if row not in self._names:
             self._names[row] = fingerprint(self.labels[row])
         return self._names[row]
+
+    @property
+    def extremes(self) -> tuple[float, float]:
+        """The least and the greatest value there is, without NaN; infinities the wrong way round if there is none."""
+        if not self._extremes:
+            numbers = self.values[self.present & ~np.isnan(self.values)]
+            self._extremes.append((float(numbers.min()), float(numbers.max())) if numbers.size else (np.inf, -np.inf))
+        return self._extremes[0]
 
     def labels_by_name(self) -> dict[str, Labels]:
         """Return the labels of the rows whose names were needed so far, by name."""

@@ -25,6 +25,7 @@ COMPARATORS: Mapping[str, Callable[[Any, Any], Any]] = {
     "==": np.equal,
     "!=": np.not_equal,
 }
+_FARTHEST = {">": 1, ">=": 1, "<": 0, "<=": 0}  # which of the least and the greatest value is violated first
 NO_COMPARATOR = ""  # the expression decides
 
 
@@ -67,6 +68,14 @@ def classify(condition: Condition, values: F64, present: BOOL) -> Codes:
         codes[has_number & compare(values, condition.recovery)] = Input.BETWEEN
     codes[has_number & compare(values, condition.threshold)] = Input.VIOLATED
     return codes
+
+
+def violates_none(condition: Condition, least: float, greatest: float) -> bool:
+    """Whether it is certain, by their extremes alone, that none of some values is violated."""
+    if condition.comparator not in _FARTHEST:
+        return False
+    farthest = (least, greatest)[_FARTHEST[condition.comparator]]
+    return least > greatest or not COMPARATORS[condition.comparator](farthest, condition.threshold)
 
 
 def is_violated(condition: Condition, value: float) -> bool:

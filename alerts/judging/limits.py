@@ -2,6 +2,7 @@
 
 CHUNK_STEPS_MAX = 360  # of one operation: an hour of steps, so that a lane that catches up commits often
 CHUNKS_PER_ROUND_MAX = 30  # of one lane: the others wait meanwhile
+TURN_MS = 10_000  # of one lane, after which it begins no further chunk: a period, so that no other is late by more
 CATCH_UP_MAX_MS = 24 * 3_600_000  # older steps are skipped: nobody acts on what fired the day before yesterday
 REWIND_AFTER_MS = 30_000  # a position so far ahead of now was written by a clock that was wrong
 LEASE_MS = 60_000  # a judge that holds a lane longer counts as dead; above the longest query

@@ -3,6 +3,7 @@
 1. Each version of a rule reads its expression once for all its steps.
 2. The condition turns the values into inputs, a row per series; series with a state that are not in the answer get a
    row of absences. Edits, deletions and errors overwrite single columns or all.
+   A rule without any state of which the extremes of the answer violate nothing is done here.
 3. ``step`` runs only where it can change something: where a row's input changes, where a timer is due, and where an
    instance that is ok may leave it. A heap brings these places of all rows into the order of time, because the bound on
    active instances of a rule joins its rows.
@@ -13,6 +14,7 @@ Judging steps in one call or in several gives the same transitions. Enter by ``r
 
 import heapq
 import math
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
@@ -24,7 +26,7 @@ from alerts.judging import composites, limits
 from alerts.judging.anomalies import distances
 from alerts.judging.answers import Answer, Labels, Read
 from alerts.judging.automaton import OK, Input, InstanceState, Phase, Timing, due_ms, step
-from alerts.judging.conditions import Codes, MissingPolicy, classify
+from alerts.judging.conditions import Codes, MissingPolicy, classify, violates_none
 from alerts.judging.kinds import Kind
 from alerts.judging.versions import RuleVersion, Steps, by_rule, stretches
 from spm.arrays import BOOL, F64
@@ -170,10 +172,13 @@ class _Fold:
         self._first_states, self.circle = states, ""  # circle: why composites cannot be judged
         self.states, self.transitions, self.labels = dict(states), list[Transition](), dict[str, Labels]()
         self._steps, self._read, self._active_max, self._incomplete = steps, read, active_max, incomplete
+        self._keys_of = defaultdict[int, set[InstanceKey]](set)  # of each rule: those with a state, and some without
+        for key in states:
+            self._keys_of[key.rule].add(key)
 
     def judge(self, rule: int, version: RuleVersion, before: RuleVersion | None, steps: Steps) -> None:
         """Judge one version of a rule at its steps."""
-        known = sorted(key for key in self.states if key.rule == rule)
+        known = sorted(key for key in self._keys_of[rule] if key in self.states)
         if version.ended:
             self._end_all(known, EndReason(version.ended), steps.first_ms)
             return
@@ -181,6 +186,8 @@ class _Fold:
         lead = 1 if is_absence_judged else 0
         wide = replace(steps, first_ms=steps.first_ms - lead * steps.period_ms)
         answer = self._answer(version, wide)
+        if not (known or lead or answer.errors) and violates_none(version.condition, *answer.extremes):
+            return  # most rules at most steps
         errors = {index - lead: text for index, text in answer.errors.items() if index >= lead}
         is_new_selection = before is not None and version.selects_anew(before)
         table = _Table(version, steps, answer, lead, errors, self._incomplete_part(steps), is_new_selection)
@@ -291,6 +298,7 @@ class _Fold:
             self.states.pop(key, None)
             return OK
         self.states[key] = after
+        self._keys_of[key.rule].add(key)
         return after
 
 

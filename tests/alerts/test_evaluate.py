@@ -18,7 +18,7 @@ from alerts.judging.automaton import OK, Input, step
 from alerts.judging.lane_plan import Decision, OperationKind
 from alerts.judging.lane_plan import Operation as Plan
 from alerts.judging.versions import Steps
-from alerts.models import AlertEvent, Episode, Instance, Lane, Operation, Rule
+from alerts.models import AlertEvent, Episode, Instance, Lane, Operation, Rule, RuleVersionRow
 from alerts.models.telling import LastWord
 from alerts.telling import hook
 from spm.accounts.models import App
@@ -227,6 +227,46 @@ def test_unchanged_rules_cost_two_rows_for_the_whole_lane(make_rule: MakeRule, w
         world.evaluate()
     writes = [each["sql"].split('"')[1] for each in queries if each["sql"].startswith(("UPDATE", "INSERT", "DELETE"))]
     assert writes == ["alerts_lane", "alerts_lane", "alerts_operation", "alerts_lane"]
+
+
+def test_slow_rules_of_one_tenant_delay_another_by_less_than_a_period(
+    make_rule: MakeRule, world: AlertingWorld, foreign_app: App, people: dict[str, User]
+) -> None:
+    """Five hundred rules take 50 s a step; meanwhile each beat of the schedule is another thread of the worker."""
+    first = make_rule()
+    slow_app, content = first.app, journal.content_of(first)
+    times = {"created_ms": START_MS, "changed_ms": START_MS}
+    rules = Rule.objects.bulk_create(Rule(app=slow_app, name="slow", expr="cpu", **times) for _ in range(499))
+    RuleVersionRow.objects.bulk_create(
+        RuleVersionRow(rule=rule, from_ms=START_MS, seq=0, content={**content, "expr": f"cpu + {rule.pk}"})
+        for rule in rules
+    )
+    rulebook.write(foreign_app, draft(), by=people["mallory"], now_ms=START_MS)
+    lags, beat_ms = list[int](), [START_MS]
+
+    def beat() -> None:
+        beat_ms[0] = world.clock.now_ms() + 2_000
+        evaluate.evaluate_due_lanes(observe=evaluate.at_present(open_session, world.clock), clock=world.clock)
+        lags.append(world.clock.now_ms() - Lane.objects.get(app=foreign_app).position_ms)
+
+    def open_session(app: int) -> Read:
+        read = world.machine.open_session(app)
+
+        def read_slowly(expr: str, steps: Steps) -> Answer:
+            if app == slow_app.pk:
+                world.clock.advance(100)
+                if world.clock.now_ms() >= beat_ms[0]:
+                    beat()
+            return read(expr, steps)
+
+        return read_slowly
+
+    for _ in range(2):
+        world.clock.advance(PERIOD_MS)
+        beat()
+    assert Lane.objects.get(app=slow_app).position_ms >= START_MS + PERIOD_MS
+    assert len(lags) > 40
+    assert max(lags) < 2 * PERIOD_MS  # a step is a period old when the next one is due
 
 
 class Crash(BaseException):

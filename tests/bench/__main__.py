@@ -26,6 +26,8 @@ logins   40 wrong logins a second, of one account and of any, for --hold seconds
 home     the home page of --hosts hosts, and the part that refreshes itself: p50/p95 of --times requests, compressed kB
 parallel  20 to 500 queries at once, of one organisation and of ten; pings and one organisation's queries beside the
          slow ones of two others for --hold seconds
+rules    --rules rules over 1,000 series in one process: seconds and CPU of a step at which nothing changes, and of one
+         at which alerts begin; beside Debian's Prometheus and vmalert with the same rules (--no-peer leaves them out)
 footprint  bytes per value by table and column, of whole hours written and rolled up in memory
 full     the full stack, servers and all: HTTP and AMQP through RabbitMQ and a worker into HBase, values/s, messages/s
          and CPU µs per value by process, beside OpenTSDB on the same HBase (--values, --small, --peer-values)
@@ -87,6 +89,7 @@ def main() -> None:
     parser.add_argument("--scale", type=int, default=1, help="of tsbs: so many times fewer hosts")
     parser.add_argument("--slow", type=int, default=1_000, help="of slow: connections of each kind")
     parser.add_argument("--hold", type=float, default=60, help="of slow, logins and parallel: seconds")
+    parser.add_argument("--rules", type=int, default=10_000, help="of rules")
     parser.add_argument("--url", default="", help="of slow: a running server")
     parser.add_argument("--token", default="", help="of slow: for pushes and queries")
     parser.add_argument("--proxy", default="", help="of slow: nginx or caddy, before the server")
@@ -354,6 +357,19 @@ def steps_of_small_bodies(options: argparse.Namespace) -> None:
     subprocess.run([sys.executable, "-c", SMALL_BODIES, *arguments], check=True, env=environment)
 
 
+JUDGING = "import django; django.setup(); import sys; from tests.bench import rules; rules.run(int(sys.argv[1]))"
+
+
+def many_rules(options: argparse.Namespace) -> None:
+    """Rules judged in a process of their own, then by the peers."""
+    environment = {**os.environ, "DJANGO_SETTINGS_MODULE": "tests.settings"}
+    subprocess.run([sys.executable, "-c", JUDGING, str(options.rules)], check=True, env=environment)
+    if not options.no_peer:
+        subprocess.run(
+            [sys.executable, "-m", "tests.bench.rules.peers", str(options.rules)], check=True, env=environment
+        )
+
+
 ROOMS: dict[str, Callable[[argparse.Namespace], object]] = {
     "ingest": ingest,
     "agents": every_agent,
@@ -364,6 +380,7 @@ ROOMS: dict[str, Callable[[argparse.Namespace], object]] = {
     "parallel": parallel_queries,
     "small_bodies": steps_of_small_bodies,
     "protocols": every_protocol,
+    "rules": many_rules,
     "compact": compact,
     "disk": disk,
     "query": query,

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from alerts.judging.answers import Answer, fingerprint
 from alerts.judging.automaton import OK, Input, InstanceState, Timing, step
-from alerts.judging.conditions import Condition, MissingPolicy, classify
+from alerts.judging.conditions import COMPARATORS, Condition, MissingPolicy, classify, violates_none
 from alerts.judging.run import Aspect, EndReason, InstanceKey, Outcome, run
 from alerts.judging.versions import RuleVersion, Steps
 from spm.arrays import BOOL
@@ -170,6 +170,21 @@ CONDITIONS = st.builds(
 )
 TIMINGS = st.builds(Timing, *[st.sampled_from([0, 10, 25, 40])] * 3)
 ERRORS = st.dictionaries(st.integers(0, 23), st.just("no"), max_size=4)
+
+
+@given(
+    st.sampled_from([*COMPARATORS, ""]),
+    st.lists(st.tuples(st.floats(-3, 3) | st.sampled_from([float("nan"), float("inf"), 1.0]), st.booleans())),
+)
+def test_extremes_leave_out_a_rule_only_if_no_value_is_violated(
+    comparator: str, points: list[tuple[float, bool]]
+) -> None:
+    condition = Condition(comparator, 1.0)
+    values = np.array([[value for value, _ in points]], np.float64)
+    present = np.array([[is_there for _, is_there in points]], np.bool_)
+    is_none_violated = not (classify(condition, values, present) == Input.VIOLATED).any()
+    is_left_out = violates_none(condition, *Answer([{}], values, present).extremes)
+    assert is_none_violated if is_left_out else not is_none_violated or comparator in ("", "==", "!=")
 
 
 @settings(max_examples=50, deadline=None)
