@@ -4,6 +4,7 @@ from django.contrib import admin
 from django.urls import include, path, re_path
 from django.views.generic import RedirectView
 
+from alerts.pages.health import alerting_health
 from alerts.pages.notification_links import link_page
 from frontend.prometheus.endpoint import unknown_address
 
@@ -26,6 +27,7 @@ urlpatterns = [
     path("api/v1/", include("frontend.api.urls")),
     path("api/v1/", include("frontend.transfer.urls")),
     path("alerts/", include("alerts.urls")),
+    path("health/alerting", alerting_health, name="alerting-health"),
     path("a/<str:text>", link_page, name="alert-link"),
     path("", include("ingest.http.urls")),
     path("", include("frontend.urls")),

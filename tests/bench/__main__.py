@@ -357,7 +357,9 @@ def steps_of_small_bodies(options: argparse.Namespace) -> None:
     subprocess.run([sys.executable, "-c", SMALL_BODIES, *arguments], check=True, env=environment)
 
 
-JUDGING = "import django; django.setup(); import sys; from tests.bench import rules; rules.run(int(sys.argv[1]))"
+JUDGING = (
+    "import django; django.setup(); import sys; from tests.bench.rules import judging; judging.run(int(sys.argv[1]))"
+)
 
 
 def many_rules(options: argparse.Namespace) -> None:
