@@ -44,7 +44,7 @@ class SampleRuns:
     @property
     def samples(self) -> int:
         """The number of all samples."""
-        return int(self.counts.sum())
+        return int(_total(self.counts))
 
     @classmethod
     def of(cls, batch: SeriesBatch) -> SampleRuns:
@@ -78,6 +78,14 @@ class SampleRuns:
         ts, values = np.empty(int(offsets[-1]), np.int64), np.empty(int(offsets[-1]))
         _copy_samples(self.starts, self.values, self.timeline, self.times, self.lengths, ts, values)
         return SeriesBatch(self.labels, offsets, ts, values, self.provenance)
+
+
+@njit(cache=True, nogil=True)
+def _total(counts: I64) -> int:
+    total = 0
+    for count in counts:
+        total += count
+    return total
 
 
 def run_count(present: BOOL) -> int:

@@ -266,7 +266,7 @@ class SeriesIndex:
     def table(self, rows: I64) -> LabelTable:
         """The labels of rows by column."""
         columns = [Column(n, label.codes(self._count)[rows], label.values) for n, label in self._labels.items()]
-        return LabelTable([column for column in columns if np.count_nonzero(column.codes)], len(rows))
+        return LabelTable([column for column in columns if _has_any(column.codes)], len(rows))
 
     def values(self, name: str, rows: I64) -> list[str]:
         """The sorted distinct values of one label among rows."""
@@ -277,11 +277,20 @@ class SeriesIndex:
 
     def names(self, rows: I64) -> list[str]:
         """The sorted names of the labels that any of the rows has."""
-        return [n for n, label in self._labels.items() if len(rows) and bool(label.codes(self._count)[rows].any())]
+        return [n for n, label in self._labels.items() if _has_any(label.codes(self._count)[rows])]
 
     def label_columns(self) -> list[tuple[str, I32, list[str]]]:
         """(name, number of the value for each series, values) of every label; value 0 is "absent"."""
         return [(name, label.codes(self._count), label.values) for name, label in self._labels.items()]
+
+
+@njit(cache=True, nogil=True)
+def _has_any(codes: I32) -> bool:
+    """Whether any series has a value of a label."""
+    for code in codes:  # noqa: SIM110  # no generators in a kernel
+        if code != 0:
+            return True
+    return False
 
 
 def _grown(column: U64, count: int) -> U64:

@@ -8,7 +8,7 @@ by ``open_url``. This is the only module that imports ``lmdb``; it raises ``Stor
 import os
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from itertools import takewhile
 from pathlib import Path
 from typing import Any
@@ -141,19 +141,35 @@ class LmdbBackend:
         except lmdb.Error as error:
             raise _translate(error, self.path) from error
 
-    @contextmanager
-    def snapshot(self) -> Iterator[Reader]:
-        try:
-            with self._env.begin() as transaction:
-                yield _Snapshot(transaction, self._tables)
-        except lmdb.Error as error:
-            raise _translate(error, self.path) from error
+    def snapshot(self) -> AbstractContextManager[Reader]:
+        return _Opened(self._env, self._tables, self.path)
 
     def close(self) -> None:
         with _LOCK:
             if _ENVIRONMENTS.get(self.path) is self:
                 del _ENVIRONMENTS[self.path]
         self._env.close()
+
+
+class _Opened:
+    """A snapshot while the context lasts. Its transaction begins with the context, and ends with it."""
+
+    __slots__ = ("_env", "_path", "_tables", "_transaction")
+
+    def __init__(self, env: Any, tables: Mapping[str, Any], path: str) -> None:
+        self._env, self._tables, self._path = env, tables, path
+
+    def __enter__(self) -> Reader:
+        try:
+            self._transaction = self._env.begin()
+        except lmdb.Error as error:
+            raise _translate(error, self._path) from error
+        return _Snapshot(self._transaction, self._tables)
+
+    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
+        self._transaction.abort()
+        if isinstance(error, lmdb.Error):
+            raise _translate(error, self._path) from error
 
 
 class _Snapshot:

@@ -171,7 +171,8 @@ class Evaluation:
             )
         runs = self.source.select_runs(node.matchers, start, steps.last_ms, steps=count)
         values, present = windows.instants(runs, steps, lookback_ms, check_deadline=self.source.check_deadline)
-        present &= self._not_retracted(node, runs, steps)
+        if runs.provenance.retractions:
+            present &= self._not_retracted(node, runs, steps)
         return make_vector(runs.labels, *self.repeat(values, present), nameless=False)
 
     def _timestamp(self, node: plan.TimestampOf) -> Vector:
@@ -190,7 +191,8 @@ class Evaluation:
             selector.matchers, steps.first_ms - lookback_ms, steps.last_ms, steps=self.steps.count
         )
         stamps, present = windows.stamps(runs, steps, lookback_ms, check_deadline=self.source.check_deadline)
-        present &= self._not_retracted(selector, runs, steps)
+        if runs.provenance.retractions:
+            present &= self._not_retracted(selector, runs, steps)
         return make_vector(runs.labels, *self.repeat(stamps, present), nameless=False)
 
     def _not_retracted(self, selector: plan.Selector, runs: SampleRuns, steps: Steps) -> BOOL:
@@ -198,8 +200,6 @@ class Evaluation:
 
         Without it, a series would go on with its last value for the look-back's length where its data was retracted.
         """
-        if not runs.provenance.retractions:
-            return np.ones((1, 1), np.bool_)
         start_ms, lookback_ms = steps.first_ms - self.source.lookback_ms, self.source.lookback_ms
         complete = self.source.select_complete_runs(selector.matchers, start_ms, steps.last_ms, steps=self.steps.count)
         check_deadline = self.source.check_deadline
