@@ -491,7 +491,7 @@ OUTBOX_PAUSE_MS = 10_000  # after the first failure; doubled after each further 
 OUTBOX_PAUSE_MAX_MS = 3_600_000  # a mail server that is back is noticed within the hour
 OUTBOX_JITTER = 0.2  # so that messages that failed together are not sent again together
 OUTBOX_ERROR_CHARS_MAX = 500  # of a mail server's answer that is kept
-MAIL_SUBJECT_CHARS_MAX = 200  # what readers show of a subject, and more
+SUBJECT_CHARS_MAX = 200  # what readers show of a subject, and more
 MAIL_LINE_CHARS_MAX = 800  # SMTP ends lines at 998
 PRUNE_ROWS_MAX = 500  # deleted at one tick
 

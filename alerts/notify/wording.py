@@ -1,5 +1,7 @@
 """Says what a notification holds: its subject, and each of its lines, from the frozen body alone. Pure.
 
+The subject of a mail is the title in chats and webhooks, too; what mail alone says stands in ``email``.
+
 Names and labels come from the tenant's people and machines. ``one_line`` removes characters that end lines or control
 terminals and bounds the length, so that no label can write a header or hide the rest.
 """
@@ -76,7 +78,7 @@ def subject(body: Mapping[str, Any]) -> str:
     if len(lines) == 1 and about and not is_over(lines[0]) and lines[0]["value"]:
         about += f" {_value(lines[0])}{_bound(lines[0])}"
     title = _some(names) + (f": {about}" if about else "")
-    return one_line(f"[{head}] {title} · {_some(apps)}", limits.MAIL_SUBJECT_CHARS_MAX)
+    return one_line(f"[{head}] {title} · {_some(apps)}", limits.SUBJECT_CHARS_MAX)
 
 
 def line_text(line: Mapping[str, Any]) -> LineText:

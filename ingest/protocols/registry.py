@@ -2,7 +2,8 @@
 
 A new protocol is one module with a ``parse`` and one line in ``PROTOCOLS``. ``ingest.http.urls`` makes its URLs: the
 common view answers, unless the line names a view of its own. Through RabbitMQ, ``by_content`` recognises a body by its
-beginning. Enter by ``PROTOCOLS``. Never: nothing here imports Django, so a line names its view instead of holding it.
+beginning. Graphite and StatsD arrive in line protocol, by ``ingest.sidecar``. Enter by ``PROTOCOLS``. Never: nothing
+here imports Django, so a line names its view instead of holding it.
 """
 
 import enum

@@ -1,8 +1,8 @@
-"""The checks of data folder and port before a start; it also makes the two secrets that are missing.
+"""The checks of data folder, free space and port before a start; it also makes the two secrets that are missing.
 
-``bin/lib.sh`` checks Python and the room for packages, ``tools`` Node and Java. Each check either passes or raises
-``CannotStart`` with one sentence that says what to do. This module starts no process and does not use Django. Enter by
-``open_data``.
+``START_FREE_BYTES_MIN`` says how much must be free. ``bin/lib.sh`` checks Python and the room for packages, ``tools``
+Node and Java. Each check either passes or raises ``CannotStart`` with one sentence that says what to do. This module
+starts no process and does not use Django. Enter by ``open_data``.
 """
 
 import errno

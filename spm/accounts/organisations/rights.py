@@ -2,8 +2,8 @@
 
 Nothing else decides by a role: pages, templates and REST ask ``spm.accounts.access``, which knows the person, whether
 they have a ``Right``. A program may do what the role of its token's scope may do; what only owners may do, no program
-does. Two rules stand beside the table: nobody gives, changes or takes a role above their own, and an organisation keeps
-an owner.
+does. A link of a mail acts without a right (``alerts.telling.link_actions``). Two rules stand beside the table: nobody
+gives, changes or takes a role above their own, and an organisation keeps an owner.
 """
 
 from collections.abc import Collection

@@ -1,6 +1,7 @@
-"""Compiled loops over versions: their order, and the winner of each series and time (PROTOCOL 2).
+"""Compiled loops over versions: sorts them, and finds the winner of each series and time (PROTOCOL 2).
 
-``order_versions`` sorts the versions of a piece and merges identical ones; ``winners`` picks the version that counts;
+No stamp is compared here, only the rank that ``merge.merge_messages`` gave to its message. ``order_versions`` sorts the
+versions of a piece and merges identical ones; ``winners`` picks the version that counts;
 ``find_series`` finds some series of a piece.
 ``rollups/check/recount.py`` states the winner rule a second time, in numpy, so that ``fsck`` need not trust this one.
 Shapes and conventions as in ``spm/store/encoding/kernels.py``.

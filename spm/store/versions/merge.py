@@ -2,8 +2,8 @@
 
 ``merge`` takes pieces (blocks, pages, earlier merges) and returns all distinct versions, sorted by (series, ts, stamp);
 ``pick`` returns the winners. A version is (series, ts, value bits, stamp); only identical versions are merged. The
-greatest stamp wins, within a message the last version, but no stale marker wins over a value. All loops over samples
-are in ``kernels``.
+greatest stamp wins, within a message the last version, but no stale marker wins over a value. ``merge_messages`` alone
+puts stamps in order and numbers the messages; the loops over samples, in ``kernels``, compare these numbers.
 """
 
 from collections.abc import Mapping, Sequence

@@ -1,6 +1,7 @@
 """What a client of the web server may take, in seconds, bytes and connections, and when its time is over.
 
-Everything here is a value or a pure function. Enter by ``HttpBounds`` and ``pace_due``.
+Everything here is a value or a pure function; the numbers stand in ``spm.limits`` (``WEB_…``). Enter by ``HttpBounds``
+and ``pace_due``.
 """
 
 import math
