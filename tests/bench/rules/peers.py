@@ -22,7 +22,7 @@ import requests
 
 from tests.bench import report
 from tests.bench.rules import EXPRESSIONS, HOSTS, METRICS, expressions
-from tests.servers.product import free_port
+from tests.servers.processes import free_ports
 
 WARM_S, MEASURED_S, PERIOD_S = 45, 60, 10
 
@@ -78,7 +78,7 @@ def measure(folder: Path, count: int) -> None:
 
 
 def _prometheus(folder: Path, count: int) -> None:
-    port = free_port()
+    [port] = free_ports(1)
     command = ["prometheus", f"--config.file={folder}/prometheus.yml", f"--storage.tsdb.path={folder}/tsdb"]
     with _running([*command, f"--web.listen-address=127.0.0.1:{port}"]) as process:
         cpu = _cpu_of(process)
@@ -92,9 +92,10 @@ def _prometheus(folder: Path, count: int) -> None:
 
 
 def _vmalert(folder: Path, count: int) -> None:
-    store, own = free_port(), free_port()
+    store, own, nobody = free_ports(3)
     storing = [f"-storageDataPath={folder}/vm", f"-promscrape.config={folder}/scrape.yml"]
-    judging = [f"-rule={folder}/rules.yml", f"-datasource.url=http://127.0.0.1:{store}", "-notifier.blackhole"]
+    judging = [f"-rule={folder}/rules.yml", f"-datasource.url=http://127.0.0.1:{store}"]
+    judging.append(f"-notifier.url=http://127.0.0.1:{nobody}")  # nothing fires
     with ExitStack() as stack:
         processes = [
             stack.enter_context(_running([program, *options, f"-httpListenAddr=127.0.0.1:{at}", "-loggerLevel=ERROR"]))
@@ -124,6 +125,8 @@ def _cpu_of(*processes: psutil.Process) -> float:
     time.sleep(WARM_S)
     before = spent()
     time.sleep(MEASURED_S)
+    if any(process.status() == psutil.STATUS_ZOMBIE for process in processes):
+        raise RuntimeError("a peer ended before it was measured")
     return (spent() - before) * PERIOD_S / MEASURED_S
 
 
