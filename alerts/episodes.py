@@ -14,6 +14,8 @@ from alerts.judging.reconciliation import EpisodeStatus, Span, reconcile, stretc
 from alerts.judging.run import EndReason, InstanceKey, Outcome, States, Transition
 from alerts.models import Episode, Lane, Rule
 from alerts.telling import hook
+from spm.events import outbox
+from spm.events.outbox import Draft, Place
 
 _WRITTEN = [
     "start_ms",
@@ -63,6 +65,39 @@ def episodes_changed(episode_ids: Sequence[int], *, now_ms: int) -> None:
     as durable as the episodes (marks for those who are to be notified) is written here.
     """
     hook.mark(episode_ids, now_ms=now_ms)
+    for first in range(0, len(episode_ids), _BATCH_ROWS):
+        rows = Episode.objects.filter(pk__in=episode_ids[first : first + _BATCH_ROWS]).select_related("rule__app")
+        by_app: dict[Place, list[Draft]] = {}
+        for episode in rows.order_by("pk"):
+            place = Place(episode.rule.app.organisation_id, episode.rule.app_id)
+            by_app.setdefault(place, []).append(_event(episode))
+        for place, drafts in by_app.items():
+            outbox.emit(place, drafts, now_ms=now_ms)
+
+
+def _event(episode: Episode) -> Draft:
+    """Write one revision of an episode as an event of the stream."""
+    return Draft(
+        kind="alert",
+        text=f"{episode.rule.name}: {episode.status}",
+        at_ms=episode.start_ms if episode.end_ms is None else episode.end_ms,
+        event_id=f"episode-{episode.pk}-{episode.revision}",
+        key=f"{episode.rule_id} {episode.fingerprint} {episode.aspect}",
+        body={
+            "episode": episode.pk,
+            "revision": episode.revision,
+            "rule": episode.rule_id,
+            "name": episode.rule.name,
+            "labels": episode.labels,
+            "aspect": episode.aspect,
+            "severity": episode.severity,
+            "status": episode.status,
+            "reason": episode.end_reason,
+            "start_ms": episode.start_ms,
+            "end_ms": episode.end_ms,
+            "value": episode.last_value,
+        },
+    )
 
 
 class _Writer:

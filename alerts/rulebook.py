@@ -171,5 +171,5 @@ def _fields(draft: Draft) -> dict[str, Any]:
 
 
 def _note(rule: Rule, action: str, by: User | None, name: str) -> None:
-    organisation, detail = rule.app.organisation, {"rule": rule.pk}
+    organisation, detail = rule.app.organisation, {"rule": rule.pk, "app": rule.app_id}
     audit.record(action, rule.name, actor=by, organisation=organisation, detail=detail, name=name)

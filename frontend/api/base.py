@@ -52,14 +52,16 @@ class TokenAuthentication(BaseAuthentication):
     An invalid token is an error (401), never a reason to fall back to the session.
     """
 
+    scope = "read"
+
     def authenticate(self, request: Request) -> tuple[Program, Principal] | None:
         """Return the program and what its token allows."""
         secret = tokens.from_request(request._request)
         if secret is None:
             return None
-        principal = tokens.authenticate(secret, "read")
+        principal = tokens.authenticate(secret, self.scope)
         if principal is None:
-            raise AuthenticationFailed("The token is unknown, revoked, or lacks the scope read.")
+            raise AuthenticationFailed(f"The token is unknown, revoked, or lacks the scope {self.scope}.")
         return Program(), principal
 
     def authenticate_header(self, request: Request) -> str:
@@ -71,6 +73,7 @@ class TokenScheme(OpenApiAuthenticationExtension):  # type: ignore[no-untyped-ca
     """Describes the authentication in the schema."""
 
     target_class = TokenAuthentication
+    match_subclasses = True
     name = "token"
 
     def get_security_definition(self, auto_schema: object) -> dict[str, str]:

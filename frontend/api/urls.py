@@ -9,6 +9,7 @@ from frontend.api import (
     catalogue,
     chart_batches,
     charts,
+    events,
     percentiles,
     rejections,
     retractions,
@@ -19,11 +20,20 @@ from frontend.api.accounts import organisations, tokens
 from frontend.api.alerts import alert_rules, backtests, rule_files
 
 _ORGANISATION = "organisations/<int:organisation_id>"
+_GROUP = "events/groups/<slug:name>"
 app_name = "api"
 urlpatterns: list[URLPattern | URLResolver] = [
     path("schema", SpectacularAPIView.as_view(), name="schema"),
     path("charts", charts.Charts.as_view(), name="charts"),
     path("charts/batch", chart_batches.ChartBatch.as_view(), name="chart_batch"),
+    path("events", events.PostEvent.as_view(), name="events"),  # GET is answered on the event loop
+    path("events/groups", events.Groups.as_view(), name="event_groups"),
+    path(_GROUP, events.OneGroup.as_view(), name="event_group"),
+    path(f"{_GROUP}/position", events.GroupPosition.as_view(), name="event_group_position"),
+    path(f"{_GROUP}/consumers", events.Consumers.as_view(), name="event_consumers"),
+    path(f"{_GROUP}/consumers/<str:consumer>", events.OneConsumer.as_view(), name="event_consumer"),
+    path(f"{_GROUP}/consumers/<str:consumer>/fetch", events.Fetch.as_view(), name="event_fetch"),
+    path(f"{_GROUP}/consumers/<str:consumer>/commit", events.Commit.as_view(), name="event_commit"),
     path("search", search.Search.as_view(), name="search"),
     path("percentiles", percentiles.PercentilesView.as_view(), name="percentiles"),
     path("apps", catalogue.Apps.as_view(), name="apps"),

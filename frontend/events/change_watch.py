@@ -6,6 +6,7 @@
 | ``alert`` | rows of ``AlertEvent`` | a series of a rule changed its state |
 | ``run`` | rows of ``RunDay``, entries of the audit log | a run, a roll back, a retraction or its undo changed charts |
 | ``source`` | rows of ``Source`` | a source sent for the first time |
+| ``event`` | ``StreamHead`` | the organisation's stream of events has come to a position |
 
 Each of these has numbers that grow, so "what is new" costs the same, however much there is. That a source is overdue
 has none: a rule on ``spm_source_up`` makes an alert of it. Enter by ``ChangeWatch``.
@@ -26,9 +27,10 @@ from frontend.events.new_batches import NewBatches
 from frontend.events.row_numbers import RowNumbers
 from rollups.models import RunDay
 from spm import limits
-from spm.accounts.models import AuditEntry, Source
+from spm.accounts.models import App, AuditEntry, Source
 from spm.clock import Clock
 from spm.errors import StoreUnavailable
+from spm.events import relay
 from spm.store.backends.base import Backend
 
 _LOG = logging.getLogger(__name__)
@@ -60,6 +62,7 @@ class ChangeWatch:
         self._open_store, self._clock = open_store, clock
         self._numbers: dict[Feed, RowNumbers] = {}
         self._batches: NewBatches | None = None
+        self._heads: dict[int, int] = {}  # position of the stream by app
 
     def look(self, apps: Sequence[int]) -> Look:
         """Return what is new; of data only in these apps. The first look finds where the tables begin."""
@@ -75,6 +78,7 @@ class ChangeWatch:
             else:
                 news += self._news_of(table, rows)
         news += self._new_data(apps)
+        news += self._new_positions(apps)
         seen = [*NOTHING_SEEN]
         for feed, numbers in self._numbers.items():
             seen[feed] = numbers.settled
@@ -113,6 +117,17 @@ class ChangeWatch:
             News(app, Feed.DATA, number, "data", orjson.dumps({"accepted_ms": ms}))
             for app, (number, ms) in batches.items()
         ]
+
+    def _new_positions(self, apps: Sequence[int]) -> list[News]:
+        """Relay what waits, and return which streams went on; one that is seen for the first time is new."""
+        if not apps:
+            return []
+        relay.advance_all()
+        rows = App.objects.filter(pk__in=apps[: limits.EVENTS_LOOK_APPS_MAX], organisation__stream_head__position__gt=0)
+        heads = dict(rows.values_list("pk", "organisation__stream_head__position"))
+        moved = [(app, head) for app, head in heads.items() if self._heads.get(app) != head]
+        self._heads = heads
+        return [News(app, Feed.EVENTS, head, "event", b'{"stream_position":%d}' % head) for app, head in moved]
 
 
 def _newest_numbers(table: _Table) -> list[int]:

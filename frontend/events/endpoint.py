@@ -3,6 +3,7 @@
     ?app=N              the app, for a session; a token has its own
     ?after=ID           go on after this event; of a stream, ``Last-Event-ID`` goes before it
     ?timeout=SECONDS    of a long poll, ``EVENTS_POLL_MAX_S`` at most
+    ?stream_position=N  read the lasting stream of events after a position, ``oldest`` or ``newest``; &kind=A,B
 
 A client that accepts ``text/event-stream`` gets a stream, any other the JSON of a long poll. A poll without ``after``
 is answered at once, with the id to go on from. Enter by ``EventEndpoint``.
@@ -19,11 +20,13 @@ import orjson
 
 from frontend.events.event_ids import NOTHING_SEEN, EventId
 from frontend.events.hub import ListenersFull
+from frontend.events.positions import Place, PositionStreams, Read
 from frontend.events.rights import Credential, NoSuchApp, NotSignedIn, credential_of
 from frontend.events.streams import EventStreams, EventsUnavailable, Seat
 from spm import limits
 from spm.clock import Clock
 from spm.errors import BadQuery, SpmError
+from spm.events.errors import PositionGone
 from spm.telemetry import count_request
 from spm.web.error_status import RETRYABLE, Statuses, status_of
 from spm.web.fair_pool import PoolFull
@@ -48,11 +51,14 @@ class _ListenRequest:
     is_stream: bool
     is_new: bool = True
     timeout_s: float = 0.0
+    position: str | None = None  # in the lasting stream
+    kinds: tuple[str, ...] = ()
 
 
 _STATUSES: Statuses = {
     NotSignedIn: 401,
     NoSuchApp: 404,
+    PositionGone: 410,
     WrongMethod: 405,
     ListenersFull: 429,
     PoolFull: 429,
@@ -63,8 +69,8 @@ _STATUSES: Statuses = {
 class EventEndpoint:
     """Answers the requests of one event loop."""
 
-    def __init__(self, streams: EventStreams, clock: Clock) -> None:
-        self._streams, self._clock = streams, clock
+    def __init__(self, streams: EventStreams, positions: PositionStreams, clock: Clock) -> None:
+        self._streams, self._positions, self._clock = streams, positions, clock
 
     def stop(self) -> None:
         """End all streams and polls, each with a whole answer."""
@@ -73,11 +79,12 @@ class EventEndpoint:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
         begun, status, seat, request = self._clock.monotonic(), 200, None, _ListenRequest(is_stream=False)
+        place: tuple[Place, Read] | None = None
         try:
-            seat, request = await self._seat(scope)
+            seat, request, place = await self._seat(scope)
         except SpmError as error:
             status = status_of(error, _STATUSES)
-            await _send_answer(scope, send, status, {"error": str(error)}, _headers_of(status))
+            await _send_answer(scope, send, status, _failure_of(error), _headers_of(status))
         count_request(_VIEW, scope["method"], status, begun)  # what follows is waiting
         if seat is None:
             return
@@ -87,14 +94,22 @@ class EventEndpoint:
         try:
             if request.is_stream:
                 await send({"type": "http.response.start", "status": 200, "headers": _stream_head(scope["scheme"])})
-                await self._streams.stream(seat, send, is_new=request.is_new)
+                if place is not None:
+                    await self._positions.stream(seat, send, *place)
+                else:
+                    await self._streams.stream(seat, send, is_new=request.is_new)
             else:
-                await _send_answer(scope, send, 200, await self._streams.poll(seat, request.timeout_s), {})
+                await _send_answer(scope, send, 200, await self._poll(seat, request, place), {})
         finally:
             watcher.cancel()
             self._streams.leave(seat)
 
-    async def _seat(self, scope: Scope) -> "tuple[Seat, _ListenRequest]":
+    async def _poll(self, seat: Seat, request: _ListenRequest, place: tuple[Place, Read] | None) -> bytes:
+        if place is not None:
+            return await self._positions.poll(seat, *place, request.timeout_s)
+        return await self._streams.poll(seat, request.timeout_s)
+
+    async def _seat(self, scope: Scope) -> "tuple[Seat, _ListenRequest, tuple[Place, Read] | None]":
         """Check a request and add its listener."""
         if scope["method"] != "GET":
             raise WrongMethod(f"{scope['method']} is not taken here, only GET")
@@ -102,7 +117,14 @@ class EventEndpoint:
         credential, after, request = _question_of(headers, scope["query_string"])
         client = scope.get("client")
         grant = await self._streams.grant(client[0] if client else "", credential)
-        return await self._streams.join(credential, grant, after), request
+        seat = await self._streams.join(credential, grant, after)  # before the reading: what comes after it wakes
+        if request.position is None:
+            return seat, request, None
+        try:
+            return seat, request, await self._positions.begin(grant, request.position, request.kinds)
+        except BaseException:
+            self._streams.leave(seat)
+            raise
 
 
 def _question_of(
@@ -116,10 +138,24 @@ def _question_of(
     is_stream = _STREAM in headers.get(b"accept", "")
     after = (headers.get(b"last-event-id", "") if is_stream else "") or fields.get("after", "")
     timeout_s = _seconds_of(fields.get("timeout"))
+    position = fields.get("stream_position")
+    if position is not None:
+        kinds = tuple(filter(None, fields.get("kind", "").split(",")))
+        last = headers.get(b"last-event-id", "") if is_stream else ""
+        wanted = _ListenRequest(is_stream, timeout_s=timeout_s, position=last or position, kinds=kinds)
+        return credential_of(*_shown(headers), _app_of(fields.get("app"))), None, wanted
     app = _app_of(fields.get("app"))
-    credential = credential_of(headers.get(b"authorization", ""), headers.get(b"cookie", ""), app)
+    credential = credential_of(*_shown(headers), app)
     request = _ListenRequest(is_stream, is_new=not after, timeout_s=timeout_s if after else 0)
     return credential, (EventId.parse(after) or _LOST) if after else None, request
+
+
+def _shown(headers: Mapping[bytes, str]) -> tuple[str, str]:
+    return headers.get(b"authorization", ""), headers.get(b"cookie", "")
+
+
+def _failure_of(error: SpmError) -> dict[str, object]:
+    return {"error": str(error), **({"oldest": error.oldest} if isinstance(error, PositionGone) else {})}
 
 
 def _app_of(text: str | None) -> int | None:

@@ -1,7 +1,7 @@
 """The id of an event: the place in a stream after it, from which a listener goes on.
 
-    1f3a9c2e-17-120.44.981.6.1767225600000
-    ring     no seen: the newest alert, run, audit entry, source and data up to there, by their own numbers
+    1f3a9c2e-17-120.44.981.6.1767225600000.88
+    ring     no seen: the newest alert, run, audit entry, source, data and stream position, by their own numbers
 
 Ring and number are exact in the process that gave the id. In another process, or after a restart, what was seen says
 which events of that process' ring are new to the listener. For listeners an id is opaque. Enter by ``EventId``.
@@ -20,12 +20,15 @@ class Feed(IntEnum):
     AUDIT = 2
     SOURCES = 3
     DATA = 4
+    EVENTS = 5  # positions of the organisation's stream
 
 
 TABLES = (Feed.ALERTS, Feed.RUNS, Feed.AUDIT, Feed.SOURCES)  # feeds whose numbers all apps share
 Seen = tuple[int, ...]  # by feed
 NOTHING_SEEN: Seen = (0,) * len(Feed)
-_FORM = re.compile(r"([0-9a-f]{1,16})-([0-9]{1,15})-([0-9]{1,18}(?:\.[0-9]{1,18}){4})")
+_FORM = re.compile(
+    r"([0-9a-f]{1,16})-([0-9]{1,15})-([0-9]{1,18}(?:\.[0-9]{1,18}){4,5})"
+)  # ids of the version before have five numbers
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +46,13 @@ class EventId:
     def parse(cls, text: str) -> "EventId | None":
         """Return the id in a text; ``None`` if it is none of ours."""
         match = _FORM.fullmatch(text)
-        return match and cls(int(match[1], 16), int(match[2]), tuple(map(int, match[3].split("."))))
+        return match and cls(int(match[1], 16), int(match[2]), _whole(match[3]))
+
+
+def _whole(text: str) -> Seen:
+    """Read what was seen; feeds that the id does not know are at their beginning."""
+    numbers = [int(number) for number in text.split(".")]
+    return (*numbers, *NOTHING_SEEN[len(numbers) :])
 
 
 def with_seen(seen: Seen, feed: Feed, number: int) -> Seen:

@@ -2,9 +2,9 @@
 
 Each app with listeners has one ring of its newest events. A listener has no queue, only its place in the ring: one
 that is slow, or comes back with an id, takes what it lacks from there. What the ring no longer has, nobody can give:
-then the listener gets a reset, which says "load again". An event that ``replaces`` (new data) leaves only the newest of
-its feed in the ring, since it says all that the ones before it said. A ring without listeners stays for a while, so
-that a long poll finds it again.
+then the listener gets a reset, which says "load again". An event that ``replaces`` (new data, a new
+position) leaves only the newest of its feed in the ring, since it says all that the ones before it said. A ring
+without listeners stays for a while, so that a long poll finds it again.
 
 Not thread-safe: it belongs to one event loop. Enter by ``EventHub``.
 """
@@ -36,7 +36,7 @@ class News:
     @property
     def replaces(self) -> bool:
         """Whether it says all that earlier news of its feed said."""
-        return self.feed is Feed.DATA
+        return self.feed in (Feed.DATA, Feed.EVENTS)
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,6 +37,8 @@ _DESCRIPTIONS = {
     "exclude_alerts": "With true, rules are listed without their alerts.",
     "group_limit": "The largest number of groups in the answer; groupNextToken of the answer says that there are more.",
     "group_next_token": "groupNextToken of the answer before; the next groups follow.",
+    "stream_position": "A position of the lasting stream, oldest or newest: the events after it.",
+    "kind": "Of the lasting stream: the kinds of events, separated by commas; all.",
     "after": "The id of the last event that was received; without it the answer comes at once, with an id.",
     "format": "jsonl, csv, parquet, prometheus or openmetrics; jsonl by default.",
 }
@@ -115,7 +117,7 @@ _ENDPOINTS: Mapping[str, _Endpoint] = {
     ),
     "/api/v1/events": _Endpoint(
         "What is new in an app: an answer when there is something, or a stream of server-sent events",
-        ("after", "timeout", "app"),
+        ("after", "timeout", "stream_position", "kind", "app"),
         methods=("get",),
     ),
     "/api/v1/import": _Endpoint(
@@ -130,7 +132,9 @@ _ENDPOINTS: Mapping[str, _Endpoint] = {
 def describe(result: dict[str, Any], generator: Any, request: Any, public: bool) -> dict[str, Any]:
     """Add the endpoints of the table to the schema."""
     for path, endpoint in _ENDPOINTS.items():
-        result["paths"][path] = {method: _operation(path, endpoint, method) for method in endpoint.methods}
+        result["paths"].setdefault(path, {}).update(
+            {method: _operation(path, endpoint, method) for method in endpoint.methods}
+        )
     result["paths"] = dict(sorted(result["paths"].items()))
     return result
 

@@ -9,8 +9,11 @@ from typing import Any
 
 from allauth.core import context as allauth_context
 from django.contrib.auth.models import AnonymousUser, User
+from django.db import transaction
 
-from spm.accounts.models import AuditEntry, Organisation
+from spm.accounts.models import App, AuditEntry, Organisation
+from spm.events import acts, outbox
+from spm.events.outbox import Place
 
 
 def record(
@@ -24,7 +27,7 @@ def record(
 ) -> AuditEntry:
     """Note that ``actor`` (None: the system, or a program called ``name``) did ``action`` to ``subject``."""
     person = actor if isinstance(actor, User) else None
-    return AuditEntry.objects.create(
+    entry = AuditEntry.objects.create(
         organisation=organisation,
         actor=person,
         actor_name=person.get_username() if person else name[:150],
@@ -33,6 +36,22 @@ def record(
         detail=detail or {},
         address=_address(),
     )
+    if organisation is not None:
+        _emit(entry, organisation.pk)
+    return entry
+
+
+def _emit(entry: AuditEntry, organisation: int) -> None:
+    """Write the event of an act for each app that it is about, in the transaction of the act."""
+    at_ms = round(entry.at.timestamp() * 1000)
+    draft = acts.draft_of(
+        entry.action, entry.subject, entry.detail, number=entry.pk, author=entry.actor_name, at_ms=at_ms
+    )
+    if draft is not None:
+        with transaction.atomic():
+            named = App.objects.filter(organisation=organisation, pk__in=acts.apps_of(entry.detail))
+            for app in named.order_by("pk").values_list("pk", flat=True):
+                outbox.emit(Place(organisation, app), [draft], now_ms=at_ms)
 
 
 def _address() -> str:

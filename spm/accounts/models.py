@@ -150,7 +150,7 @@ class Token(models.Model):
 
     app = models.ForeignKey(App, on_delete=models.CASCADE, related_name="tokens")
     name = models.CharField(max_length=120)
-    scopes = models.CharField(max_length=40, help_text="ingest, read, write, admin; separated by spaces")
+    scopes = models.CharField(max_length=40, help_text="ingest, read, events, write, admin; separated by spaces")
     prefix = models.CharField(max_length=24, unique=True, editable=False)
     digest = models.BinaryField(max_length=32, editable=False)
     created = models.DateTimeField(auto_now_add=True)

@@ -27,7 +27,7 @@ from spm.clock import Clock, SystemClock, moment, random_bytes
 from spm.errors import Refused
 from spm.limits import TOKEN_CACHE_ITEMS_MAX, TOKEN_CACHE_S, TOKEN_USED_EVERY_MS, TOKENS_NOTED_PER_APP_MAX
 
-SCOPES = ("ingest", "read", "write", "admin")
+SCOPES = ("ingest", "read", "events", "write", "admin")
 _DIGITS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 _ID_CHARS, _SECRET_CHARS, _CHECK_CHARS = 8, 32, 6
 _TEXT_CHARS = len("spm_") + _ID_CHARS + len("_") + _SECRET_CHARS + _CHECK_CHARS
@@ -43,8 +43,9 @@ class Principal:
     scopes: frozenset[str]
 
     def may(self, scope: str) -> bool:
-        """Whether the token has the scope; ``admin`` includes all, ``write`` includes ``read``."""
-        return scope in self.scopes or "admin" in self.scopes or (scope == "read" and "write" in self.scopes)
+        """Whether the token has the scope; ``admin`` includes all, ``write`` includes ``read`` and ``events``."""
+        is_included = scope in ("read", "events") and "write" in self.scopes
+        return scope in self.scopes or "admin" in self.scopes or is_included
 
 
 def issue(

@@ -18,6 +18,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 from django.db import transaction
+from django.http import Http404
 
 from spm.clock import random_u64
 from spm.errors import BadQuery, LimitExceeded, Refused
@@ -75,6 +76,14 @@ def register(place: Place, draft: GroupDraft, *, now_ms: int) -> tuple[ConsumerG
         Partition(group=group, number=number, position=draft.position) for number in range(draft.partitions)
     )
     return group, True
+
+
+def find(place: Place, name: str) -> ConsumerGroup:
+    """Return an app's group; raises ``Http404`` where there is none."""
+    group = ConsumerGroup.objects.filter(app=place.app, name=name).first()
+    if group is None:
+        raise Http404("There is no such consumer group.")
+    return group
 
 
 def join(group: ConsumerGroup, *, lease_s: int, now_ms: int) -> Consumer:

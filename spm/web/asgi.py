@@ -28,6 +28,7 @@ pages.request_class = Request
 
 from frontend.events.change_watch import ChangeWatch  # noqa: E402  # its models need the application
 from frontend.events.endpoint import EventEndpoint  # noqa: E402
+from frontend.events.positions import PositionStreams  # noqa: E402
 from frontend.events.streams import EventStreams  # noqa: E402
 from ingest.accept.process_acceptor import process_acceptor  # noqa: E402  # its models need the application
 from ingest.http.push_app import PushApplication  # noqa: E402
@@ -71,4 +72,6 @@ def _open_streams(pool: FairPool) -> Mapping[str, AsgiApplication]:
     def open_watch() -> ChangeWatch:
         return ChangeWatch(lambda: open_backend(settings.SPM_STORE_URL), _clock)
 
-    return {"/api/v1/events": EventEndpoint(EventStreams(open_watch, pool, _clock), _clock)}
+    return {
+        "/api/v1/events": EventEndpoint(EventStreams(open_watch, pool, _clock), PositionStreams(pool, _clock), _clock)
+    }

@@ -107,7 +107,8 @@ class Dispatcher:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
         path: str = scope["path"]
-        endpoint, stream = self._site.endpoint_of(path), self._streams.get(path)
+        endpoint = self._site.endpoint_of(path)
+        stream = self._streams.get(path) if scope["method"] != "POST" else None  # what is written waits for nothing
         if endpoint is None and stream is None:
             await self._bridge(self._work_of(scope, path), scope, receive, send)
         elif not _is_allowed_host(_header(scope, b"host"), self._hosts):

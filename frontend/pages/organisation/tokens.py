@@ -24,6 +24,7 @@ TOKENS_SHOWN = 500
 MEANINGS = {
     "ingest": "Send data",
     "read": "Read data, charts and alerts",
+    "events": "Write events: deployments, notes",
     "write": "Read, and change what editors may change",
     "admin": "Everything that an admin of the app may do",
 }

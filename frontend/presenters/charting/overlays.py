@@ -1,7 +1,8 @@
 """What happened in an app during the range of a chart: alerts as bands and thresholds, changes as events.
 
 A chart shows the alerts of rules that read one of its metrics, unless its selectors exclude the alert's series. Events
-are what the audit log has of the app: rules, retractions, runs that were rolled back, settings. Enter by
+are those that people and programs posted, and what the audit log has of the app: rules, retractions, runs that were
+rolled back, settings. Enter by
 ``read_overlays``.
 """
 
@@ -19,6 +20,7 @@ from frontend.presenters.periods import selectors_of
 from spm.accounts.models import App, AuditEntry
 from spm.clock import moment
 from spm.errors import BadQuery
+from spm.events.models import Event
 from spm.query.promql.planning import plan
 from spm.query.promql.planning.planner import parse
 from spm.query.request.batches import METRIC_NAME
@@ -74,8 +76,10 @@ def read_overlays(app: App, start_ms: int, end_ms: int) -> Overlays:
         at__lt=moment(end_ms),
     )[:_ENTRIES_READ]
     events = [event for entry in entries if (event := _event(app, entry, rules))]
+    posted = Event.objects.filter(app=app, is_posted=True, at_ms__gte=start_ms, at_ms__lt=end_ms)
+    events += [{"at": each.at_ms, "text": _posted_text(each)} for each in posted[:CHART_BANDS_MAX]]
     active = [rule for rule in rules.values() if rule.enabled and rule.deleted_ms is None and rule.comparator]
-    return Overlays(list(episodes), active, events[:CHART_BANDS_MAX])
+    return Overlays(list(episodes), active, sorted(events, key=lambda event: -event["at"])[:CHART_BANDS_MAX])
 
 
 def concerns(selectors: Sequence[plan.Selector], rule_expr: str, labels: Mapping[str, str]) -> bool:
@@ -129,3 +133,7 @@ def _event(app: App, entry: AuditEntry, rules: Mapping[int, Rule]) -> dict[str, 
         text = f"{_OF_APPS[entry.action]}: {detail.get('reason') or entry.subject}"
     by = f" by {entry.actor_name}" if entry.actor_name else ""
     return {"at": round(entry.at.timestamp() * 1000), "text": text + by} if is_ours else None
+
+
+def _posted_text(event: Event) -> str:
+    return f"{event.kind}: {event.text}" + (f" by {event.author}" if event.author else "")

@@ -54,6 +54,10 @@ class Right(Enum):
     TEST_RECEIVER = "send a test notification", Role.EDITOR
     MANAGE_CONTACT_POINTS = "see secrets of receivers, write and delete contact points", Role.ADMIN
 
+    # the stream of events
+    POST_EVENT = "write events", Role.EDITOR
+    MANAGE_CONSUMER_GROUPS = "register, move and delete consumer groups", Role.EDITOR
+
     # corrections and runs
     PREVIEW_RETRACTION = "preview a retraction", Role.EDITOR
     RETRACT = "retract samples", Role.ADMIN

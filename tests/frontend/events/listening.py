@@ -10,6 +10,7 @@ from frontend.events.change_watch import Look
 from frontend.events.endpoint import EventEndpoint
 from frontend.events.event_ids import NOTHING_SEEN, Feed, with_seen
 from frontend.events.hub import EventHub, News
+from frontend.events.positions import PositionStreams
 from frontend.events.rights import Credential, Grant, NotSignedIn
 from frontend.events.streams import EventStreams
 from spm.clock import SystemClock
@@ -64,7 +65,7 @@ class Place:
             look_s=0.01,
             quiet_s=self.quiet_s,
         )
-        self.endpoint = EventEndpoint(self.streams, clock)
+        self.endpoint = EventEndpoint(self.streams, PositionStreams(pool, clock), clock)
 
     def _check(self, credential: Credential) -> Grant:
         if self.check_error is not None:

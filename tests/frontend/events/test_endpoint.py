@@ -229,7 +229,7 @@ def test_silent_stream_gets_a_comment_and_the_id_that_moved_on() -> None:
         stream = await place.ask(accept=STREAM)
         await stream.until("\n\n:\n\n")
         place.watch.alert(2)  # of another app: this one's id moves on without an event
-        await stream.until("-0-1.0.0.0.0\n\n")
+        await stream.until("-0-1.0.0.0.0.0\n\n")
         assert stream.events == []
         stream.leave()
         await stream.end()

@@ -229,7 +229,7 @@ def test_id_is_read_as_it_was_written(ring: int, number: int, seen: tuple[int, .
 
 
 @pytest.mark.parametrize(
-    "text", ["", "1", "x-1-0.0.0.0.0", "1-1-0.0.0.0", "1-1-0.0.0.0.0.0", "1-1-0.0.0.0.-1", "١-1-0.0.0.0.0"]
+    "text", ["", "1", "x-1-0.0.0.0.0", "1-1-0.0.0.0", "1-1-0.0.0.0.0.0.0", "1-1-0.0.0.0.-1", "١-1-0.0.0.0.0"]
 )
 def test_text_that_is_no_id_is_none(text: str) -> None:
     assert EventId.parse(text) is None
@@ -245,3 +245,7 @@ def test_id_of_another_process_is_reset_when_the_ring_has_dropped_what_it_lacks(
     assert knows_none is not None
     assert [event.news.number for event in knows_first.events] == [2, 3, 4, 5]
     assert knows_none.is_reset
+
+
+def test_an_id_of_the_version_before_has_seen_nothing_of_the_stream() -> None:
+    assert EventId.parse("1-2-3.4.5.6.7") == EventId(1, 2, (3, 4, 5, 6, 7, 0))

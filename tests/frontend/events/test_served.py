@@ -1,6 +1,7 @@
 """On a real web server with two processes: streams of both hear of new data, and go on after a restart without loss."""
 
 import http.client
+import json
 import os
 import signal
 import subprocess
@@ -10,6 +11,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -26,7 +28,7 @@ from spm.accounts.models import App, Organisation
 call_command("migrate", verbosity=0)
 for name in "ab":
     app = App.objects.create(organisation=Organisation.objects.create(name=name), name=name)
-    print("TOKEN", tokens.issue(app, name="t", scopes=["read", "ingest"])[1])
+    print("TOKEN", tokens.issue(app, name="t", scopes=["read", "ingest", "events"])[1])
 """
 
 
@@ -37,6 +39,20 @@ class Site:
     port: int
     tokens: tuple[str, str]
     process: Process
+
+    def call(self, method: str, path: str, body: object = None, *, token: str) -> tuple[int, Any]:
+        """The answer to a program."""
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
+        headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
+        connection.request(method, path, json.dumps(body) if body is not None else None, headers)
+        answer = connection.getresponse()
+        return answer.status, json.loads(answer.read())
+
+    def post(self, token: str, text: str) -> int:
+        """Write an event; return its position."""
+        code, answer = self.call("POST", "/api/v1/events", {"kind": "deploy", "text": text}, token=token)
+        assert code == 201, answer
+        return int(answer["stream_position"])
 
     def push(self, token: str) -> None:
         """Send one sample."""
@@ -56,6 +72,7 @@ class Stream:
     site: Site
     token: str
     last: str = ""
+    query: str = ""
     comes_back: bool = False
     lines: list[str] = field(default_factory=list)
     status: int = 0
@@ -79,7 +96,7 @@ class Stream:
         headers |= {"Last-Event-ID": self.last} if self.last else {}
         connection = http.client.HTTPConnection("127.0.0.1", self.site.port, timeout=GIVE_UP_S)
         try:
-            connection.request("GET", "/api/v1/events", headers=headers)
+            connection.request("GET", f"/api/v1/events{self.query}", headers=headers)
             response = connection.getresponse()
             self.status = response.status
             while line := response.readline():
@@ -155,3 +172,20 @@ def test_streams_of_all_processes_hear_of_data_of_their_app_and_go_on_after_a_re
     assert wait_until(lambda: all("data" in stream.events for stream in again), 60)
     assert all(stream.events == ["data"] for stream in again)
     assert not any(stream.ended for stream in again)
+
+
+@pytest.mark.seed("A16", compares="what a reader gets that was away, and one that listens, with what was posted")
+def test_a16_a_reader_goes_on_from_a_position_and_misses_nothing(site: Site) -> None:
+    token, other = site.tokens
+    first = site.post(token, "api 1")
+    site.post(other, "of others")
+    listening = Stream(site, token, query=f"?stream_position={first}")
+    site.post(token, "api 2")
+    assert wait_until(lambda: any('"text":"api 2"' in line for line in listening.lines), GIVE_UP_S)
+    assert listening.last_id == str(first + 1)
+    code, page = site.call("GET", f"/api/v1/events?stream_position={first - 1}", token=token)
+    assert (code, [event["text"] for event in page["events"]]) == (200, ["api 1", "api 2"])
+    assert page["stream_position"] == first + 1
+    code, refusal = site.call("GET", "/api/v1/events?stream_position=99", token=token)
+    assert (code, "ahead of the newest event" in refusal["error"]) == (400, True)
+    listening.is_whole, listening.comes_back = False, False

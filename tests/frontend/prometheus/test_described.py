@@ -28,11 +28,11 @@ def test_every_address_is_described_and_no_other(paths: dict[str, Any]) -> None:
 
 
 def test_events_are_described_though_no_url_of_django_has_them(paths: dict[str, Any]) -> None:
-    [method] = paths["/api/v1/events"]
-    assert (method, {each["name"] for each in paths["/api/v1/events"]["get"]["parameters"]}) == (
-        "get",
-        {"app", "after", "timeout"},
-    )
+    methods = paths["/api/v1/events"]
+    assert methods.keys() == {"get", "post"}
+    assert {each["name"] for each in methods["get"]["parameters"]} == {
+        *("app", "after", "timeout", "stream_position", "kind"),
+    }
 
 
 def test_a_form_takes_what_the_address_takes(paths: dict[str, Any]) -> None:
