@@ -1,6 +1,7 @@
-"""Puts mails to people about their own accounts into the outbox: confirmations, resets, invitations.
+"""Puts mails to people about their own accounts into the outbox; their texts stand with the callers.
 
-Their links are secrets, so ``outbox`` keeps no body of one that was sent. Enter by ``queue``.
+Confirmations and resets are written in ``frontend/templates/account/email``, invitations in ``invitation_mail``. Links
+are secrets, so ``outbox`` keeps no body of one that was sent. Enter by ``queue``.
 """
 
 from alerts.models import Outbox

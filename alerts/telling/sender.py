@@ -9,7 +9,7 @@
    process that lost its claim writes nothing.
 
 A process that dies between any two of these leaves a claim that runs out; the same bytes go out again under the same
-key. Enter by ``deliver``.
+key. A failed one waits twice as long after each attempt, up to a bound (``limits``). Enter by ``deliver``.
 """
 
 import logging

@@ -16,7 +16,7 @@ from rest_framework.response import Response
 
 from frontend.api.base import FailureSerializer, Operation
 from frontend.pages.organisation.audit import entries_of
-from frontend.pages.organisation.members import send_invitation
+from frontend.pages.organisation.invitation_mail import send_invitation
 from frontend.pages.organisation.usage import usage_of
 from spm.accounts.access import require_organisation
 from spm.accounts.models import AuditEntry, Invitation, Membership, Organisation

@@ -1,16 +1,14 @@
-"""The page of members: who they are, who is invited, and every change to that."""
+"""The page of members: who they are, who is invited, and every change to that (``invitation_mail`` has the mail)."""
 
 from typing import Any, ClassVar
 
-from django.conf import settings
 from django.core.exceptions import ValidationError
 from django.core.validators import validate_email
 from django.http import QueryDict
 from django.shortcuts import get_object_or_404
-from django.urls import reverse
 
-from alerts.notify import account_mail
 from frontend.pages.organisation.base import Act, OrganisationPage
+from frontend.pages.organisation.invitation_mail import send_invitation
 from spm.accounts.models import Invitation, Membership, Token
 from spm.accounts.organisations import invitations, members, rights
 from spm.accounts.organisations.limits import INVITED_AT_ONCE_MAX
@@ -21,15 +19,6 @@ from spm.errors import LimitExceeded, Refused
 
 _clock = SystemClock()
 MEMBERS_SHOWN = 500
-_BODY = """{who} invites you to {organisation}, as {role}.
-
-{url}
-
-The link is for {email} alone, works once, and is good for a week. If you do not know what this is about, do nothing.
-
---
-SPM · {base}
-"""
 
 
 def invite(own: Membership, form: QueryDict) -> str:
@@ -42,24 +31,6 @@ def invite(own: Membership, form: QueryDict) -> str:
     for address in addresses:
         send_invitation(own, address, form.get("role", ""))
     return f"Invited: {', '.join(addresses)}. Each gets a mail with a link."
-
-
-def send_invitation(own: Membership, address: str, role: str) -> Invitation:
-    """Invite one address, and put the mail into the outbox."""
-    if Membership.objects.filter(organisation=own.organisation, user__emailaddress__email=address).exists():
-        raise Refused("This person is a member already.", got=address)
-    invitation, secret = invitations.create(own, address, role)
-    path = reverse("frontend:invitation_link", args=[secret])
-    body = _BODY.format(
-        who=own.user.get_username(),
-        organisation=own.organisation,
-        role=role,
-        url=f"{settings.SPM_BASE_URL}{path}",
-        email=address,
-        base=settings.SPM_BASE_URL,
-    )
-    account_mail.queue(address, f"[SPM] Invitation to {own.organisation}", body, now_ms=_clock.now_ms())
-    return invitation
 
 
 def change_role(own: Membership, form: QueryDict) -> str:

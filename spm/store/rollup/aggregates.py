@@ -1,5 +1,7 @@
 """Hourly and daily aggregates of series: the pure kernels that compute and merge them.
 
+The columns: count, sum, sum of squares, min, max, first and last with their times, increase, sketch.
+
 `aggregate` turns the winners of one hour, sorted by (series, ts), into one row per series; `merge_rows` merges rows of
 consecutive time ranges (hours into a day) and adds the increase between them. Prometheus stale markers are left out. An
 ordinary NaN counts and makes the sum NaN; min, max and sketch ignore it. Sums are formed in the order (series, ts), so
