@@ -5,14 +5,14 @@ foreign app, in its path or as ``app=``.
 """
 
 import re
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from django.test import Client
-from django.urls import URLPattern, URLResolver, get_resolver
+from django.urls import get_resolver
 
 from spm.clock import SystemClock
+from tests.frontend.site_walk import routes
 from tests.support import sample_app
 from tests.support.people import Tenant
 
@@ -28,16 +28,6 @@ BY_PARAMETER = [
 ]
 
 
-def routes(patterns: list[Any], before: str = "/") -> Iterator[str]:
-    """Yield every address of the site."""
-    for pattern in patterns:
-        here = before + str(pattern.pattern)
-        if isinstance(pattern, URLResolver):
-            yield from routes(pattern.url_patterns, here)
-        elif isinstance(pattern, URLPattern):
-            yield here
-
-
 def addresses() -> list[str]:
     """List the addresses that name an app, with all other parts filled in; not those of the administration."""
     every = routes(get_resolver().url_patterns)
@@ -50,13 +40,6 @@ def test_the_matrix_knows_the_addresses() -> None:
     assert len(addresses()) >= 10
 
 
-@pytest.mark.parametrize("address", [*addresses(), *BY_PARAMETER])
-def test_a_foreign_app_is_not_found_by_a_session(desk: Client, beta: Tenant, address: str) -> None:
-    target = address.format(app=beta.app.pk)
-    assert {desk.get(target).status_code, desk.post(target).status_code} <= {404, 405}
-    assert 404 in {desk.get(target).status_code, desk.post(target).status_code}
-
-
 @pytest.mark.parametrize("address", [each for each in [*addresses(), *BY_PARAMETER] if "/api/" in each])
 def test_a_foreign_app_is_never_read_by_a_token(
     client: Client, alpha: Tenant, beta: Tenant, settings: Any, address: str
@@ -66,18 +49,6 @@ def test_a_foreign_app_is_never_read_by_a_token(
     assert response.status_code in (200, 404, 405)
     assert b"web-1" not in response.content
     assert b"cpu_usage" not in response.content
-
-
-@pytest.mark.parametrize("address", [each for each in [*addresses(), *BY_PARAMETER] if "/api/" in each])
-def test_requests_without_credentials_read_nothing(client: Client, beta: Tenant, address: str) -> None:
-    assert client.get(address.format(app=beta.app.pk)).status_code in (401, 403)
-
-
-@pytest.mark.parametrize("address", [each for each in addresses() if "/api/" not in each])
-def test_a_person_without_a_session_is_sent_to_the_login(client: Client, beta: Tenant, address: str) -> None:
-    response = client.get(address.format(app=beta.app.pk))
-    assert response.status_code in (302, 405)
-    assert response.status_code == 405 or response["Location"].startswith("/login")
 
 
 def of_organisations() -> list[str]:

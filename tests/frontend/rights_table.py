@@ -1,0 +1,296 @@
+"""Who may ask what at which address of the site: the rows that ``test_rights.py`` walks.
+
+A row has the right that an answer needs, and the answer's status for those who have it. Where it is not a right that
+decides, ``Who`` says what does.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum, auto
+from typing import Any
+
+from spm.accounts.organisations.rights import Right
+
+
+class Who(Enum):
+    """Who gets an answer at an address that no role opens."""
+
+    EVERYBODY = auto()
+    ACCOUNT = auto()  # pages of one's own account, by a library: a stranger logs in first
+    PERSON = auto()  # with a session
+    READER = auto()  # a program whose token reads
+    SENDER = auto()  # a program whose token sends
+    STAFF = auto()
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One question. ``status``: the answer to those who may; None: whatever the library says."""
+
+    method: str
+    route: str
+    who: Right | Who
+    status: int | None = 200
+    body: Mapping[str, Any] = field(default_factory=dict)
+    query: str = ""
+
+    def form(self, values: Mapping[str, str]) -> dict[str, Any]:
+        """The body with the numbers that stand for what a world has."""
+        return {name: text.format(**values) if isinstance(text, str) else text for name, text in self.body.items()}
+
+    def __str__(self) -> str:
+        return f"{self.method} {self.route} {' '.join(f'{name}={value}' for name, value in self.body.items())}".strip()
+
+
+def _all(method: str, root: str, who: Right | Who, *routes: str, status: int | None = 200) -> list[Row]:
+    return [Row(method, root + route, who, status) for route in routes]
+
+
+_API, _APP, _ORG = "/api/v1/apps/<int:app_id>", "/apps/<int:app_id>", "/org/<int:organisation_id>/settings"
+_ORGANISATION, _PROMETHEUS = "/api/v1/organisations/<int:organisation_id>", "/prometheus/api/v1"
+
+ORGANISATION_PAGES = [
+    Row("GET", f"{_ORG}/members", Right.SEE_MEMBERS),
+    Row("GET", f"{_ORG}/apps", Right.SEE_MEMBERS),
+    Row("GET", f"{_ORG}/tokens", Right.MANAGE_TOKENS),
+    Row("GET", f"{_ORG}/usage", Right.SEE_USAGE),
+    Row("GET", f"{_ORG}/audit", Right.SEE_AUDIT),
+    Row("GET", f"{_ORG}/audit", Right.SEE_AUDIT, query="form=csv"),
+    Row("GET", f"{_ORG}/general", Right.RENAME),
+    Row("GET", f"{_ORG}/export", Right.EXPORT),
+    *(
+        Row("POST", f"{_ORG}/{page}", right, 404)
+        for page, right in (
+            ("usage", Right.SEE_USAGE),
+            ("audit", Right.SEE_AUDIT),
+            ("export", Right.EXPORT),
+        )
+    ),  # they have no acts
+]
+ACTS = [
+    Row("POST", f"{_ORG}/{page}", right, 200 if page == "tokens" else 302, form)
+    for page, right, form in (
+        ("members", Right.INVITE, {"act": "invite", "emails": "new@example.org", "role": "viewer"}),
+        ("members", Right.INVITE, {"act": "resend", "invitation": "{invitations}"}),
+        ("members", Right.INVITE, {"act": "revoke", "invitation": "{invitations}"}),
+        ("members", Right.MANAGE_MEMBERS, {"act": "role", "member": "{members}", "role": "editor"}),
+        ("members", Right.MANAGE_MEMBERS, {"act": "remove", "member": "{members}"}),
+        ("members", Right.HAND_OVER, {"act": "transfer", "member": "{members}"}),
+        ("members", Right.LEAVE, {"act": "leave"}),
+        ("apps", Right.CREATE_APP, {"act": "create", "name": "New"}),
+        ("apps", Right.CREATE_APP, {"act": "rename", "app": "{apps}", "name": "Other"}),
+        ("apps", Right.DELETE_APP, {"act": "delete", "app": "{apps}", "confirm": "alpha production"}),
+        ("tokens", Right.MANAGE_TOKENS, {"act": "create", "app": "{apps}", "name": "n", "scopes": ["ingest"]}),
+        ("tokens", Right.MANAGE_ADMIN_TOKENS, {"act": "create", "app": "{apps}", "name": "n", "scopes": ["admin"]}),
+        ("tokens", Right.MANAGE_TOKENS, {"act": "rotate", "token": "{tokens}"}),
+        ("tokens", Right.MANAGE_TOKENS, {"act": "revoke", "token": "{tokens}"}),
+        ("tokens", Right.MANAGE_ADMIN_TOKENS, {"act": "revoke", "token": "{admin token}"}),
+        ("general", Right.RENAME, {"act": "rename", "name": "Other"}),
+        ("general", Right.DELETE, {"act": "delete", "confirm": "alpha"}),
+    )
+]
+ORGANISATION_CALLS = [
+    Row("PATCH", _ORGANISATION, Right.RENAME, body={"name": "Other"}),
+    Row("GET", f"{_ORGANISATION}/members", Right.SEE_MEMBERS),
+    Row("PATCH", f"{_ORGANISATION}/members/<int:number>", Right.MANAGE_MEMBERS, body={"role": "editor"}),
+    Row("DELETE", f"{_ORGANISATION}/members/<int:number>", Right.MANAGE_MEMBERS, 204),
+    Row("GET", f"{_ORGANISATION}/invitations", Right.INVITE),
+    Row("POST", f"{_ORGANISATION}/invitations", Right.INVITE, 201, {"email": "new@example.org", "role": "viewer"}),
+    Row("DELETE", f"{_ORGANISATION}/invitations/<int:number>", Right.INVITE, 204),
+    Row("GET", f"{_ORGANISATION}/audit", Right.SEE_AUDIT),
+    Row("GET", f"{_ORGANISATION}/usage", Right.SEE_USAGE),
+]
+TOKENS = [
+    Row("GET", f"{_API}/tokens", Right.MANAGE_TOKENS),
+    Row("POST", f"{_API}/tokens", Right.MANAGE_TOKENS, 201, {"name": "n", "scopes": ["read"]}),
+    Row("POST", f"{_API}/tokens", Right.MANAGE_ADMIN_TOKENS, 201, {"name": "n", "scopes": ["admin"]}),
+    Row("GET", f"{_API}/tokens/<int:number>", Right.MANAGE_TOKENS),
+    Row("GET", f"{_API}/tokens/{{admin token}}", Right.MANAGE_ADMIN_TOKENS),
+    Row("POST", f"{_API}/tokens/<int:number>/rotate", Right.MANAGE_TOKENS, 201),
+    Row("POST", f"{_API}/tokens/{{admin token}}/rotate", Right.MANAGE_ADMIN_TOKENS, 201),
+    Row("DELETE", f"{_API}/tokens/<int:number>", Right.MANAGE_TOKENS, 204),
+    Row("DELETE", f"{_API}/tokens/{{admin token}}", Right.MANAGE_ADMIN_TOKENS, 204),
+    Row("GET", f"{_APP}/send", Right.SEE_APP),
+    Row("GET", f"{_APP}/send/arrivals", Right.SEE_APP),
+    Row("POST", f"{_APP}/send", Right.MANAGE_TOKENS, 200, {"name": "n", "use": "read"}),
+    Row("POST", f"{_APP}/tokens/<int:token_id>/revoke", Right.MANAGE_TOKENS, 302),
+    Row("POST", f"{_APP}/tokens/{{admin token}}/revoke", Right.MANAGE_ADMIN_TOKENS, 302),
+]
+SENDERS = [
+    Row("GET", f"{_API}/agents", Right.SEE_APP),
+    Row("GET", f"{_API}/agents/settings", Right.SEE_APP),
+    Row("PUT", f"{_API}/agents/settings", Right.PUSH_AGENT_SETTINGS, body={"match": "*", "settings": {"period_s": 5}}),
+    Row("GET", f"{_API}/agents/by-name/<path:agent>", Right.SEE_APP),
+    Row("DELETE", f"{_API}/agents/by-name/<path:agent>", Right.FORGET_AGENT, 204),
+    *_all("GET", _APP, Right.SEE_APP, "/agents", "/agents/table", "/send/heartbeats"),
+    Row("POST", f"{_APP}/agents/settings", Right.PUSH_AGENT_SETTINGS, 302, {"match": "*", "period_s": "5"}),
+    Row("POST", f"{_APP}/send/heartbeats", Right.MANAGE_HEARTBEATS, 302, {"name": "nightly"}),
+    Row("POST", f"{_APP}/send/heartbeats/<int:number>/delete", Right.MANAGE_HEARTBEATS, 302),
+    Row("GET", "/api/v1/agents", Who.READER),
+    *_all("POST", "/api/v1/agents", Who.SENDER, "", "/heartbeat"),
+    Row("GET", "/api/v1/agents/version", Who.SENDER),
+]
+ALERTS = [
+    *_all("GET", f"{_API}/rules", Right.SEE_APP, "", "/files", "/<int:number>", "/<int:number>/alerts"),
+    Row("POST", f"{_API}/rules", Right.WRITE_RULES, 201, {"name": "N", "expr": "up", "receivers": []}),
+    Row("PATCH", f"{_API}/rules/<int:number>", Right.WRITE_RULES, 428),
+    Row("DELETE", f"{_API}/rules/<int:number>", Right.WRITE_RULES, 428),
+    Row("POST", f"{_API}/rules/<int:number>/enable", Right.WRITE_RULES),
+    Row("POST", f"{_API}/rules/<int:number>/disable", Right.WRITE_RULES),
+    Row("GET", f"{_API}/rules/files/<str:name>", Right.SEE_APP),
+    Row("PUT", f"{_API}/rules/files/<str:name>", Right.IMPORT_RULES),
+    Row("DELETE", f"{_API}/rules/files/<str:name>", Right.IMPORT_RULES),
+    Row("POST", f"{_API}/rules/backtest", Right.TRY_RULE, 400),
+    *_all("GET", "/alerts", Right.SEE_APP, "/", "/rules/<int:rule_id>", "/notifications"),
+    *_all("GET", "/alerts", Right.SEE_APP, "/notifications/<int:notification_id>", "/silences", "/silences/preview"),
+    Row("GET", "/alerts/check", Right.TRY_RULE),
+    *_all("GET", "/alerts", Right.WRITE_RULES, "/new", "/rules/<int:rule_id>/edit"),
+    *_all("POST", "/alerts", Right.WRITE_RULES, "/new", "/rules/<int:rule_id>/edit"),
+    Row("POST", "/alerts/rules/<int:rule_id>/delete", Right.WRITE_RULES, 302),
+    Row("POST", "/alerts/notifications/<int:notification_id>/retry", Right.RETRY_NOTIFICATION, 302),
+    Row("POST", "/alerts/notifications/<int:notification_id>/acknowledge", Right.ACKNOWLEDGE, 302),
+    Row("POST", "/alerts/contact-points", Right.MANAGE_CONTACT_POINTS, 302),
+    Row("POST", "/alerts/contact-points/<int:point_id>/delete", Right.MANAGE_CONTACT_POINTS, 302),
+    Row("POST", "/alerts/receivers/<int:receiver_id>/test", Right.TEST_RECEIVER, 302),
+    Row("POST", "/alerts/silences", Right.SILENCE),
+    Row("POST", "/alerts/silences/<int:silence_id>/end", Right.SILENCE, 302),
+]
+CORRECTIONS = [
+    *_all("GET", _API, Right.SEE_APP, "/runs", "/runs/<int:number>", "/corrections", "/retractions"),
+    Row("POST", f"{_API}/runs/<int:number>/rollback", Right.ROLL_BACK, 409),
+    Row("POST", f"{_API}/retractions", Right.RETRACT, 400),
+    Row("POST", f"{_API}/retractions/preview", Right.PREVIEW_RETRACTION, 409),
+    Row("POST", f"{_API}/retractions/<int:number>/undo", Right.UNDO_RETRACTION),
+    Row("POST", f"{_API}/retractions/<int:number>/purge", Right.PURGE, 400),
+    Row("GET", f"{_APP}/corrections", Right.SEE_APP),
+    Row("POST", f"{_APP}/corrections", Right.PREVIEW_RETRACTION, 409),
+    Row("POST", f"{_APP}/corrections", Right.RETRACT, 409, {"act": ""}),
+    Row("GET", f"{_APP}/corrections/<int:number>/purge", Right.PURGE),
+    Row("POST", f"{_APP}/corrections/<int:number>/purge", Right.PURGE, 400),
+    Row("POST", f"{_APP}/corrections/<int:number>/undo", Right.UNDO_RETRACTION, 302),
+    *_all("GET", _APP, Right.ROLL_BACK, "/runs", "/runs/table"),
+    Row("POST", f"{_APP}/runs/<int:number>/rollback", Right.ROLL_BACK, 302),
+    Row("GET", f"{_APP}/retention", Right.SET_RETENTION),
+    Row("POST", f"{_APP}/retention", Right.SET_RETENTION),
+    Row("POST", f"{_APP}/retention/delete", Right.DELETE_APP, 302),
+]
+_TIMES = "start=0&end=60&step=60"
+_PANELS = {"app": "{apps}", "start": 0, "end": 60_000, "panels": [{"id": "a", "expr": "up"}]}
+DATA = [
+    Row("GET", "/api/v1/charts", Right.SEE_APP, query="expr=up"),
+    Row("POST", "/api/v1/charts/batch", Right.SEE_APP, body=_PANELS),
+    Row("GET", "/api/v1/search", Right.SEE_APP, query="q=web"),
+    Row("GET", "/api/v1/percentiles", Right.SEE_APP, query="match=cpu&q=0.5&by=host"),
+    *_all("GET", _API, Right.SEE_APP, "/sources", "/completeness", "/metrics", "/balance", "/account", "/rejections"),
+    *_all("GET", _API, Right.SEE_APP, "/balance/hours", "/account/hours", "/balance/rows", "/account/rows"),
+    Row("GET", f"{_API}/labels", Right.SEE_APP, query="metric=up"),
+    *(Row(method, "/api/v1/export", Right.SEE_APP, query="match[]=up") for method in ("GET", "POST")),
+    *_all("GET", _APP, Right.SEE_APP, "/", "/hosts", "/completeness", "/chart", "/delivery", "/delivery/hours"),
+    *_all("GET", f"{_APP}/delivery", Right.SEE_APP, "/download", "/rejected", "/refused", "/dead-letters", "/letters"),
+    *_all("GET", _APP, Right.SEE_APP, "/hosts/<path:host>", "/system", status=404),  # no such host; not the own app
+    *(
+        Row(method, f"{_PROMETHEUS}/{name}", Right.SEE_APP, query=query)
+        for method in ("GET", "POST")
+        for name, query in {
+            "query": "query=up",
+            "query_range": f"query=up&{_TIMES}",
+            "query_exemplars": f"query=up&{_TIMES}",
+            "series": "match[]=up",
+            "format_query": "query=up",
+            "parse_query": "query=up",
+            **dict.fromkeys(("labels", "label/<str:name>/values", "metadata", "rules", "alerts", "targets"), ""),
+            **dict.fromkeys(("targets/metadata", "alertmanagers", "notifications", "status/buildinfo"), ""),
+            **dict.fromkeys(("status/runtimeinfo", "status/flags", "status/config", "status/tsdb"), ""),
+        }.items()
+    ),
+    Row("POST", f"{_PROMETHEUS}/read", Right.SEE_APP, 400),
+    *(Row(method, "/prometheus/federate", Right.SEE_APP, query="match[]=up") for method in ("GET", "POST")),
+]
+_FLOWS = [
+    "/signup",
+    "/login",
+    "/login/key",
+    "/logout",
+    "/account/reset",
+    "/account/reset/<account:uidb36>-<str:key>",
+    "/account/email/confirm/<str:key>",
+    "/account/code",
+    "/sso/signup",
+    "/sso/<str:provider_id>/login",
+    "/sso/<str:provider_id>/login/callback",
+    "/account/keys/<int:pk>/rename",
+    "/account/keys/<int:pk>/remove",
+]
+_OWN = [
+    "/password",
+    "/password/set",
+    "/reauthenticate",
+    "/email",
+    "/security",
+    "/code/again",
+    "/app/add",
+    "/app/remove",
+    "/recovery-codes",
+    "/recovery-codes/new",
+    "/recovery-codes/download",
+    "/keys",
+    "/keys/add",
+    "/keys/again",
+    "/sessions",
+    "/sso",
+]
+_TOLD = ["/account/inactive", "/account/email/sent", "/account/reset/sent", "/account/reset/done", "/sso/cancelled"]
+ACCOUNTS = [
+    Row("GET", "/api/v1/apps", Who.PERSON),
+    Row("GET", "/api/v1/organisations", Who.PERSON),
+    Row("GET", "/", Who.PERSON, None),
+    Row("GET", "/org/new", Who.PERSON),
+    Row("POST", "/org/new", Who.PERSON, 409),  # a new organisation needs a name
+    *(Row(method, f"/account{route}", Who.ACCOUNT, None) for method in ("GET", "POST") for route in _OWN),
+    *(Row(method, route, Who.EVERYBODY, None) for method in ("GET", "POST") for route in _FLOWS),
+    *_all("GET", "", Who.EVERYBODY, *_TOLD, "/sso/error", status=None),
+    Row("GET", "/invitations/<str:secret>", Who.EVERYBODY, 302),
+    Row("GET", "/invitation", Who.EVERYBODY),
+    Row("POST", "/invitation", Who.PERSON, 302),
+]
+_PUSHES = [
+    "/write",
+    "/api/v2/write",
+    "/api/v3/write_lp",
+    "/api/v1/metrics",
+    "/api/v1/collectd",
+    "/api/v1/write",
+    "/api/v1/push",
+    "/api/v1/import",
+    "/api/v1/import/prometheus",
+    "/v1/metrics",
+    "/otlp/v1/metrics",
+    "/api/v1/otlp/v1/metrics",
+    "/query",
+]
+SITE = [
+    *_all("POST", "", Who.SENDER, *_PUSHES),
+    Row("PUT", "/api/v1/import/prometheus", Who.SENDER),
+    Row("GET", "/query", Who.SENDER),
+    *(Row(method, r"/^metrics/(?P<group>job(?:@base64)?/.+)$", Who.SENDER) for method in ("POST", "PUT")),
+    Row("GET", "/ping", Who.EVERYBODY, 204),
+    *_all("GET", "", Who.EVERYBODY, "/health", "/ready", "/agent.pyz", "/api/v1/schema"),
+    Row("GET", "/metrics", Who.STAFF),
+    Row("GET", "/^prometheus/", Who.EVERYBODY, 404),
+    *(Row(method, r"/^ping/(?P<key>[^/]+)(?:/(?P<act>[^/]+))?$", Who.EVERYBODY, 404) for method in ("GET", "POST")),
+    *(Row(method, "/a/<str:text>", Who.EVERYBODY, 404) for method in ("GET", "POST")),  # a link that nobody signed
+    *_all("GET", "/alerts", Who.EVERYBODY, "/mail", "/mail/<path:rest>", status=302),
+    Row("POST", r"/^broker/(?P<secret>[^/]+)/(?P<question>user|vhost|resource|topic)$", Who.EVERYBODY, 404),
+]
+ROWS: list[Row] = [
+    *ORGANISATION_PAGES,
+    *ACTS,
+    *ORGANISATION_CALLS,
+    *TOKENS,
+    *SENDERS,
+    *ALERTS,
+    *CORRECTIONS,
+    *DATA,
+    *ACCOUNTS,
+    *SITE,
+]
