@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ingest.protocols.common.line_kernels import COUNT, END, FULL, LINE, POSITION, TIMELESS
+from ingest.protocols.common.line_kernels import COUNT, END, FULL, LINE, POSITION, STOPPED, TIMELESS
 from ingest.protocols.common.series_cache import CacheGeneration, LabelPairs, limit_error
 from ingest.protocols.common.series_kernels import KnownSeries
 from spm.arrays import F64, I32, I64
@@ -65,6 +65,8 @@ class LineReader:
             # Where the columns have more free space than a line can fill, FULL means that the line is too long.
             if status == FULL and self._series.size - self._state[COUNT] < LINE_BYTES_MAX // 4:
                 self._grow(2 * self._series.size)
+            elif status == STOPPED and self._enter_new():
+                known = self._generation.view()
             else:
                 self._read_exactly()
                 known = self._generation.view()
@@ -122,6 +124,10 @@ class LineReader:
     def _read_plain(self, known: KnownSeries) -> int:
         """Call the kernel; returns its status."""
         raise AssertionError("BUG: a protocol has its own kernel")
+
+    def _enter_new(self) -> bool:
+        """Enter series of the next lines that are new to the cache; returns whether there were any."""
+        return False
 
     def _read_exactly(self) -> None:
         """Read the line at the position of the state, and move the state behind it."""

@@ -11,7 +11,8 @@ old one lives until its last reader ends. So the bound is the limits plus what o
 """
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -26,6 +27,8 @@ from ingest.protocols.common.series_kernels import (
     KnownSeries,
     add_head,
     add_items,
+    enter_heads,
+    enter_items,
     find_head,
     find_items,
     number_series,
@@ -49,14 +52,17 @@ class Column:
         self.array: U8 = np.zeros(capacity, np.uint8)
         self.count = 0
 
+    def reserve(self, more: int) -> None:
+        """Make room for more bytes."""
+        if self.count + more > self.array.size:
+            larger = np.zeros(self.array.size + self.count + more, np.uint8)
+            larger[: self.count] = self.array[: self.count]
+            self.array = larger
+
     def extend(self, raw: bytes) -> tuple[int, int]:
         """Append bytes; returns where they start and end."""
-        start = self.count
-        end = start + len(raw)
-        if end > self.array.size:
-            larger = np.zeros(self.array.size + end, np.uint8)
-            larger[:start] = self.array[:start]
-            self.array = larger
+        self.reserve(len(raw))
+        start, end = self.count, self.count + len(raw)
         self.array[start:end] = np.frombuffer(raw, np.uint8)
         self.count = end
         return start, end
@@ -80,6 +86,16 @@ class Rows:
             table: I32 = np.full(2 << (self.count + more).bit_length(), -1, np.int32)
             place_entries(table, self.array, self.count)
             self.table = table
+
+
+@dataclass(frozen=True, slots=True)
+class NewFields:
+    """Fields of one head: their names, their metrics, and the part of their forms that follows the metric."""
+
+    head: bytes
+    names: list[bytes]
+    metrics: list[bytes]
+    tail: bytes
 
 
 class CacheGeneration:
@@ -152,6 +168,28 @@ class CacheGeneration:
                 int(rows[item, SERIES]) if item >= 0 else added[name] for name, item in zip(names, items, strict=True)
             ], budget
 
+    def enter_fields(self, fields: Sequence[NewFields], budget: int) -> tuple[int, int]:
+        """Add fields of many valid heads; returns how many of them were new, and the rest of ``budget``.
+
+        Where the budget might not suffice the last heads are left out: ``resolve_fields`` of them tells.
+        """
+        fields = _affordable(fields, budget)
+        metrics = [metric for each in fields for metric in each.metrics]
+        forms = [wire.prefixed(metric) + each.tail for each in fields for metric in each.metrics]
+        ids = list(map(wire.series_id, forms))  # before the lock
+        with self._lock:
+            items, size = self._items.count, self._forms.count
+            series = self._resolve_forms(zip(metrics, forms, ids, strict=True), budget)
+            heads = self._resolve_heads([each.head for each in fields])
+            spans = [self._span(name) for each in fields for name in each.names]
+            owners = np.repeat(heads, [len(each.names) for each in fields])
+            self._items.reserve(len(spans))
+            new = enter_items(
+                self._view(), owners, np.array(spans, np.int64).reshape(-1, 2), np.array(series, np.int64)
+            )
+            self._items.count += int(new)
+            return self._items.count - items, budget - (self._forms.count - size)
+
     def resolve_field(
         self, head: bytes, name: bytes, *, metric: bytes, labels: LabelPairs, budget: int
     ) -> tuple[int, int]:
@@ -197,20 +235,41 @@ class CacheGeneration:
         self._heads.count += 1
         return self._heads.count - 1, True
 
+    def _resolve_heads(self, texts: Sequence[bytes]) -> I64:
+        """Returns the numbers of heads that differ from each other; adds those that are new."""
+        joined = b"".join(texts)
+        ends: I64 = np.cumsum(np.fromiter(map(len, texts), np.int64, len(texts)))
+        numbers: I64 = np.empty(len(texts), np.int64)
+        self._heads.reserve(len(texts))
+        self._arena.reserve(len(joined))
+        view, raw = self._view(), np.frombuffer(joined, np.uint8)
+        new, self._arena.count = enter_heads(view, raw, ends, self._arena.count, numbers)
+        self._heads.count += int(new)
+        return numbers
+
+    def _span(self, name: bytes) -> tuple[int, int]:
+        """Returns where the name of a field stands in the arena; adds it if it is new."""
+        span = self._names.get(name)
+        if span is None:
+            span = self._names[name] = self._arena.extend(name)
+        return span
+
     def _add_items(self, head: int, series: Mapping[bytes, int]) -> None:
         """Add items by name, each with its series."""
         if not series:
             return
-        for name in series:
-            if name not in self._names:
-                self._names[name] = self._arena.extend(name)
         self._items.reserve(len(series))
-        spans = np.array([self._names[name] for name in series], np.int64)
+        spans = np.array([self._span(name) for name in series], np.int64)
         add_items(self._view(), head, spans, np.array(list(series.values()), np.int64))
         self._items.count += len(series)
 
     def _resolve_series(self, metrics: Sequence[bytes], tail: bytes, budget: int) -> list[int]:
-        """Returns the numbers of the series of these metrics with the labels ``tail``; ends when the budget is used up.
+        """Returns the numbers of the series of these metrics with labels ``tail``; ends when the budget is used up."""
+        forms = ((metric, wire.prefixed(metric) + tail) for metric in metrics)
+        return self._resolve_forms(((metric, form, wire.series_id(form)) for metric, form in forms), budget)
+
+    def _resolve_forms(self, entries: Iterable[tuple[bytes, bytes, int]], budget: int) -> list[int]:
+        """Returns the numbers of series, given as (metric, canonical form, id); ends when the budget is used up.
 
         Two forms with the same id (a hash collision) stay two series.
         """
@@ -219,9 +278,7 @@ class CacheGeneration:
         forms: list[bytes] = []
         first, end = self._series.count, self._forms.count
         limit = end + budget
-        for metric in metrics:
-            form = wire.prefixed(metric) + tail
-            hashed = wire.series_id(form)
+        for metric, form, hashed in entries:
             known = self._numbers.get(hashed)
             if known is not None and form == (forms[known - first] if known >= first else self.canonical(known)):
                 numbers.append(known)
@@ -297,6 +354,21 @@ def check_budget(budget: int) -> int:
     if budget < 0:
         raise limit_error("bytes of series names and labels in one body", MESSAGE_SERIES_BYTES_MAX)
     return budget
+
+
+def new_fields(head: bytes, measurement: bytes, labels: LabelPairs, names: list[bytes]) -> NewFields:
+    """Returns the fields of a valid head, for ``CacheGeneration.enter_fields``; no name is there twice."""
+    return NewFields(head, names, [join_metric(measurement, name) for name in names], _canonical_labels(labels))
+
+
+def _affordable(fields: Sequence[NewFields], budget: int) -> Sequence[NewFields]:
+    """Returns the first of these, whose canonical forms are within the budget."""
+    size = 0
+    for number, each in enumerate(fields):
+        size += sum(map(len, each.metrics)) + len(each.metrics) * (2 + len(each.tail))
+        if size > budget:
+            return fields[:number]
+    return fields
 
 
 def _canonical_labels(labels: LabelPairs) -> bytes:

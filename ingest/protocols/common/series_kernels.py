@@ -12,7 +12,7 @@ import numpy as np
 from numba import njit
 
 from spm.arrays import I32, I64, U8, U64
-from spm.store.encoding.byte_kernels import is_equal, text_hash, uncounted
+from spm.store.encoding.byte_kernels import copy_bytes, is_equal, text_hash, uncounted
 
 HASH, START, END, HEAD, SERIES = range(5)  # columns of entries: items have all of them, heads the first three
 ID, METRIC, FORM_START, FORM_END = range(4)  # columns of series
@@ -127,6 +127,46 @@ def add_head(known: KnownSeries, start: int, end: int) -> None:
     row = known.heads[known.head_count]
     row[HASH], row[START], row[END] = hashed, start, end
     _place(known.head_table, hashed, known.head_count)
+
+
+@njit(nogil=True, cache=True)
+def enter_heads(known: KnownSeries, texts: U8, ends: I64, at: int, numbers: I64) -> tuple[int, int]:
+    """Write the numbers of heads that differ, which follow each other in ``texts``; enter those that are new.
+
+    Their text is written into the cache's from ``at`` on; there is room. Returns (how many are new, the text's end).
+    """
+    start = new = 0
+    for k in range(ends.size):
+        numbers[k] = find_head(known, texts, start, ends[k])
+        if numbers[k] < 0:
+            numbers[k] = known.head_count + new
+            hashed = np.int64(text_hash(known.seed, known.multiplier, texts, start, ends[k]))
+            row = known.heads[numbers[k]]
+            row[HASH], row[START], row[END] = hashed, at, at + ends[k] - start
+            at = copy_bytes(texts, start, ends[k], known.text, at)
+            _place(known.head_table, hashed, numbers[k])
+            new += 1
+        start = ends[k]
+    return new, at
+
+
+@njit(nogil=True, cache=True)
+def enter_items(known: KnownSeries, heads: I64, spans: I64, series: I64) -> int:
+    """Enter those items that are new: their heads, where their names stand in the cache's text, their series.
+
+    No two of them are equal. Returns how many are new.
+    """
+    new = 0
+    for k in range(heads.size):
+        start, end = spans[k, 0], spans[k, 1]
+        if find_item(known, heads[k], known.text, start, end) < 0:
+            hashed = np.int64(text_hash(known.seed + np.uint64(heads[k]), known.multiplier, known.text, start, end))
+            entry = known.item_count + new
+            row = known.items[entry]
+            row[HASH], row[START], row[END], row[HEAD], row[SERIES] = hashed, start, end, heads[k], series[k]
+            _place(known.item_table, hashed, entry)
+            new += 1
+    return new
 
 
 @njit(nogil=True, cache=True)

@@ -124,10 +124,8 @@ def plain_parts(head: bytes, names: Sequence[bytes]) -> tuple[bytes, LabelPairs]
         measurement, tags = _read_head(head)
     except _Fault:
         return None
-    for name in names:
-        if not naming.is_utf8(name) or len(join_metric(measurement, name)) > METRIC_BYTES_MAX:
-            return None
-    return measurement, tags
+    longest = len(measurement) + 1 + max(map(len, names))
+    return (measurement, tags) if longest <= METRIC_BYTES_MAX and naming.is_utf8(b",".join(names)) else None
 
 
 def excerpt(raw: bytes) -> str:

@@ -36,8 +36,10 @@ from ingest.protocols.common.series_kernels import (
     uncounted_series,
 )
 from spm.arrays import F64, I32, I64, U8
-from spm.store.encoding.byte_kernels import uncounted
+from spm.store.encoding.byte_kernels import is_equal, text_hash, uncounted
 
+FIELDS_MAX = 1_000  # of a line that is split
+KNOWN_LINES_MAX = 64  # after which the search for new series ends: the lines behind them are read once, not twice
 _SPACE, _COMMA, _EQUALS, _NEWLINE, _ESCAPE, _COMMENT = 32, 44, 61, 10, 92, 35
 
 
@@ -131,6 +133,63 @@ def split_line(body: U8, start: int, rules: I64, spans: I64, values: F64) -> tup
     if newline < 0 or newline - start > rules[LENGTH_MAX]:
         return -1, 0, 0, 0
     return space, count, newline, int(ms) if body[i] == _SPACE else -1
+
+
+@njit(nogil=True, cache=True)
+def _place_of(known: KnownSeries, body: U8, rows: I64, count: int, table: I32, owner: int, start: int, end: int) -> int:
+    """Returns the row of the text body[start:end] of an owner; ``count`` if it is new, and is now in the table."""
+    slot = np.int64(text_hash(known.seed + np.uint64(owner), known.multiplier, body, start, end)) & (table.size - 1)
+    while table[slot] > 0:
+        row = table[slot] - 1
+        if (
+            rows[row, 2] == owner
+            and rows[row, 1] - rows[row, 0] == end - start
+            and is_equal(body, rows[row, 0], body, start, end)
+        ):
+            return int(row)
+        slot = (slot + 1) & (table.size - 1)
+    table[slot] = count + 1
+    return count
+
+
+@njit(nogil=True, cache=True)
+def find_new(
+    body: U8, spans: I64, rules: I64, known: KnownSeries, heads: I64, names: I64, tables: I32
+) -> tuple[int, int, int]:
+    """Find the fields of plain lines that the cache does not know; returns (heads, names, where the last span stopped).
+
+    A row of ``spans`` is where lines start and end, and their rules; a stretch of them ends before a line that is not
+    plain, and after ``KNOWN_LINES_MAX`` known ones. A row of ``heads`` or ``names`` is a text's start and end, and 0 or
+    the row of its head; each text of an owner is there once. ``tables`` are two of zeros, for at least twice as many.
+    """
+    known, body = uncounted_series(known), uncounted(body)
+    fields, values = np.empty((FIELDS_MAX, 2), np.int64), np.empty(FIELDS_MAX)
+    head_count = name_count = at = 0
+    for k in range(len(spans)):
+        at, known_lines = spans[k, 0], 0
+        while at < spans[k, 1] and known_lines < KNOWN_LINES_MAX:
+            if body[at] == _NEWLINE:
+                at += 1
+                continue
+            head_end, count, newline, _ = split_line(body, at, rules[spans[k, 2]], fields, values)
+            if head_end < 0 or name_count + count > len(names):
+                break
+            number, row = find_head(known, body, at, head_end), -1
+            for i in range(count):
+                if number < 0 or find_item(known, number, body, fields[i, 0], fields[i, 1]) < 0:
+                    if row < 0:
+                        row = _place_of(known, body, heads, head_count, tables[0], 0, at, head_end)
+                        if row == head_count:
+                            heads[row, 0], heads[row, 1], heads[row, 2] = at, head_end, 0
+                            head_count += 1
+                    start, end = fields[i, 0], fields[i, 1]
+                    name = _place_of(known, body, names, name_count, tables[1], row, start, end)
+                    if name == name_count:
+                        names[name, 0], names[name, 1], names[name, 2] = start, end, row
+                        name_count += 1
+            known_lines = known_lines + 1 if row < 0 else 0
+            at = newline + 1
+    return head_count, name_count, at
 
 
 @njit(nogil=True, cache=True)

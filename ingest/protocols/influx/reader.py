@@ -5,21 +5,19 @@ measurement_field, or the measurement alone for a field named ``value``; so two 
 metric. Tags become labels; their order does not matter. Times are integers in the given precision, stored as ms,
 rounded down; a line without a time gets the server's. A bad line rejects only itself. A text field beside numbers
 rejects nothing, because agents send such fields in every message; the first one of a body is reported. The compiled
-kernel reads plain lines of known series, and splits those of new series; ``exact`` reads all others.
+kernel reads plain lines, whose new series ``new_series`` enters before; ``exact`` reads all others.
 """
 
 from dataclasses import replace
-
-import numpy as np
 
 from ingest.protocols.common.line_kernels import LINE, POSITION
 from ingest.protocols.common.line_reader import LineReader, TimeRules
 from ingest.protocols.common.over_quota_cache import OverQuotaCache
 from ingest.protocols.common.series_cache import SeriesCache
 from ingest.protocols.common.series_kernels import KnownSeries
-from ingest.protocols.influx.exact import STRING_FIELD, plain_parts, read_line
-from ingest.protocols.influx.kernels import read_lines, split_line
-from spm.arrays import F64, I64
+from ingest.protocols.influx.exact import STRING_FIELD, read_line
+from ingest.protocols.influx.kernels import read_lines
+from ingest.protocols.influx.new_series import enter_new
 from spm.errors import BadMessage
 from spm.limits import FUTURE_MS
 from spm.wire import Parsed, Rejection
@@ -32,7 +30,6 @@ _PRECISIONS = {  # name → (times, per): ms = raw × times // per
     "m": (60_000, 1),
     "h": (3_600_000, 1),
 }
-_FIELDS_MAX = 1_000  # of a line that is split by the kernel
 COMMON_CACHE, _OVER_QUOTA_CACHE = SeriesCache(), OverQuotaCache()
 
 
@@ -80,8 +77,7 @@ class InfluxReader(LineReader):
     """One body of line protocol."""
 
     _text: Rejection | None = None  # the first text field that was left out beside numbers
-    _spans: I64 | None = None  # of the names in one line, with their values; allocated when a line needs them
-    _split_values: F64
+    _searched = 0  # up to where new series of plain lines were entered
 
     def result(self) -> Parsed:
         """Returns the samples and rejections of the body; the report on a left-out text field comes last."""
@@ -93,9 +89,21 @@ class InfluxReader(LineReader):
             read_lines(self._bytes, self._kernel_rules, known, self._state, self._series, self._ts, self._values)
         )
 
+    def _enter_new(self) -> bool:
+        """Enter the new series of the next plain lines, unless that was tried already."""
+        start = int(self._state[POSITION])
+        if start < self._searched:
+            return False
+        added, self._budget, self._searched = enter_new(
+            self._generation,
+            self._body,
+            [(start, len(self._body), 0)],
+            self._kernel_rules.reshape(1, -1),
+            self._budget,
+        )
+        return added > 0
+
     def _read_exactly(self) -> None:
-        if self._read_split():
-            return
         line = read_line(self._body, int(self._state[POSITION]), self._rules)
         number = int(self._state[LINE])
         for reason, example in line.faults:
@@ -114,30 +122,3 @@ class InfluxReader(LineReader):
             )
         self._state[POSITION] = line.after
         self._state[LINE] += line.newlines
-
-    def _read_split(self) -> bool:
-        """Read a plain line with series that are new to the cache; returns false if it is no such line."""
-        if self._spans is None:
-            self._spans, self._split_values = np.empty((_FIELDS_MAX, 2), np.int64), np.empty(_FIELDS_MAX)
-        start = int(self._state[POSITION])
-        head_end, count, newline, time_ms = split_line(
-            self._bytes, start, self._kernel_rules, self._spans, self._split_values
-        )
-        if head_end < 0:
-            return False
-        head = self._body[start:head_end]
-        names = [self._body[first:last] for first, last in self._spans[:count].tolist()]
-        parts = plain_parts(head, names)
-        if parts is None:
-            return False
-        self._add_line(
-            head,
-            measurement=parts[0],
-            labels=parts[1],
-            names=names,
-            values=self._split_values[:count],
-            time_ms=None if time_ms < 0 else int(time_ms),
-        )
-        self._state[POSITION] = newline + 1
-        self._state[LINE] += 1
-        return True

@@ -1,7 +1,7 @@
 """Bodies of many senders that are read together have the results that each has alone, whatever stands beside it."""
 
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import pytest
@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 
 from ingest.protocols.common import line_reader, series_cache
 from ingest.protocols.common.series_cache import SeriesCache
-from ingest.protocols.influx import joined, reader
+from ingest.protocols.influx import joined, kernels, reader
 from ingest.protocols.influx.joined import BodyToParse, parse_many
 from spm import limits
+from spm.arrays import I64, U8
 from spm.errors import BadMessage, LimitExceeded
 from spm.wire import Parsed
 from tests.ingest.protocols.influx.test_reader_property import bodies
@@ -103,6 +104,33 @@ def test_an_odd_body_touches_no_other_wherever_it_stands(poison: BodyToParse, pl
     cache = SeriesCache()
     parse_many(some, cache=cache)
     assert_as_alone([*some[:place], poison, *some[place:]], cache)
+
+
+def test_new_series_of_plain_lines_are_read_without_the_exact_reader(monkeypatch: pytest.MonkeyPatch) -> None:
+    some = [
+        BodyToParse(PLAIN.replace(b"host=", b"host=%d-" % number) * (1 + number % 2), NOW_MS) for number in range(9)
+    ]
+    cache = SeriesCache()
+    monkeypatch.delattr(reader.InfluxReader, "_read_exactly")
+    results = parse_many(some, cache=cache)
+    assert [len(result.series) for result in results if isinstance(result, Parsed)] == [4] * len(some)
+    assert [len(result.ts) for result in results if isinstance(result, Parsed)] == [4, 8, 4, 8, 4, 8, 4, 8, 4]
+
+
+def test_lines_are_searched_for_new_series_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    searched: list[int] = []
+    find_new: Callable[..., tuple[int, int, int]] = kernels.find_new
+
+    def count(text: U8, spans: I64, *arguments: object) -> tuple[int, int, int]:
+        counts = find_new(text, spans, *arguments)
+        searched.append(counts[2] - int(spans[0, 0]))
+        return counts
+
+    monkeypatch.setattr("ingest.protocols.influx.new_series.find_new", count)
+    bad = b"cpu,host= user=1i\n"  # plain to the kernel, yet a label without a value
+    body = b"".join(bad + b"cpu,host=%d user=1i\n" % number for number in range(300))
+    assert reader.parse(body, now_ms=NOW_MS, cache=SeriesCache()).rejected == 300
+    assert sum(searched) <= len(body)
 
 
 def test_names_of_an_app_over_its_quota_stay_out_of_the_common_cache() -> None:
