@@ -191,14 +191,16 @@ class EventHub:
                 "your organisation has too many listeners at once",
                 got=own + 1,
                 wanted=f"at most {self._organisation_max} in one web process",
-                remedy="Close some, or share one among several readers.",
+                remedy="Close some, or share one among several readers. The bound is EVENTS_LISTENERS_ORGANISATION_MAX "
+                "in spm/limits.py.",
             )
         if self._count >= self._listeners_max:
             raise ListenersFull(
                 "this web process has too many listeners",
                 got=self._count + 1,
                 wanted=f"at most {self._listeners_max}",
-                remedy="Try again later; the operator may start more web processes (SPM_WEB_PROCESSES).",
+                remedy="Try again later; the operator may start more web processes (SPM_WEB_PROCESSES). The bound is "
+                "EVENTS_LISTENERS_MAX in spm/limits.py.",
             )
 
     def join(self, app: int, organisation: int, wake: Callable[[], None], after: EventId | None = None) -> Listener:

@@ -7,7 +7,7 @@ exception is in ``spm.web.admin_csp``. When ``SPM_BASE_URL`` is https, cookies a
 from csp.constants import NONCE, NONE, SELF
 from environs import validate
 
-from spm.limits import READ_FORM_BYTES_MAX
+from spm.limits import READ_FORM_BYTES_MAX, WEB_ADDRESS_CONNECTIONS_MAX
 from spm.settings.accounts import SPM_OIDC_ORIGIN
 from spm.settings.environment import env
 from spm.settings.site import SPM_BASE_URL
@@ -42,6 +42,9 @@ SECURE_HSTS_SECONDS = 31_536_000 if _TLS else 0
 X_FRAME_OPTIONS = "DENY"
 _LOOPBACK = ["127.0.0.0/8", "::1/128"] if env.bool("SPM_BEHIND_PROXY", False) else []
 SPM_TRUSTED_PROXIES: list[str] = env.list("SPM_TRUSTED_PROXIES", _LOOPBACK)  # whose forwarding headers are believed
+SPM_ADDRESS_CONNECTIONS_MAX: int = env.int(
+    "SPM_ADDRESS_CONNECTIONS_MAX", WEB_ADDRESS_CONNECTIONS_MAX, validate=validate.Range(min=1)
+)
 
 CONTENT_SECURITY_POLICY = {
     "DIRECTIVES": {

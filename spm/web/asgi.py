@@ -58,7 +58,10 @@ def queries() -> WsgiApplication:
 def open_dispatcher() -> Dispatcher:
     """Return the application of this process, and start the thread that sends its own metrics."""
     process_metrics.start("web")
-    bounds = HttpBounds(connections_max=allowed_connections(WEB_CONNECTIONS_MAX))
+    bounds = HttpBounds(
+        connections_max=allowed_connections(WEB_CONNECTIONS_MAX),
+        address_connections_max=settings.SPM_ADDRESS_CONNECTIONS_MAX,
+    )
     connections = Connections(bounds, TrustedProxies.parse(settings.SPM_TRUSTED_PROXIES))
     site = Site(endpoint_of, _open_push_application, pages, queries, _open_streams)
     return Dispatcher(site, connections, _clock)

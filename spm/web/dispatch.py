@@ -174,6 +174,7 @@ def _pool(name: str, threads: int) -> FairPool:
         per_key_max=min(limits.KEY_THREADS_MAX, threads),
         waiting_max=limits.PAGE_WAITING_MAX,
         per_key_waiting_max=limits.PAGE_WAITING_KEY_MAX,
+        bounds_at="PAGE_WAITING_KEY_MAX and PAGE_WAITING_MAX in spm/limits.py",
     )
 
 

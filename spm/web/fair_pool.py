@@ -49,13 +49,22 @@ class FairPool:
     """One class of work.
 
     ``threads`` run at once, ``per_key_max`` of them for one key; a key of which nothing runs may start one more request
-    up to ``threads_max``. ``waiting_max`` and ``per_key_waiting_max`` bound the requests that wait.
+    up to ``threads_max``. ``waiting_max`` and ``per_key_waiting_max`` bound the requests that wait; ``bounds_at`` says
+    where an operator changes them.
     """
 
     def __init__(
-        self, name: str, *, threads: int, threads_max: int, per_key_max: int, waiting_max: int, per_key_waiting_max: int
+        self,
+        name: str,
+        *,
+        threads: int,
+        threads_max: int,
+        per_key_max: int,
+        waiting_max: int,
+        per_key_waiting_max: int,
+        bounds_at: str = "",
     ) -> None:
-        self.name = name
+        self.name, self._bounds_at = name, bounds_at
         self._threads, self._threads_max, self._per_key_max = threads, threads_max, per_key_max
         self._waiting_max, self._per_key_waiting_max = waiting_max, per_key_waiting_max
         self._executor = ThreadPoolExecutor(threads_max, thread_name_prefix=name)
@@ -148,7 +157,8 @@ class FairPool:
             raise
 
     def _full(self, most: int, whose: str) -> PoolFull:
-        return PoolFull(f"{most} requests of {whose} wait for a thread for {self.name} already, and no more may")
+        text = f"{most} requests of {whose} wait for a thread for {self.name} already, and no more may"
+        return PoolFull(f"{text} ({self._bounds_at})" if self._bounds_at else text)
 
     def _deliver(self, key: Hashable, job: "Future[Any]", result: "asyncio.Future[Any]") -> None:
         self._finished(key)

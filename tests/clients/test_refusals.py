@@ -112,6 +112,59 @@ def test_go_sees_why_its_body_is_refused(served: Served, refused: Refused) -> No
     assert (done.returncode, done.stdout.split()) == (0, [str(status)] * ROUNDS)
 
 
+SIZES = (1_000, 1_000_000, 200_000_000)
+GATHERED = 100_000  # bytes of a piece
+
+
+def early_refusals(served: Served, hasty: Served) -> dict[int, tuple[str, str, tuple[int, ...]]]:
+    """The token, the parameters and the sizes of bodies by the status that is due."""
+    return {
+        400: (served.token, "?precision=fortnights", SIZES),
+        401: ("spm_nobody", "", SIZES),
+        413: (served.token, "", SIZES[2:]),
+        429: (hasty.token, "", SIZES),
+    }
+
+
+@pytest.mark.parametrize("status", [400, 401, 413, 429])
+def test_curl_sees_the_status_of_small_and_of_endless_bodies(
+    served: Served, hasty: Served, status: int, tmp_path: Path
+) -> None:
+    if shutil.which("curl") is None:
+        missing_service("curl is not installed (Debian: apt-get install curl)")
+    token, parameters, sizes = early_refusals(served, hasty)[status]
+    for size in sizes:
+        with (tmp_path / "body").open("wb") as body:
+            body.truncate(size)
+        for name in ("Expect:", "Expect: 100-continue", "Transfer-Encoding: chunked", "Content-Encoding: gzip"):
+            command = ["curl", "-sS", "-X", "POST", "-w", " %{http_code}", "-H", f"Authorization: Bearer {token}"]
+            command += ["-H", name, "-T", str(tmp_path / "body"), _url(served) + parameters]
+            done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+            assert (done.stdout[-3:], done.stderr) == (str(status), ""), (size, name)
+
+
+@pytest.mark.parametrize("status", [400, 401, 413, 429])
+def test_requests_sees_the_status_of_small_and_of_endless_bodies(served: Served, hasty: Served, status: int) -> None:
+    token, parameters, sizes = early_refusals(served, hasty)[status]
+    session = requests.Session()
+    for size in sizes:
+        pieces = [bytes(min(size, GATHERED))] * max(1, size // GATHERED)
+        for body in (bytes(size), iter(pieces)):
+            headers = {"Authorization": f"Bearer {token}"}
+            answer = session.post(_url(served) + parameters, data=body, headers=headers, timeout=60)
+            assert answer.status_code == status
+            assert answer.json()["error"]
+
+
+def test_the_refusal_of_a_rate_names_the_limit_its_size_and_where_it_is_changed(hasty: Served) -> None:
+    answer = requests.post(_url(hasty), data=b"a v=1", headers={"Authorization": f"Bearer {hasty.token}"}, timeout=60)
+    text = " ".join(str(part) for part in answer.json().values())
+    assert answer.status_code == 429
+    assert int(answer.headers["Retry-After"]) > 0
+    for part in ("the app sends more samples than its rate allows", "at most 1 a second", "SPM_APP_RATE_MAX", "admin"):
+        assert part in text
+
+
 @pytest.mark.timeout(1200)  # its first run builds Telegraf
 def test_telegraf_s_http_output_says_why_its_body_is_refused(
     served: Served, refused: Refused, run: Callable[..., Running], tmp_path: Path

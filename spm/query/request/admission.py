@@ -212,7 +212,8 @@ def _check_cancellation(cancellation: Cancellation, reason: str) -> None:
 
 
 def _refusal(reason: str, detail: str) -> QueryRefused:
-    return QueryRefused(f"{reason} {detail}: ask again in a few seconds, or ask for less at once")
+    where = "QUERY_PARALLEL_MAX, QUERY_WAITING_MAX, QUERY_WAIT_S and STREAMS_PARALLEL_MAX in spm/limits.py"
+    return QueryRefused(f"{reason} {detail} (bounds: {where}): ask again in a few seconds, or ask for less at once")
 
 
 @lru_cache(maxsize=8)

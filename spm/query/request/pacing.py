@@ -1,10 +1,12 @@
 """Time slices for queries that take long, so that short ones of other organisations are not delayed by them.
 
-Every query begins as a short one and runs freely. After ``QUERY_SHORT_S`` of its thread's CPU time it is a long one:
-at most ``parallel`` of these compute at a time, in slices of ``QUERY_SLICE_S``; the organisations take turns. A long
-query also pauses for at most ``QUERY_COURTESY_S`` whenever a short one runs, so that the short one has the interpreter
-and the processor's caches to itself. The scheduler acts where a query checks its deadline, so a slice ends with the
-part that is being computed. A query that waits keeps what it holds; admission bounds how many there are.
+A query begins as a short one and runs freely. After ``QUERY_SHORT_S`` of its thread's CPU time it is a long one, and so
+is each query of an organisation whose short ones took more than ``QUERY_SHORT_SHARE`` of a processor lately: several
+that are just not long would take all processors. At most ``parallel`` long ones compute at a time, in slices of
+``QUERY_SLICE_S``; the organisations take turns. A long query also pauses for at most ``QUERY_COURTESY_S`` whenever a
+short one runs, so that the short one has the interpreter and the processor's caches to itself. The scheduler acts where
+a query checks its deadline, so a slice ends with the part that is being computed. A query that waits keeps what it
+holds; admission bounds how many there are.
 
 Enter by ``QueryPacer.query`` around a query, and by ``tick`` from its thread. The idea is that of multilevel feedback
 queues (F. Corbató and others, 1962).
@@ -16,18 +18,23 @@ from collections import deque
 from collections.abc import Callable, Hashable
 from functools import lru_cache
 
+from spm.bounded import LruCache
 from spm.clock import Clock, SystemClock, thread_cpu_s
 from spm.limits import QUERY_CLIENT_CHECK_S, QUERY_COURTESY_S, QUERY_SHORT_S, QUERY_SLICE_S, QUERY_TURN_WAIT_S
 
+QUERY_SHORT_BURST_S = 0.5  # of CPU, by short queries of one organisation at once: a dashboard of 40 panels takes less
+QUERY_SHORT_SHARE = 0.25  # of a processor, by them for long: ten open dashboards; then all of its queries are long
+QUERY_SHORT_KEYS_MAX = 4_096  # organisations whose use is remembered in one process
+
 
 class _Query:
-    """One running query. ``has_turn``: it is long and may compute now."""
+    """One running query. ``short_s``: CPU time for which it is short; ``has_turn``: it is long and may compute now."""
 
-    __slots__ = ("begun_cpu_s", "begun_s", "has_turn", "is_long", "key", "paused_s", "slice_end_s", "turn")
+    __slots__ = ("begun_cpu_s", "begun_s", "has_turn", "is_long", "key", "paused_s", "short_s", "slice_end_s", "turn")
     turn: threading.Event  # of a long one only
 
     def __init__(self, key: Hashable, now_s: float, cpu_s: float) -> None:
-        self.key, self.begun_s, self.begun_cpu_s = key, now_s, cpu_s
+        self.key, self.begun_s, self.begun_cpu_s, self.short_s = key, now_s, cpu_s, QUERY_SHORT_S
         self.is_long = self.has_turn = False
         self.slice_end_s = self.paused_s = 0.0
 
@@ -59,6 +66,7 @@ class QueryPacer:
         self._local = threading.local()
         self._short = 0
         self._computing = 0  # long queries with a turn
+        self._allowances: LruCache[Hashable, tuple[float, float]] = LruCache(QUERY_SHORT_KEYS_MAX)  # CPU s, and when
         self._queues: dict[Hashable, deque[_Query]] = {}
         self._keys: deque[Hashable] = deque()  # of ``_queues``, the next one first
 
@@ -73,6 +81,7 @@ class QueryPacer:
         query = _Query(key, self._clock.monotonic(), self._cpu_s())
         self._local.query = query
         with self._lock:
+            query.short_s = min(QUERY_SHORT_S, self._allowance(key, query.begun_s))
             self._short += 1
         return query
 
@@ -93,7 +102,7 @@ class QueryPacer:
         now = self._clock.monotonic()
         if not query.is_long:
             # The clock of a thread's CPU time costs more to read, and is never ahead of the time that has passed.
-            if now - query.begun_s < QUERY_SHORT_S or self._cpu_s() - query.begun_cpu_s < QUERY_SHORT_S:
+            if now - query.begun_s < query.short_s or self._cpu_s() - query.begun_cpu_s < query.short_s:
                 return
             with self._lock:
                 self._become_long(query)
@@ -115,13 +124,13 @@ class QueryPacer:
 
     def _become_long(self, query: _Query) -> None:
         query.is_long, query.turn = True, threading.Event()
-        self._end_short()
+        self._end_short(query)
         self._enqueue(query)
         self._give_turns()
 
     def _leave(self, query: _Query) -> None:
         if not query.is_long:
-            self._end_short()
+            self._end_short(query)
         elif query.has_turn:
             self._give_up_turn(query)
             self._give_turns()
@@ -132,7 +141,15 @@ class QueryPacer:
                 del self._queues[query.key]
                 self._keys.remove(query.key)
 
-    def _end_short(self) -> None:
+    def _allowance(self, key: Hashable, now_s: float) -> float:
+        """Return for how many CPU seconds the queries of an organisation may still be short ones."""
+        left_s, at_s = self._allowances.get(key) or (QUERY_SHORT_BURST_S, now_s)
+        return min(QUERY_SHORT_BURST_S, left_s + QUERY_SHORT_SHARE * (now_s - at_s))
+
+    def _end_short(self, query: _Query) -> None:
+        now_s = self._clock.monotonic()
+        left_s = self._allowance(query.key, now_s) - (self._cpu_s() - query.begun_cpu_s)
+        self._allowances.put(query.key, (max(left_s, -QUERY_SHORT_BURST_S), now_s))
         self._short -= 1
         if not self._short and self._computing:  # only those that compute wait for it
             self._no_short.notify_all()

@@ -5,8 +5,9 @@ time may be over; once a second those of past seconds are looked at, some at a t
 The clock of all bounds leaves out the time in which the event loop stood still, since no client caused it.
 
 A new connection always has room while others can make it at little cost to their clients: first the ones that never
-sent a byte, then idle ones, then unfinished heads, of each kind the oldest. Connections that are being closed do not
-count; they have a bound of their own. Enter by ``Connections``.
+sent a byte, then idle ones, then unfinished heads, of each kind the oldest. Where its address has too many, those of
+the address make room, so that many senders behind one address get their turns, and none of them keeps others out.
+Connections that are being closed do not count; they have a bound of their own. Enter by ``Connections``.
 """
 
 import asyncio
@@ -23,7 +24,8 @@ from spm.web.client_address import TrustedProxies
 from spm.web.http_protocol.bounds import NEVER, HttpBounds
 
 _SHED_EVERY_S = 0.1  # between two looks at all unsent bytes: under pressure each write would ask for one
-_AT_ONCE = 32  # connections that are looked at before others are served: to close one takes 50 µs
+_AT_ONCE = 32  # connections that are looked at before a pause: to close one takes 50 µs
+_PAUSE_S, _PAUSES = 0.01, 100  # a loop that closes a thousand without pauses keeps the interpreter from all queries
 _TURN = -1  # the slot of a connection whose turn it is
 _YOUNG_S = 1.0  # of an answer: how fast its reader is shows later
 
@@ -40,6 +42,15 @@ class Phase(IntEnum):
 
 
 LINGERING, IDLE, SILENT, HEAD, RUNNING, BODY = Phase  # reading an attribute of an enumeration takes time
+_GIVE_WAY = (SILENT, IDLE, HEAD)  # phases whose connections make room for new ones, in this order
+_FULL = (
+    "All {:,} connections that this web server may have are at work: SPM_WEB_PROCESSES, or its limit of open files, "
+    "allows more. Try again later."
+)
+_ADDRESS_FULL = (
+    "All {:,} connections that your address may have are at work: SPM_ADDRESS_CONNECTIONS_MAX allows more. A proxy is "
+    "named in SPM_TRUSTED_PROXIES instead. Try again later."
+)
 
 
 class Connection(Protocol):
@@ -74,8 +85,9 @@ class Connections:
         self.maximum = self.bounds.connections_max
         self.refused = 0  # for want of room, since the start
         self._count = 0
-        self._by_address: dict[str, int] = {}
-        self._by_phase: dict[Phase, OrderedDict[Connection, None]] = {
+        self._entered = 0  # phases, since the start
+        self._by_address: dict[str, set[Connection]] = {}
+        self._by_phase: dict[Phase, OrderedDict[Connection, int]] = {  # when it was entered, as a number that grows
             phase: OrderedDict() for phase in Phase if phase <= HEAD
         }
         self._slot_s = self.bounds.sweep_s
@@ -106,29 +118,29 @@ class Connections:
             self._wheel_at = int(self.now() / self._slot_s)
             loop.call_later(self.bounds.sweep_s, self._tick, loop)
 
-    def add(self, connection: Connection, host: str | None) -> bool:
-        """Counts a new connection from ``host``; returns False when there is no room for it."""
+    def add(self, connection: Connection, host: str | None) -> str:
+        """Counts a new connection from ``host``; returns why there is no room for it, "" if there is."""
         self._count += 1
         key = "" if host is None or self.proxies.trusts(host) else _address_key(host)
         if key:
             connection.address_key = key
-            number = self._by_address[key] = self._by_address.get(key, 0) + 1
-            if number > self.bounds.address_connections_max:
+            own = self._by_address.setdefault(key, set())
+            own.add(connection)
+            if len(own) > self.bounds.address_connections_max and not self._make_room_among(own):
                 self.refused += 1
-                return False
+                return _ADDRESS_FULL.format(self.bounds.address_connections_max)
         if len(self) > self.maximum and not self._make_room():
             self.refused += 1
-            return False
-        return True
+            return _FULL.format(self.maximum)
+        return ""
 
     def remove(self, connection: Connection) -> None:
         """Forgets a connection that was lost."""
         self._count -= 1
         if connection.address_key:
-            number = self._by_address[connection.address_key] - 1
-            if number:
-                self._by_address[connection.address_key] = number
-            else:
+            own = self._by_address[connection.address_key]
+            own.discard(connection)
+            if not own:
                 del self._by_address[connection.address_key]
         if connection.phase <= HEAD:
             self._by_phase[connection.phase].pop(connection, None)
@@ -145,7 +157,8 @@ class Connections:
             self._by_phase[before].pop(connection, None)
         if phase <= HEAD:
             order = self._by_phase[phase]
-            order[connection] = None
+            self._entered += 1
+            order[connection] = self._entered
             if phase is LINGERING and len(order) > self.bounds.lingering_max:
                 order.popitem(last=False)[0].drop()
 
@@ -173,9 +186,20 @@ class Connections:
         self._waiting.discard(connection)
 
     def _make_room(self) -> bool:
-        for phase in (SILENT, IDLE, HEAD):
+        for phase in _GIVE_WAY:
             if self._by_phase[phase]:
                 self._by_phase[phase].popitem(last=False)[0].drop()
+                return True
+        return False
+
+    def _make_room_among(self, own: set[Connection]) -> bool:
+        """Ends the one of an address's connections that ``_make_room`` would end first."""
+        for phase in _GIVE_WAY:
+            order = self._by_phase[phase]
+            first = min((each for each in own if each in order), key=order.__getitem__, default=None)
+            if first is not None:
+                del order[first]
+                first.drop()
                 return True
         return False
 
@@ -211,8 +235,8 @@ class Connections:
         return bool(self._turns)
 
     def _look(self, loop: asyncio.AbstractEventLoop) -> None:
-        if self.look(self.now(), _AT_ONCE):
-            loop.call_soon(self._look, loop)
+        if self.look(self.now(), _AT_ONCE + len(self._turns) // _PAUSES):
+            loop.call_later(_PAUSE_S, self._look, loop)
 
     def _shed(self) -> None:
         """Ends the slowest readers while more bytes wait for readers than may."""

@@ -9,6 +9,8 @@ from collections.abc import Mapping
 from http import HTTPStatus
 from urllib.parse import unquote
 
+from spm.limits import RETRY_AFTER_S
+
 _BLANK_LINES = re.compile(rb"(?:\r\n)+")
 
 
@@ -117,4 +119,6 @@ def short_answer(status: int, text: str, headers: list[tuple[bytes, bytes]]) -> 
     lines = [f"HTTP/1.1 {status} {phrase}".encode()]
     lines += [name + b": " + value for name, value in headers]
     lines += [b"content-type: text/plain; charset=utf-8", b"content-length: %d" % len(body), b"connection: close"]
+    if status == HTTPStatus.SERVICE_UNAVAILABLE:
+        lines.append(b"retry-after: %d" % RETRY_AFTER_S)
     return b"\r\n".join([*lines, b"", body])

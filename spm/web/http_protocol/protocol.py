@@ -82,13 +82,13 @@ class BoundedHttpProtocol(HttpToolsProtocol):
         host = self.client[0] if self.client else None
         by_path = self.server is not None and self.server[1] is None  # a Unix socket: its peer has no address
         self.trusted = by_path if host is None else self.table.proxies.trusts(host)
-        has_room = self.table.add(self, host)
+        refusal = self.table.add(self, host)
         if host is None and not by_path:
             self.drop()  # it has gone; what it sent comes from nobody
-        elif has_room:
-            self._enter(SILENT)
+        elif refusal:
+            self._refuse(503, refusal)
         else:
-            self._refuse(503, "This server has no room for another connection. Try again later.")
+            self._enter(SILENT)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Tells the application that the client has left."""

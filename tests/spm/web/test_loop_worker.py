@@ -241,23 +241,49 @@ def test_each_of_two_workers_serves(web: Web) -> None:
             assert {web.ask() for _ in range(5)} == {other}
 
 
-def test_a_socket_of_systemd_is_served(web: Web) -> None:
-    """systemd hands its sockets over from number 3 on, and names their count and the process that they are for."""
-    with socket.create_server(("127.0.0.1", web.port)) as listener:
-        script = f'exec 3<&{listener.fileno()}; export LISTEN_FDS=1 LISTEN_PID=$$; exec "$@"'
-        words = [sys.executable, "-m", "gunicorn", "tests.spm.web.worker_site:open_site", "--no-control-socket"]
-        with web.process.log.open("wb") as out:
-            child = subprocess.Popen(
-                ["bash", "-c", script, "x", *words, "--worker-class", "spm.web.loop_worker.LoopWorker"],
-                env={**os.environ, "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1"},
-                stdout=out,
-                stderr=out,
-                pass_fds=[listener.fileno()],
-                start_new_session=True,
-            )
+def start_for_socket(web: Web, listener: socket.socket) -> subprocess.Popen[bytes]:
+    """Start the server as systemd does, which hands its sockets over from number 3 on, and names their count and the
+    process that they are for.
+    """
+    script = f'exec 3<&{listener.fileno()}; export LISTEN_FDS=1 LISTEN_PID=$$; exec "$@"'
+    words = [sys.executable, "-m", "gunicorn", "tests.spm.web.worker_site:open_site", "--no-control-socket"]
+    with web.process.log.open("wb") as out:
+        child = subprocess.Popen(
+            ["bash", "-c", script, "x", *words, "--worker-class", "spm.web.loop_worker.LoopWorker"],
+            env={**os.environ, "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1"},
+            stdout=out,
+            stderr=out,
+            pass_fds=[listener.fileno()],
+            start_new_session=True,
+        )
     web.process.adopt(child.pid)
+    return child
+
+
+def test_a_socket_of_systemd_is_served(web: Web) -> None:
+    with socket.create_server(("127.0.0.1", web.port)) as listener:
+        start_for_socket(web, listener)
     assert wait_until(lambda: "Booting worker" in web.log(), 20)
     assert web.ask().isdigit()
+    web.signal(signal.SIGTERM)
+    assert web.process.wait(15)
+
+
+def test_a_service_with_a_socket_of_systemd_ends_and_begins_again_without_a_failed_request(web: Web) -> None:
+    """Connections that come in between wait in the socket, which stays open."""
+    with socket.create_server(("127.0.0.1", web.port), backlog=128) as listener:
+        first = start_for_socket(web, listener)
+        assert wait_until(lambda: answers(web.port), 20)
+        with Load(web.port) as load:
+            before = set(load.pids)
+            web.signal(signal.SIGTERM)
+            assert first.wait(20) == 0
+            SystemClock().sleep(0.3)
+            start_for_socket(web, listener)
+            count = len(load.pids)
+            assert wait_until(lambda: len(load.pids) > count + 100, 20)
+            assert before.isdisjoint(load.pids[-50:])
+    assert load.failures == []
     web.signal(signal.SIGTERM)
     assert web.process.wait(15)
 

@@ -89,7 +89,7 @@ def test_a_client_is_sent_away_when_its_time_is_over_and_never_before(
     fakes = []
     for wait, other, _ in plans:
         fake = Fake(table, table.now() + wait)
-        assert table.add(fake, None) or fake.dropped is False
+        assert not table.add(fake, None) or fake.dropped is False
         table.watch(fake, fake.over)
         fakes.append((fake, other))
     loop.advance(0.9)
@@ -102,6 +102,22 @@ def test_a_client_is_sent_away_when_its_time_is_over_and_never_before(
     for fake, _ in fakes:
         assert len(fake.expired_at) == 1
         assert fake.over <= fake.expired_at[0] <= fake.over + 2 * BOUNDS.sweep_s
+
+
+def test_a_thousand_whose_time_is_over_are_closed_in_portions_within_a_second() -> None:
+    table, loop = started(replace(BOUNDS, connections_max=2_000))
+    fakes = [Fake(table, table.now() + 1) for _ in range(1_000)]
+    for fake in fakes:
+        table.add(fake, None)
+        table.watch(fake, fake.over)
+    loop.advance(2.0)
+    closed = [sum(bool(fake.expired_at) for fake in fakes)]
+    while closed[-1] < 1_000:
+        loop.advance(0.01)
+        closed.append(sum(bool(fake.expired_at) for fake in fakes))
+        assert 0 < closed[-1] - closed[-2] <= 50
+    assert closed[0] <= 50
+    assert len(closed) < 100
 
 
 def test_time_in_which_the_loop_stood_still_does_not_pass() -> None:
@@ -145,7 +161,27 @@ def test_one_that_has_gone_is_not_looked_at() -> None:
 )
 def test_connections_are_counted_by_address_or_network(hosts: list[str | None], allowed: list[bool]) -> None:
     table, _ = started(BOUNDS, "10.0.0.0/8")
-    assert [table.add(Fake(table), host) for host in hosts] == allowed
+    assert [not table.add(Fake(table), host) for host in hosts] == allowed
+
+
+def test_an_address_makes_room_by_its_own_connections_and_by_nobody_elses() -> None:
+    table, _ = started(replace(BOUNDS, connections_max=99, address_connections_max=3))
+    fakes = {}
+    for name, host, phase in (
+        ("other", "1.2.3.5", SILENT),
+        ("head", "1.2.3.4", HEAD),
+        ("idle since long", "1.2.3.4", IDLE),
+        ("idle", "1.2.3.4", IDLE),
+    ):
+        fakes[name] = Fake(table)
+        assert table.add(fakes[name], host) == ""
+        table.enter(fakes[name], phase)
+    table.enter(fakes["head"], RUNNING)
+    table.enter(fakes["head"], HEAD)
+    gone: list[str] = []
+    while not table.add(Fake(table), "1.2.3.4"):
+        gone += [name for name, fake in fakes.items() if fake.dropped and name not in gone]
+    assert gone == ["idle since long", "idle", "head"]
 
 
 @pytest.mark.parametrize(
@@ -163,7 +199,7 @@ def test_room_is_made_by_those_whom_it_costs_least(phases: list[Phase], dropped:
     for fake, phase in zip(fakes, phases, strict=True):
         table.add(fake, None)
         table.enter(fake, phase)
-    assert table.add(Fake(table), None) is (dropped is not None)
+    assert (table.add(Fake(table), None) == "") is (dropped is not None)
     assert [fake.dropped for fake in fakes] == [number == dropped for number in range(4)]
 
 

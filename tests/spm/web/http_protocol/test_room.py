@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import pytest
 
-from spm.limits import WEB_FILES_RESERVE, WEB_SYSTEM_UNSENT_BYTES
+from spm.limits import RETRY_AFTER_S, WEB_FILES_RESERVE, WEB_SYSTEM_UNSENT_BYTES
 from spm.web.http_protocol import HttpBounds, allowed_connections, bound_system_buffers
 from tests.servers.processes import wait_until
 from tests.spm.web.http_protocol.serving import GET, HOST, Served, answers, connect, read_all, say, serving
@@ -20,14 +20,44 @@ ROOMY = HttpBounds(sweep_s=0.05, linger_stall_s=0.3)
 def test_one_address_gets_so_many_connections_and_another_one_is_served() -> None:
     with serving(replace(ROOMY, address_connections_max=3)) as served, ExitStack() as stack:
         for _ in range(3):
-            stack.enter_context(connect(served))
+            stack.enter_context(busy(served))
+        assert wait_until(lambda: len(served.requests) == 3, 5)
         [answer] = say(served, GET)
-        assert (answer.status, answer.headers["connection"]) == (503, "close")
+        assert (answer.status, answer.headers["connection"], answer.headers["retry-after"]) == (
+            503,
+            "close",
+            str(RETRY_AFTER_S),
+        )
+        assert answer.body.startswith(b"All 3 connections that your address may have are at work: SPM_ADDRESS_CONN")
         with connect(served, source="127.0.0.9") as other:
             other.sendall(GET)
             assert answers(other.recv(1 << 16))[0].status == 200
         stack.close()
         assert wait_until(lambda: say(served, GET)[0].status == 200, 5)
+
+
+def test_many_senders_behind_one_address_are_all_served() -> None:
+    """Each keeps its connection, and opens a new one when that was closed."""
+    with serving(replace(ROOMY, address_connections_max=10)) as served, ExitStack() as stack:
+        sleeping = stack.enter_context(connect(served, source="127.0.0.9"))
+        links = [http.client.HTTPConnection("127.0.0.1", served.port, timeout=5) for _ in range(30)]
+        opened = 0
+        for _ in range(3):
+            for link in links:
+                stack.callback(link.close)
+                try:
+                    link.request("GET", "/echo")
+                    answer = link.getresponse()
+                except (http.client.RemoteDisconnected, ConnectionError):
+                    link.close()
+                    opened += 1
+                    link.request("GET", "/echo")
+                    answer = link.getresponse()
+                assert (answer.status, len(answer.read()) > 0) == (200, True)
+                assert len(served.connections) <= 12
+        assert opened > 0
+        sleeping.sendall(GET)
+        assert answers(sleeping.recv(1 << 16))[0].status == 200
 
 
 def test_a_trusted_proxy_gets_as_many_as_it_opens() -> None:
@@ -65,7 +95,8 @@ def test_a_full_server_in_which_every_connection_works_says_so_and_serves_again_
         [answer] = say(served, GET)
         assert (answer.status, answer.body) == (
             503,
-            b"This server has no room for another connection. Try again later.\n",
+            b"All 3 connections that this web server may have are at work: SPM_WEB_PROCESSES, or its limit of open "
+            b"files, allows more. Try again later.\n",
         )
         links.pop().close()
         assert wait_until(lambda: say(served, GET)[0].status == 200, 5)
