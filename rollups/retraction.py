@@ -1,4 +1,4 @@
-"""Retracts a range of writes from every answer, and undoes that (PROTOCOL 17).
+"""Previews (counts samples, series, hours), makes and undoes a retraction (PROTOCOL 17).
 
 ``Draft`` is a person's request; ``preview`` counts what it would hide, exactly, from the raw samples of the hour shards
 that it may touch; ``retract`` puts its row in force and says which hours stay unchanged because they are sealed

@@ -1,7 +1,8 @@
-"""Every number that decides: sizes, periods, numbers of tries and waiting times, each with its reason.
+"""The numbers that bound and time the store, queries, ingest, runs, the web server and pages, each with its reason.
 
-A test exceeds each bound by one. None changes at run time: what an operator may change is a setting, and this module
-holds its ceiling. The unit is the last part of a name.
+Those that one room alone reads stand in a ``limits.py`` of its own: alerts and accounts have them, and runs. A test
+exceeds each bound by one. None changes at run time: what an operator may change is a setting, and this module holds its
+ceiling. The unit is the last part of a name.
 """
 
 # --- time -------------------------------------------------------------------------------------------------------------
@@ -425,7 +426,6 @@ ROLL_PENDING_AGE_MS = 10 * 60_000  # of the oldest: blocks of single messages ta
 ROLL_GRACE_MS = 2 * 60_000  # after an hour's end, for what is under way; later data is merged by the next run
 ROLL_SPARK_GAP_MS = 10 * 60_000  # between two Spark runs that beat starts: stragglers must not keep a JVM busy
 ROLL_LOCAL_SAMPLES_MAX = 5_000_000  # a minor run inside a Celery worker: some seconds and 400 MB at most
-ROLL_TROUBLE_GAP_MS = 15 * 60_000  # after a run with trouble: a damaged row must not cost a run at every tick
 ROLL_WAIT_S = 900  # that a command waits for a run which beat has started
 ROLL_WAVE_SAMPLES = 50_000_000  # merged before the next publish: bounds what a crash wastes and the driver's memory
 ROLL_HOUR_SHARD_SAMPLES = 500_000  # assumed for a HourShard whose size a plan does not know: a wave then has a hundred

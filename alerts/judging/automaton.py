@@ -1,4 +1,4 @@
-"""The automaton of one alert instance: one input at one step gives the next state. Pure.
+"""How long until an alert fires or resolves: one input at one step gives the next state of its automaton. Pure.
 
     ok ──V──▶ pending ──V for ``for``──▶ firing ──W──▶ recovering ──W for ``keep firing``──▶ ok
     ▲            │                          ▲                │

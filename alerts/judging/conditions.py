@@ -1,4 +1,4 @@
-"""The condition of a rule: turns the values of its expression into the inputs of the automaton. Pure.
+"""The condition of a rule: by its threshold and recovery threshold, values become inputs of the automaton. Pure.
 
 A rule with a comparator compares each value with its threshold and, where it has one, with its recovery threshold. A
 rule without comparator leaves the decision to the expression: a series in the answer is violated, a series that is

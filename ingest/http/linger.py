@@ -5,7 +5,8 @@ Agents send every few seconds whatever the answer took, so while many of them se
 sends its next body when it has the answer to the one before: nothing comes from it while its body waits here. Such
 senders are recognised by their returns. A connection that sends within ``JOIN_RETURN_S`` of its answer has returned,
 and is expected to return after the next one. A batch that has bodies of such senders waits for those that are still
-expected, not for a time.
+expected: until ``JOIN_QUIET_GAPS`` mean gaps have brought no body, and ``JOIN_LINGER_S`` at most. Below
+``JOIN_FROM_PER_S`` bodies a second nothing waits.
 """
 
 from collections.abc import Hashable

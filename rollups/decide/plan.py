@@ -14,6 +14,7 @@ from enum import IntEnum
 
 import msgspec
 
+from rollups.limits import ROLL_FAILURE_GAP_MS
 from spm import limits
 from spm.errors import CorruptBlock
 from spm.store.keys import PendingKey, PlacementEpoch, PlacementTable
@@ -60,7 +61,7 @@ class Thresholds:
     pending_age_ms: int = limits.ROLL_PENDING_AGE_MS
     grace_ms: int = limits.ROLL_GRACE_MS
     spark_gap_ms: int = limits.ROLL_SPARK_GAP_MS
-    failure_gap_ms: int = limits.ROLL_TROUBLE_GAP_MS
+    failure_gap_ms: int = ROLL_FAILURE_GAP_MS
     local_samples: int = limits.ROLL_LOCAL_SAMPLES_MAX
     generations: int = limits.GENERATIONS_MAX
 

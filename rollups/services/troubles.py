@@ -1,7 +1,8 @@
-"""Troubles of single apps: what fails for one app, or for one of its days, is noted there, and all others go on.
+"""Notes troubles of single apps and days, so that all others go on, and how long beat starts no run for them again.
 
 ``Troubles`` holds those of one kind of act: enter its ``isolated`` around the work for one app. ``note_run`` notes what
-a run could not do. ``resting`` says what beat starts no run for, because it was tried in vain a short time ago.
+a run could not do. ``resting`` says what beat starts no run for during ``ROLL_TROUBLE_GAP_MS``; a run that starts for
+another reason tries it anyway. How long a run waits that failed as a whole, ``rollups.decide.plan`` decides.
 """
 
 import logging
@@ -10,9 +11,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 
+from rollups import limits
 from rollups.models import Trouble, date_of
 from rollups.run.progress import RunReport
-from spm import limits
 from spm.errors import ONE_APP_ERRORS
 
 RUN = "run"
@@ -98,6 +99,6 @@ class Resting:
 
 
 def resting(now: datetime) -> Resting:
-    """What was tried in vain within ``ROLL_TROUBLE_GAP_MS``."""
+    """What was tried in vain within ``ROLL_TROUBLE_GAP_MS``; a run that starts for another reason tries it anyway."""
     start = now - timedelta(milliseconds=limits.ROLL_TROUBLE_GAP_MS)
     return Resting(frozenset(Trouble.objects.filter(at__gt=start, act=RUN).values_list("app_id", "day")))

@@ -239,7 +239,7 @@ _OWN = [
     "/sessions",
     "/sso",
 ]
-_TOLD = ["/account/inactive", "/account/email/sent", "/account/reset/sent", "/account/reset/done", "/sso/cancelled"]
+_NOTICES = ["/account/inactive", "/account/email/sent", "/account/reset/sent", "/account/reset/done", "/sso/cancelled"]
 ACCOUNTS = [
     Row("GET", "/api/v1/apps", Who.PERSON),
     Row("GET", "/api/v1/organisations", Who.PERSON),
@@ -248,7 +248,7 @@ ACCOUNTS = [
     Row("POST", "/org/new", Who.PERSON, 409),  # a new organisation needs a name
     *(Row(method, f"/account{route}", Who.ACCOUNT, None) for method in ("GET", "POST") for route in _OWN),
     *(Row(method, route, Who.EVERYBODY, None) for method in ("GET", "POST") for route in _FLOWS),
-    *_all("GET", "", Who.EVERYBODY, *_TOLD, "/sso/error", status=None),
+    *_all("GET", "", Who.EVERYBODY, *_NOTICES, "/sso/error", status=None),
     Row("GET", "/invitations/<str:secret>", Who.EVERYBODY, 302),
     Row("GET", "/invitation", Who.EVERYBODY),
     Row("POST", "/invitation", Who.PERSON, 302),
@@ -275,6 +275,7 @@ SITE = [
     *(Row(method, r"/^metrics/(?P<group>job(?:@base64)?/.+)$", Who.SENDER) for method in ("POST", "PUT")),
     Row("GET", "/ping", Who.EVERYBODY, 204),
     *_all("GET", "", Who.EVERYBODY, "/health", "/ready", "/agent.pyz", "/api/v1/schema"),
+    Row("GET", "/health/alerting", Who.EVERYBODY),
     Row("GET", "/metrics", Who.STAFF),
     Row("GET", "/^prometheus/", Who.EVERYBODY, 404),
     *(Row(method, r"/^ping/(?P<key>[^/]+)(?:/(?P<act>[^/]+))?$", Who.EVERYBODY, 404) for method in ("GET", "POST")),

@@ -162,9 +162,9 @@ def test_the_administration_is_for_staff(desk: Client) -> None:
 
 def test_templates_ask_for_rights_that_there_are() -> None:
     names = {right.name.lower() for right in Right}
-    asked: set[str] = set()
+    names_used: set[str] = set()
     for folder in ("frontend/templates", "alerts/templates"):
         for path in (ROOT / folder).rglob("*.html"):
-            asked |= set(re.findall(r"\brights\.(\w+)", path.read_text()))
-    assert len(asked) > 10
-    assert asked <= names
+            names_used |= set(re.findall(r"\brights\.(\w+)", path.read_text()))
+    assert len(names_used) > 10
+    assert names_used <= names

@@ -1,7 +1,9 @@
 """Says which IP addresses notifications may reach: those of the internet, and networks that a setting names.
 
-Addresses that stand for others (mapped, translated, tunnelled) are refused as a whole, so no form of an internal
-address passes. Pure; enter by ``is_allowed``.
+There are two degrees of refusal. Private networks and what else is not the internet are refused until the setting names
+them; those where clouds hand out credentials (``_NEVER``) are refused even if it does. Addresses that stand for others
+(mapped, translated, tunnelled) are refused as a whole, so no form of an internal address passes. Pure; enter by
+``is_allowed``.
 """
 
 from collections.abc import Sequence

@@ -1,6 +1,7 @@
 // The grammar of charts: numbers with units, times in the chosen zone, names of lines, ranges as people write them; and,
-// from `drawBehind` on, what stands on a chart beside its lines: how sure the numbers are, alerts, thresholds, events. It is
-// drawn on uPlot's own canvas, below and above the lines; the same states stand as a strip under the time axis.
+// from `drawUnderLines` on, what stands on a chart beside its lines: how sure the numbers are, alerts, thresholds,
+// events. It is drawn on uPlot's own canvas, below and above the lines; the same states stand as a strip under the time
+// axis.
 
 const RANGE_UNITS = { s: 1000, m: 60_000, h: 3_600_000, d: 86_400_000, w: 604_800_000 };
 const DAY = RANGE_UNITS.d;
@@ -256,7 +257,7 @@ function hatch(ctx, colour) {
 }
 
 /** Draw what lies behind the lines: alerts as a wash, what is not yet complete as hatching, retracted ranges. */
-export function drawBehind(chart, { figure, data, range }) {
+export function drawUnderLines(chart, { figure, data, range }) {
   const { ctx, left, top, width, height, x, ratio, colour } = frame(chart, figure);
   ctx.save();
   for (const { start, end } of data.alerts ?? []) {
@@ -284,7 +285,7 @@ export function drawBehind(chart, { figure, data, range }) {
 }
 
 /** Draw what lies on the lines: thresholds, brackets of retractions, late hours, resolutions, events, the strip. */
-export function drawBefore(chart, plot) {
+export function drawOverLines(chart, plot) {
   const { data, events } = plot;
   const view = frame(chart, plot.figure);
   const { ctx, left, top, width, height, x, ratio, colour } = view;

@@ -1,9 +1,10 @@
-// One chart: draws columns with uPlot, says how sure they are, and lets people read, pin and take them. Enter by `Plot`.
+// One chart: draws columns with uPlot, and dotted lines of an earlier range to compare with; says how sure they are, and
+// lets people read, pin and take them. Enter by `Plot`.
 //
 // Eight lines have a colour each, 24 a colour and a dash. Of more than 24, the eight highest have colours; the others are
 // grey hairlines in a grey band, and so is everything that the server only sent as a band.
 
-import { BINARY, bandOf, drawBefore, drawBehind, durationText, flagsOf, joined, lineNames, moved, remarksAt, shown, silence, splitLines, unitOf, valueTicks, within } from "./grammar.js";
+import { BINARY, bandOf, drawOverLines, drawUnderLines, durationText, flagsOf, joined, lineNames, moved, remarksAt, shown, silence, splitLines, unitOf, valueTicks, within } from "./grammar.js";
 
 const COLOURS = 8;
 const DASHES = [[], [6, 3], [2, 2]]; // of lines 1–8, 9–16, 17–24
@@ -281,8 +282,8 @@ export class Plot {
       ],
       ...this.lines(earlier, quiet, faint),
       hooks: {
-        drawAxes: [(chart) => drawBehind(chart, this)],
-        draw: [(chart) => drawBefore(chart, this)],
+        drawAxes: [(chart) => drawUnderLines(chart, this)],
+        draw: [(chart) => drawOverLines(chart, this)],
         setSelect: [(chart) => this.select(chart)],
         setCursor: [(chart) => this.point(chart)],
         ready: [(chart) => chart.over.addEventListener("click", () => this.click(chart))],

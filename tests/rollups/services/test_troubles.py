@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 from rollups.decide.plan import RunStart
+from rollups.limits import ROLL_TROUBLE_GAP_MS
 from rollups.models import Run, RunKind, Trouble, date_of
 from rollups.services import maintenance, runs
 from rollups.services.runs import Site
-from spm import limits
 from spm.accounts.models import App, Organisation
 from spm.errors import LimitExceeded, StoreUnavailable
 from spm.limits import DAY_HOURS, HOUR_MS
@@ -149,7 +149,7 @@ def test_a_day_that_fails_rests_and_others_are_rolled(site: Site, world: World) 
     world.clock.advance(11 * MINUTE_MS)
     assert runs.consider(site, launch=lambda: run(site)) == RunStart.SPARK
     assert pending(world, OTHER) == 0
-    world.clock.advance(limits.ROLL_TROUBLE_GAP_MS + 1)
+    world.clock.advance(ROLL_TROUBLE_GAP_MS + 1)
     assert runs.consider(site, launch=lambda: None) == RunStart.SPARK, "it is tried again"
 
 
