@@ -155,6 +155,20 @@ ALERTS = [
     Row("POST", "/alerts/silences", Right.SILENCE),
     Row("POST", "/alerts/silences/<int:silence_id>/end", Right.SILENCE, 302),
 ]
+_GROUP, _CONSUMER = "/api/v1/events/groups/<slug:name>", "/api/v1/events/groups/<slug:name>/consumers/<str:consumer>"
+EVENTS = [
+    Row(
+        "POST", "/api/v1/events", Right.POST_EVENT, 201, {"app": "{apps}", "kind": "deploy", "text": "4.2", "at_ms": 5}
+    ),
+    *_all("GET", "", Right.SEE_APP, "/api/v1/events/groups", _GROUP),
+    Row("PUT", _GROUP, Right.MANAGE_CONSUMER_GROUPS, body={"partitions": 2}),
+    Row("PUT", f"{_GROUP}/position", Right.MANAGE_CONSUMER_GROUPS, body={"stream_position": "oldest"}),
+    Row("DELETE", _GROUP, Right.MANAGE_CONSUMER_GROUPS, 204),
+    Row("POST", f"{_GROUP}/consumers", Right.SEE_APP, 201),
+    Row("DELETE", _CONSUMER, Right.SEE_APP, 204),
+    Row("POST", f"{_CONSUMER}/fetch", Right.SEE_APP),
+    Row("POST", f"{_CONSUMER}/commit", Right.SEE_APP, 400, {"stream_position": "oldest"}),
+]
 CORRECTIONS = [
     *_all("GET", _API, Right.SEE_APP, "/runs", "/runs/<int:number>", "/corrections", "/retractions"),
     Row("POST", f"{_API}/runs/<int:number>/rollback", Right.ROLL_BACK, 409),
@@ -290,6 +304,7 @@ ROWS: list[Row] = [
     *TOKENS,
     *SENDERS,
     *ALERTS,
+    *EVENTS,
     *CORRECTIONS,
     *DATA,
     *ACCOUNTS,

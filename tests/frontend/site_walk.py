@@ -32,6 +32,8 @@ from spm.accounts.models import AuditEntry, Membership, Role
 from spm.accounts.organisations import invitations
 from spm.accounts.services import issue_token
 from spm.clock import SystemClock, moment
+from spm.events import groups
+from spm.events.outbox import Place
 from tests.alerts import conftest as alerting
 from tests.support.people import Tenant
 
@@ -81,7 +83,12 @@ def fill_world(tenant: Tenant) -> dict[str, str]:
         retractions.retract(site, app, Draft(source=name, reason="x", author="o"), by)[0].retraction.number
         for name in "ab"
     )
+    place = Place(app.organisation_id, app.pk)
+    event_draft = groups.GroupDraft(name="mailers", position=0, partitions=2)
+    group, _ = groups.register(place, event_draft, now_ms=now_ms)
     return {
+        "groups": group.name,
+        "consumers": groups.join(group, lease_s=60, now_ms=now_ms).name,
         "apps": str(app.pk),
         "organisations": str(tenant.organisation.pk),
         "org": str(tenant.organisation.pk),
@@ -109,7 +116,7 @@ def address_of(route: str, values: Mapping[str, str]) -> str:
     """Fill in what an address names; what no world has stays a text that nothing is called."""
     plain = _PATTERNS.get(route, route).replace("{admin token}", values["admin token"])
     plain = re.sub(r"([\w-]+)/<(?:\w+:)?\w+>", lambda match: f"{match[1]}/{values.get(match[1], 'none')}", plain)
-    return re.sub(r"<(?:int|str|account):\w+>", "1", plain)
+    return re.sub(r"<(?:int|str|slug|account):\w+>", "1", plain)
 
 
 class Caller:
