@@ -1,9 +1,9 @@
 """Previews (counts samples, series, hours), makes and undoes a retraction (PROTOCOL 17).
 
-``Draft`` is a person's request; ``preview`` counts what it would hide, exactly, from the raw samples of the hour shards
-that it may touch; ``retract`` puts its row in force and says which hours stay unchanged because they are sealed
-(PROTOCOL 23); ``undo`` ends it. No sample is moved or deleted here: readers leave them out, and the next run rebuilds
-hours and days.
+``Draft`` is a person's request, which ``validate_draft`` may refuse; ``preview`` counts what it would hide, exactly,
+from the raw samples of the hour shards that it may touch; ``retract`` puts its row in force and says which hours stay
+unchanged because they are sealed (PROTOCOL 23); ``undo`` ends it. No sample is moved or deleted here: readers leave
+them out, and the next run rebuilds hours and days.
 """
 
 from collections import defaultdict

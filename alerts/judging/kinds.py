@@ -4,7 +4,7 @@
 |---|---|
 | threshold | the expression itself; without a comparator, being in the answer is the violation |
 | rate, change | ``rate(x[window])``, ``delta(x[window])`` |
-| heartbeat | the age in seconds of the newest sample of each group; violated above the window |
+| heartbeat | the age in seconds of the newest sample of each group; ``Rule.condition`` compares it |
 | anomaly | the expression itself; judging turns it into distances from past weeks (``anomalies``) |
 | forecast | ``predict_linear(x[window], horizon)`` where the window has ten points; the query's kernel fits the line |
 | composite | rules of the app joined by ``and``, ``or``, ``not`` (``composites``) |

@@ -1,4 +1,7 @@
-"""The table of rules. A deleted rule keeps its row, so that history and messages still have their rule."""
+"""The table of rules, and what a row means to judging: its condition, timing and parameters.
+
+A deleted rule keeps its row, so that history and messages still have their rule.
+"""
 
 from django.conf import settings
 from django.db import models

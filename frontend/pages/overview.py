@@ -1,4 +1,5 @@
-"""The overview: the hosts of an app, one host with its charts, completeness of sources, and the system's own charts."""
+"""The home page of an app and the overview: its hosts, one host with its charts, completeness of sources, and the
+system's own charts."""
 
 from typing import Any
 from urllib.parse import urlencode
@@ -58,6 +59,7 @@ class Overview(AppPage):
             "query": urlencode({name: value for name, value in {**query, "after": chosen.after}.items() if value}),
             "next_query": urlencode({**query, "after": hosts.after}) if hosts.after else "",
             "top_panels": panels.top_panels(),
+            "top_shown": TOP_SHOWN,
             "top_note": f", top {TOP_SHOWN} of {hosts.total:,}" if hosts.total > TOP_SHOWN else "",
         }
 

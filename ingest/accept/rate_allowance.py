@@ -2,6 +2,7 @@
 
 Enter by ``RateAllowances``: ``check`` before a body is read, ``charge`` once it is parsed. Processes share the counts
 in ``spm.store.ledger.quota``; while the store does not answer, no body is refused here.
+``TooFast`` is the text of the 429.
 """
 
 import threading

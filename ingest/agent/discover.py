@@ -1,7 +1,8 @@
 """Discovers services on this host that the agent can watch: by program names and usual ports, then by a request.
 
 1. ``listeners`` lists the listening TCP sockets and their programs (programs of other users only as root).
-2. ``HINTS`` maps programs and ports to kinds of service. The agent never connects to a socket without a hint.
+2. ``HINTS`` maps programs and ports to kinds of service and the addresses to try. Without a hint the agent never
+   connects to a socket.
 3. Each candidate gets a short request; only an expected answer makes it a target.
 
 A service that needs a password (PostgreSQL, RabbitMQ) is listed with the lines for the configuration file.

@@ -1,4 +1,4 @@
-"""How ingest answers over HTTP: errors as answers with a status, reports of messages. It decides nothing about data.
+"""How ingest answers over HTTP: errors as answers with a status, reports of messages. The texts are the errors' own.
 
 ``error_answer`` turns each of our errors into an answer with its status: 400 cannot be read, 401 no token, 405 a wrong
 method, 413 too large, 415 an unknown content type or encoding, 429 over the rate, 503 not now. The last two say when to

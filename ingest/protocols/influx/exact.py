@@ -1,7 +1,7 @@
 """The exact reader of line protocol: escapes, quoted strings, all spellings of numbers, all reasons for a rejection.
 
 Enter by ``read_line``; ``plain_parts`` is for lines that a kernel has split. ``read_line`` implements the complete
-grammar; the compiled kernel implements only the plain part. Rules:
+grammar; the compiled kernel implements only the plain part, by the same rules (numbers: ``number_kernels``):
 
 - A delimiter is escaped by a backslash directly before it. ``\\,`` ``\\=`` ``\\ `` lose their backslash in tags and
   field names, ``\\,`` and ``\\ `` in measurements; any other backslash stays.

@@ -1,4 +1,7 @@
-"""Collects nginx from its ``stub_status`` page (``nginx``): connections, and requests since its start."""
+"""Collects nginx from its ``stub_status`` page (``nginx``): connections, and requests since its start.
+
+The settings say its ``url``; ``discover.HINTS`` has the paths that are tried where they say none.
+"""
 
 import re
 from collections.abc import Sequence
