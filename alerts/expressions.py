@@ -13,6 +13,7 @@ import numpy as np
 from django.conf import settings
 
 from alerts.judging.answers import Answer, Read, join
+from alerts.judging.knowledge.sight import KeptKnowledge
 from alerts.judging.versions import Steps
 from spm import limits, query
 from spm.errors import BadQuery, LimitExceeded, QueryFailed, QueryTimeout, QueryTooLarge
@@ -42,9 +43,14 @@ def query_engine(app: int, expr: str, at_ms: int) -> Sequence[SeriesValue]:
     return [SeriesValue(labels, float(value)) for labels, value, present in rows if present]
 
 
-def read_points(app: int, expr: str, labels: Mapping[str, str], steps: Steps) -> list[float | None]:
-    """Return the values of one series of an expression at all steps, to be drawn; None where it has none."""
-    answer = evaluate(_storage(app), expr, steps)
+def read_points(
+    app: int, expr: str, labels: Mapping[str, str], steps: Steps, known: KeptKnowledge | None = None
+) -> list[float | None]:
+    """Return the values of one series of an expression at all steps, to be drawn; None where it has none.
+
+    ``known``: what judging knew; by default what is known now. Raises ``SpmError``.
+    """
+    answer = evaluate(_storage_at(app, known), expr, steps)
     for row, each in enumerate(answer.labels):
         if dict(each) == dict(labels):
             finite = answer.present[row] & np.isfinite(answer.values[row])
@@ -137,6 +143,15 @@ def _is_static(expr: str) -> bool:
 def _storage(app: int) -> Storage:
     query.configure(settings.SPM_STORE_URL)
     return query.storage_for(app)
+
+
+def _storage_at(app: int, known: KeptKnowledge | None) -> Storage:
+    """Return the app's data as it was known at some moment."""
+    query.configure(settings.SPM_STORE_URL)
+    storage = query.storage_for(app)
+    if known is None:
+        return storage
+    return storage.known_at(storage.restore_knowledge(known.vector, known.retractions))
 
 
 def with_admission(organisation: int, querier: Querier) -> Querier:

@@ -74,10 +74,14 @@ class Rule(models.Model):
         return self.name
 
     @property
+    def own_labels(self) -> dict[str, str]:
+        """The labels that people wrote for it and its group; templates."""
+        return {**(self.group.labels if self.group else {}), **self.labels}
+
+    @property
     def alert_labels(self) -> dict[str, str]:
         """The labels that it adds to its alerts; templates. A rule of a file has no severity but its own label."""
-        own = {**(self.group.labels if self.group else {}), **self.labels}
-        return own if self.group else {"severity": self.severity, **own}
+        return self.own_labels if self.group else {"severity": self.severity, **self.own_labels}
 
     @property
     def condition(self) -> Condition:

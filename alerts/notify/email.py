@@ -28,7 +28,7 @@ from django.urls import reverse
 from alerts.notify.base import DeliveryFailed, RenderedMessage
 from alerts.notify.chart import ChartData, draw
 from alerts.notify.links import Purpose, act_links, link_url, rule_links
-from alerts.notify.wording import chart_text, is_over, line_text, more_text, plain_text, subject
+from alerts.notify.wording import chart_text, is_over, line_texts, more_text, plain_text, subject
 
 _CHART_ID = "chart@spm"
 _HAND_OVER_S = 60  # for a whole SMTP transaction: a server that stalls at each step must not hold up its sender
@@ -142,7 +142,8 @@ def chart_path(app: int, expr: str, span: tuple[int, int] | None = None) -> str:
 
 
 def _html(payload: Mapping[str, Any], links: Mapping[int, str], acts: Mapping[str, str]) -> str:
-    lines = [(line_text(line), links[line["rule"]], is_over(line)) for line in payload["lines"]]
+    texts = zip(line_texts(payload["lines"]), payload["lines"], strict=True)
+    lines = [(text, links[line["rule"]], is_over(line)) for text, line in texts]
     context = {
         "subject": subject(payload),
         "lines": lines,

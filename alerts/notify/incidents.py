@@ -5,7 +5,7 @@ was over long before it was known wakes nobody: it is not sent.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
@@ -108,7 +108,9 @@ class PagerDutyNotifier(IncidentNotifier):
             "group": line["app_name"],
             "custom_details": _details(line),
         }
+        runbook = line_text(line).runbook
         links = [{"href": rule_url(line["rule"]), "text": "The rule"}]
+        links += [{"href": runbook, "text": "Runbook"}] if runbook else []
         return self._event(receiver, "trigger", alias, {"payload": payload, "links": links})
 
     def closing(self, receiver: str, line: Mapping[str, Any], alias: str) -> Call:
@@ -168,5 +170,6 @@ def _summary(line: Mapping[str, Any], chars: int) -> str:
 
 def _details(line: Mapping[str, Any]) -> dict[str, str]:
     text = line_text(line)
-    labels: Iterable[tuple[str, str]] = line["labels"].items()
-    return {**dict(labels), "condition": text.condition, "value": text.value, "note": text.note}
+    own = {"condition": text.condition, "value": text.value, "note": text.note}
+    labels, texts = line.get("alert_labels") or line["labels"], line.get("annotations", {})
+    return {**labels, **own, **texts}

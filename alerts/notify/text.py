@@ -21,7 +21,12 @@ def time_text(at_ms: int) -> str:
 def one_line(text: str, length_max: int = limits.MAIL_LINE_CHARS_MAX) -> str:
     """Reduce a text to one line of printable characters, cut at the maximum length."""
     clean = " ".join("".join(char if char.isprintable() else " " for char in text).split())
-    return clean if len(clean) <= length_max else clean[: length_max - 1] + "…"
+    return cut(clean, length_max)
+
+
+def cut(text: str, length_max: int) -> str:
+    """Cut a text at the maximum length, and show that it was."""
+    return text if len(text) <= length_max else text[: length_max - 1] + "…"
 
 
 def rfc3339(at_ms: int) -> str:

@@ -6,8 +6,8 @@ Names and labels come from the tenant's people and machines. ``one_line`` remove
 terminals and bounds the length, so that no label can write a header or hide the rest.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from alerts.durations import spell
@@ -29,6 +29,8 @@ WORDS = {
 }
 SIGNS = {"resolved": "✔", "retracted": "✘", "brief": "◇", "late": "◇"}  # a shape beside the word, not colour alone
 _TITLE_CHARS_MAX = 400  # of a line: 50 of them and a chart are below 100 KB, where mail programs cut
+_SUMMARY_CHARS_MAX, _DESCRIPTION_CHARS_MAX = 160, 240
+DESCRIBED_LINES_MAX = 10  # lines with what their rule says: the first ones are read, and the others are like them
 _SUBJECTS_MAX = 2  # series named in a subject
 _ENDS = {
     "no data": "ended: no data for too long",
@@ -54,6 +56,9 @@ class LineText:
     time: str
     note: str
     rule: int
+    summary: str = ""
+    description: str = ""
+    runbook: str = ""
 
 
 def is_over(line: Mapping[str, Any]) -> bool:
@@ -83,6 +88,7 @@ def subject(body: Mapping[str, Any]) -> str:
 
 def line_text(line: Mapping[str, Any]) -> LineText:
     """Write one line of the notification."""
+    texts: Mapping[str, str] = line.get("annotations", {})
     about = series({name: text for name, text in line["labels"].items() if name != "__name__"})
     duration = f" for {spell(line['for_ms'])}" if line["for_ms"] else ""
     condition = f"{line['comparator']} {_number(line['threshold'])}{duration}" if line["comparator"] else line["expr"]
@@ -97,16 +103,31 @@ def line_text(line: Mapping[str, Any]) -> LineText:
         time=_time(line),
         note=_note(line),
         rule=line["rule"],
+        summary=one_line(texts.get("summary", ""), _SUMMARY_CHARS_MAX),
+        description=one_line(texts.get("description", ""), _DESCRIPTION_CHARS_MAX),
+        runbook=_web_address(texts.get("runbook_url", "")),
     )
+
+
+def line_texts(lines: Sequence[Mapping[str, Any]]) -> list[LineText]:
+    """Write the lines; beyond the first ones without what is written at length."""
+    texts = [line_text(line) for line in lines]
+    return texts[:DESCRIBED_LINES_MAX] + [_shortened(text) for text in texts[DESCRIBED_LINES_MAX:]]
+
+
+def _shortened(text: LineText) -> LineText:
+    title = one_line(text.title, _TITLE_CHARS_MAX // 3)
+    return replace(text, title=title, summary="", description="", runbook="")
 
 
 def plain_text(body: Mapping[str, Any], links: Mapping[int, str], acts: Mapping[str, str] | None = None) -> str:
     """Write the whole notification as text; ``links`` are the addresses of its rules, ``acts`` what can be done."""
     parts = []
-    for each in map(line_text, body["lines"]):
+    for each in line_texts(body["lines"]):
         facts = [part for part in (each.value, each.condition, each.time) if part]
         parts += [f"{each.sign} {each.word} · {each.severity} · {each.app}", each.title, "   ".join(facts)]
-        parts += [each.note, ""] if each.note else [""]
+        parts += [part for part in (each.summary, each.description, each.note) if part]
+        parts += [f"Runbook: {each.runbook}", ""] if each.runbook else [""]
     if body["more"]:
         parts += [f"and {more_text(body)}", ""]
     parts += [f"{text}: {link}" for text, link in (acts or {}).items()]
@@ -149,6 +170,12 @@ def _note(line: Mapping[str, Any]) -> str:
     elif line["end_reason"] in _ENDS:
         notes.append(_ENDS[line["end_reason"]].capitalize() + ".")
     return " ".join(notes)
+
+
+def _web_address(text: str) -> str:
+    """Return an address that a mail may link to; a text that is no web address is none."""
+    is_safe = text.startswith(("https://", "http://")) and text.isprintable() and not set(text) & set(' "<>')
+    return text if is_safe and len(text) <= limits.MAIL_LINE_CHARS_MAX else ""
 
 
 def _bound(line: Mapping[str, Any]) -> str:

@@ -104,6 +104,6 @@ def preview_of(organisation: int, text: str) -> Preview:
     except BadQuery as error:
         return Preview(error=str(error) if text.strip() else 'Write matchers, such as host="web-1".')
     rows = Episode.objects.filter(rule__app__organisation=organisation, status=EpisodeStatus.OPEN)
-    labels = [view(each).labels for each in rows.select_related("rule__app").order_by("pk")]
+    labels = [view(each).labels for each in rows.select_related("rule__app", "rule__group").order_by("pk")]
     chosen = [each for each, is_chosen in zip(labels, select(matchers, labels), strict=True) if is_chosen]
     return Preview(total=len(chosen), labels=chosen[:PREVIEW_SHOWN])

@@ -8,9 +8,11 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
-from alerts.models import Aspect, Episode
+from alerts.judging.knowledge.sight import KeptKnowledge
+from alerts.models import Aspect, Episode, Lane
 from alerts.models.telling import LastWord, NotificationGroup, Receiver
 from alerts.telling import limits
+from alerts.telling.alert_facts import annotations_of, labels_of
 from alerts.telling.decide.episodes import EpisodeView, Level, LineKind
 
 _ORDER = (
@@ -42,6 +44,7 @@ def write(
     """Return the body of a notification about these groups."""
     ordered = sorted(lines, key=_place)
     first = groups[0].first_key if len(groups) == 1 else ""
+    knowledge = _knowledge_of(ordered[0])
     return {
         "key": key,
         "n": n,
@@ -49,11 +52,18 @@ def write(
         "receivers": [receiver.target],
         "may_stop": not receiver.is_member,
         "at_ms": now_ms,
+        "known": knowledge and {"vector": knowledge.vector.hex(), "retractions": knowledge.retractions},
         "groups": [{"id": group.pk, "labels": group.labels} for group in groups],
         "counts": dict(Counter(map(_word, lines))),
         "lines": [write_line(line) for line in ordered[: limits.LINES_IN_FULL_MAX]],
         "more": dict(Counter(map(_word, ordered[limits.LINES_IN_FULL_MAX :]))),
     }
+
+
+def _knowledge_of(line: Line) -> KeptKnowledge | None:
+    """Return what judging of the line's app knew when this was written: its chart shows that, and nothing newer."""
+    lane = Lane.objects.filter(app=line.word.episode.rule.app_id).first()
+    return None if lane is None else lane.knowledge
 
 
 def _word(line: Line) -> str:
@@ -85,6 +95,9 @@ def write_line(line: Line) -> dict[str, Any]:
         "app_name": rule.app.name,
         "severity": episode.severity,
         "labels": dict(episode.labels),
+        "alert_labels": labels_of(episode),
+        "annotations": annotations_of(episode),
+        "is_of_file": rule.group_id is not None,
         "value": _number(episode.last_value),
         "expr": rule.expr,
         "comparator": rule.comparator,

@@ -8,6 +8,7 @@ from django.db.models import Exists, OuterRef
 from alerts.models import Episode, EpisodeStatus, Instance, Lane, Rule, Severity
 from alerts.models.telling import ContactPoint, Inhibition, MuteTiming, Policy, Silence
 from alerts.telling import limits
+from alerts.telling.alert_facts import matched_labels
 from alerts.telling.decide import covers, inhibition, windows
 from alerts.telling.decide.episodes import EpisodeView, Level
 from alerts.telling.decide.matchers import read_matchers
@@ -48,11 +49,10 @@ def read_configuration(organisation: int, now_ms: int) -> Configuration:
 
 
 def view(episode: Episode) -> EpisodeView:
-    """Return the episode as the decisions see it: its labels with the rule's name, severity and app."""
-    own = {"alertname": episode.rule.name, "severity": episode.severity, "app": episode.rule.app.name}
+    """Return the episode as the decisions see it."""
     return EpisodeView(
         id=episode.pk,
-        labels={**episode.labels, **own},
+        labels=matched_labels(episode),
         severity=SEVERITY_RANKS[Severity(episode.severity)],
         start_ms=episode.start_ms,
         end_ms=episode.end_ms,

@@ -147,9 +147,8 @@ def _drafts(receiver: Receiver, groups: Sequence[NotificationGroup], now_ms: int
     rows = LastWord.objects.filter(group__in=free).exclude(level=Level.NOTHING, episode__status__in=never)
     rows = rows.exclude(level=Level.ENDED, is_doubtful=False, episode__status__in=over)
     by_group: dict[int, list[tuple[LastWord, EpisodeView]]] = {group.pk: [] for group in free}
-    for word in rows.select_related("episode__rule__app", "episode__rule__created_by").order_by(
-        "episode__start_ms", "episode_id"
-    ):
+    of_rule = ("episode__rule__app", "episode__rule__group", "episode__rule__created_by")
+    for word in rows.select_related(*of_rule).order_by("episode__start_ms", "episode_id"):
         by_group[word.group_id].append((word, view(word.episode)))
     silent = [pair for pairs in by_group.values() for pair in pairs if pair[0].level == Level.NOTHING]
     covers = Covers.of(receiver.organisation_id, configuration, [each for _, each in silent], now_ms)
@@ -194,7 +193,10 @@ def _sources(organisation: int, first_ms: int) -> list[EpisodeView]:
     """Return the episodes that may inhibit those that began at ``first_ms`` or later."""
     recent = Q(end_ms=None) | Q(end_ms__gte=first_ms - limits.INHIBITION_LINGER_MS)
     real = Episode.objects.filter(recent, status__in=(EpisodeStatus.OPEN, EpisodeStatus.ENDED))
-    return [view(each) for each in real.filter(rule__app__organisation=organisation).select_related("rule__app")]
+    return [
+        view(each)
+        for each in real.filter(rule__app__organisation=organisation).select_related("rule__app", "rule__group")
+    ]
 
 
 @dataclass(frozen=True, slots=True)

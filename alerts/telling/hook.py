@@ -51,7 +51,7 @@ def mark(episode_ids: Sequence[int], *, now_ms: int) -> None:
     for first in range(0, len(episode_ids), _BATCH_ROWS):
         episodes = Episode.objects.filter(pk__in=episode_ids[first : first + _BATCH_ROWS])
         by_organisation: dict[int, list[Episode]] = defaultdict(list)
-        for episode in episodes.select_related("rule__app", "rule__created_by").order_by("pk"):
+        for episode in episodes.select_related("rule__app", "rule__created_by", "rule__group").order_by("pk"):
             by_organisation[episode.rule.app.organisation_id].append(episode)
         for organisation, rows in by_organisation.items():
             _mark(organisation, rows, now_ms)

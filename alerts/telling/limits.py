@@ -12,6 +12,7 @@ ACKNOWLEDGE_MS = 24 * 3_600_000  # an acknowledgement ends by itself after a day
 RECEIVER_TOKENS_PER_HOUR = 30  # notifications to one receiver: more are not read
 RECEIVER_TOKENS_MAX = 10  # at once, after a quiet time
 DIGEST_GROUPS_MIN = 3  # so many groups due at once make one digest
+ANNOTATION_CHARS_MAX = 1_000  # of one alert's text in a notification: what is longer belongs into the runbook
 LINES_IN_FULL_MAX = 50  # of one notification; the others are numbers
 DEAD_IN_A_ROW_MAX = 3  # notifications: then the receiver counts as failing
 FAILING_PROBE_MS = 3_600_000  # a failing receiver is tried once an hour

@@ -50,7 +50,8 @@ def refresh_due(now_ms: int) -> int:
 def _batches(receiver: Receiver, now_ms: int) -> Iterator[Sequence[dict[str, Any]]]:
     lately = Q(episode__end_ms__gt=now_ms - limits.REFRESH_ENDED_MS)
     rows = LastWord.objects.filter(Q(level=Level.OPEN, episode__end_ms=None) | lately, receiver=receiver)
-    words = rows.exclude(level=Level.NOTHING).select_related("episode__rule__app").order_by("-episode__start_ms")
+    rows = rows.exclude(level=Level.NOTHING).select_related("episode__rule__app", "episode__rule__group")
+    words = rows.order_by("-episode__start_ms")
     lines = [_line(word) for word in words[: limits.REFRESH_EPISODES_MAX]]
     for first in range(0, len(lines), limits.REFRESH_LINES_MAX):
         yield lines[first : first + limits.REFRESH_LINES_MAX]

@@ -6,7 +6,10 @@ from random import Random
 import pytest
 
 from alerts.models import Episode, Lane, Operation, Rule
+from alerts.models.telling import Notification
 from alerts.recording.limits import ALERTS_SOURCE
+from alerts.telling import charts, flush
+from spm import query
 from spm.accounts.models import App
 from spm.limits import RULE_PERIOD_MS
 from tests.alerts.conftest import AlertingWorld
@@ -161,3 +164,25 @@ def test_a_replay_of_each_operation_says_what_live_judging_said(
             assert not set(line).symmetric_difference(live[operation.seq]), f"after operation {operation.seq}"
             compared += 1
     assert compared > 20
+
+
+def test_the_chart_of_a_mail_shows_what_was_known_when_it_was_written(
+    installation: Installation, make_rule: MakeRule, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_rule()
+    installation.run_quietly(120)
+    host, start_ms = HOSTS[0], installation.clock.now_ms()
+    for _ in range(20):
+        now_ms = installation.clock.now_ms()
+        if now_ms % RULE_PERIOD_MS == 0:
+            for each in HOSTS:
+                installation.send(each, now_ms, 95.0 if each == host else 50.0)
+        installation.tick()
+    flush.flush_due(installation.clock.now_ms())
+    body = Notification.objects.get().body
+    monkeypatch.setattr(query, "storage_for", lambda app: installation.new_storage())
+    before = charts.read_chart(body)
+    installation.retract(start_ms - RULE_PERIOD_MS, installation.clock.now_ms())
+    assert 95.0 in before["values"]
+    assert charts.read_chart(body) == before
+    assert 95.0 not in charts.read_chart({**body, "known": None}).get("values", [])

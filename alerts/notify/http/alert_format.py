@@ -62,13 +62,20 @@ def alertmanager_alert(line: Mapping[str, Any], *, at_ms: int, lasts_ms: int, ba
 
 
 def alert_of(line: Mapping[str, Any], *, end: str, base_url: str) -> dict[str, Any]:
-    """Return the labels, annotations and times of one line."""
+    """Return the labels, annotations and times of one line.
+
+    An alert of a rule file has the labels and annotations that Prometheus gives it, and nothing besides. Others also
+    have their severity, their app, and what the rule says.
+    """
     text = line_text(line)
-    labels = {name: value for name, value in line["labels"].items() if name != "__name__" and value}
-    labels |= {"alertname": line["name"], "severity": line["severity"], "app": line["app_name"]}
+    labels = dict(line.get("alert_labels") or _series_labels(line))  # a body of an older version has only the latter
+    notes = dict(line.get("annotations", {}))
+    if not line.get("is_of_file", False):
+        labels = {"severity": line["severity"], **labels, "app": line["app_name"]}
+        own = {"summary": text.title, "condition": text.condition, "value": text.value, "note": text.note}
+        notes = {**own, **notes}
     if (aspect := line.get("aspect", "value")) != "value":
         labels["aspect"] = aspect  # missing data of a series is another alert than its value
-    notes = {"summary": text.title, "condition": text.condition, "value": text.value, "note": text.note}
     path = f"/alerts/rules/{line['rule']}" if line["rule"] else "/alerts/"
     return {
         "labels": labels,
@@ -77,6 +84,11 @@ def alert_of(line: Mapping[str, Any], *, end: str, base_url: str) -> dict[str, A
         "endsAt": end,
         "generatorURL": base_url + path,
     }
+
+
+def _series_labels(line: Mapping[str, Any]) -> dict[str, str]:
+    labels = {name: value for name, value in line["labels"].items() if name != "__name__" and value}
+    return {**labels, "alertname": line["name"]}
 
 
 def _end_ms(line: Mapping[str, Any], at_ms: int) -> int:

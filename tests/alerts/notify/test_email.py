@@ -132,7 +132,8 @@ CHART = {
 
 def test_a_mail_with_a_chart_is_small_has_it_within_and_is_the_same_bytes_again() -> None:
     long = {f"label_{n}": "x" * 60 for n in range(8)}
-    many = body(*[line(labels={"host": f"web-{n}", **long}) for n in range(50)], chart=CHART)
+    texts = {"summary": "&" * 1_000, "description": "&" * 1_000, "runbook_url": "https://example.org/" + "x" * 100}
+    many = body(*[line(labels={"host": f"web-{n}", **long}, annotations=texts) for n in range(50)], chart=CHART)
     first, second = (compose(KEY, many).message().as_bytes() for _ in range(2))
     assert first == second
     assert len(first) < 100_000

@@ -24,7 +24,7 @@ def read(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, str, Mapping[str, s
     """What was read; each answer is a value at every other step."""
     reads: list[tuple[int, str, Mapping[str, str], Steps]] = []
 
-    def read_points(app: int, expr: str, labels: Mapping[str, str], steps: Steps) -> list[float | None]:
+    def read_points(app: int, expr: str, labels: Mapping[str, str], steps: Steps, known: object) -> list[float | None]:
         reads.append((app, expr, labels, steps))
         return [1.0 if n % 2 else None for n in range(len(steps))]
 
@@ -53,7 +53,7 @@ def test_a_test_an_error_and_a_series_without_data_have_no_chart(
     assert charts.read_chart(body(line(rule=0))) == {}
     assert charts.read_chart(body(line(aspect="error"))) == {}
     assert read == []
-    monkeypatch.setattr(charts, "read_points", lambda app, expr, labels, steps: [None] * len(steps))
+    monkeypatch.setattr(charts, "read_points", lambda app, expr, labels, steps, known: [None] * len(steps))
     assert charts.read_chart(body()) == {}
 
 
