@@ -123,8 +123,11 @@ class ChangeWatch:
         if not apps:
             return []
         relay.advance_all()
-        rows = App.objects.filter(pk__in=apps[: limits.EVENTS_LOOK_APPS_MAX], organisation__stream_head__position__gt=0)
-        heads = dict(rows.values_list("pk", "organisation__stream_head__position"))
+        heads: dict[int, int] = {}
+        for first in range(0, len(apps), limits.EVENTS_LOOK_APPS_MAX):
+            part = apps[first : first + limits.EVENTS_LOOK_APPS_MAX]
+            rows = App.objects.filter(pk__in=part, organisation__stream_head__position__gt=0)
+            heads |= rows.values_list("pk", "organisation__stream_head__position")
         moved = [(app, head) for app, head in heads.items() if self._heads.get(app) != head]
         self._heads = heads
         return [News(app, Feed.EVENTS, head, "event", b'{"stream_position":%d}' % head) for app, head in moved]

@@ -78,11 +78,13 @@ class PositionStreams:
             elif page.through > place.position:
                 await _send_piece(send, wire_forms.quiet_bytes(str(page.through)))
             place = Place(place.grant, place.kinds, page.through)
-            if not page.is_full and not await self._is_woken(seat, place, jitter(limits.EVENTS_QUIET_S, 0.1)):
-                if seat.is_over or seat.has_left:
-                    break
-                await _send_piece(send, wire_forms.quiet_bytes(str(place.position)))
-            page = await self._read(place)
+            if page.is_full or await self._is_woken(seat, place, jitter(limits.EVENTS_QUIET_S, 0.1)):
+                page = await self._read(place)
+                continue
+            if seat.is_over or seat.has_left:
+                break
+            await _send_piece(send, wire_forms.quiet_bytes(str(place.position)))
+            page = Read((), place.position)  # nothing is read for it: the watch wakes it when the stream goes on
         await send({"type": "http.response.body", "body": wire_forms.end_bytes(seat.end_reason)})
 
     async def poll(self, seat: Seat, place: Place, page: Read, seconds: float) -> bytes:

@@ -4,7 +4,7 @@ from typing import Any
 
 import orjson
 import pytest
-from django.db import connection
+from django.db import connection, transaction
 from django.test.utils import CaptureQueriesContext
 
 from alerts.models import AlertEvent, Rule
@@ -18,6 +18,8 @@ from spm.accounts import audit
 from spm.accounts.models import Source
 from spm.clock import FakeClock, moment
 from spm.errors import StoreUnavailable
+from spm.events import outbox
+from spm.events.outbox import Draft, Place
 from spm.store.backends.base import Backend
 from spm.store.backends.memory import MemoryBackend
 from spm.store.keys import PendingKey, PlacementTable
@@ -174,3 +176,15 @@ def test_first_look_does_not_tell_the_past(alpha: Tenant, store: MemoryBackend, 
     watch = ChangeWatch(lambda: store, clock)
     assert watch.look([]).news == ()
     assert settle(watch, clock)[Feed.ALERTS] == event.pk
+
+
+def test_a_stream_that_went_on_is_an_event_of_every_app_that_is_listened_to(
+    watch: ChangeWatch, alpha: Tenant, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "EVENTS_LOOK_APPS_MAX", 2)  # of one query
+    place = Place(alpha.organisation.pk, alpha.app.pk)
+    with transaction.atomic():
+        outbox.emit(place, [Draft(kind="note", text="n", at_ms=MS)], now_ms=MS)
+    apps = [*range(100_000, 100_003), alpha.app.pk]
+    assert shown(watch.look(apps).news) == [(alpha.app.pk, "event", {"stream_position": 1})]
+    assert watch.look(apps).news == ()
