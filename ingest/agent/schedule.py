@@ -1,4 +1,4 @@
-"""Computes when the next collection is due. Pure.
+"""Computes when the next collection is due, and how long pushing pauses after failures. Pure.
 
 Every host has its own phase within the period, derived from its name, so that a fleet is spread evenly, also after
 restarts. Due times are ``k · period + phase`` on the wall clock, so that slow collections cause no drift.

@@ -1,8 +1,9 @@
-"""Turns deliveries into items of a batch: our own envelope as it is, an agent's message after its acceptance.
+"""Turns deliveries into items of a batch, and decides which of them the poison sandbox must try first.
 
-Enter by ``DeliveryReader.read_many``. The agents' messages among the deliveries at hand are accepted together. A
-delivery that was under way when workers ended, several times, is tried in the poison sandbox first, and read alone.
-While the store or the database does not answer, a message waits, and those behind it do: stamps follow the deliveries.
+Enter by ``DeliveryReader.read_many``. An envelope of ours is an item as it is, an agent's message after its acceptance;
+the agents' messages among the deliveries at hand are accepted together. A delivery that was under way when workers
+ended, several times, is tried in the poison sandbox first, and read alone. While the store or the database does not
+answer, a message waits, and those behind it do: stamps follow the deliveries.
 """
 
 import logging

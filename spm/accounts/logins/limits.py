@@ -1,4 +1,4 @@
-"""Every number that decides about logins, with its reason; ``spm.limits`` has those of everything else."""
+"""Every number that decides about logins, each with its reason. ``spm.limits`` has those that several rooms read."""
 
 from spm.limits import HOUR_MS
 
