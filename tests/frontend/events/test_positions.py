@@ -52,7 +52,7 @@ async def until(condition: Callable[[], bool]) -> None:
 
 
 def run(story: Callable[[], Awaitable[None]]) -> None:
-    asyncio.run(asyncio.wait_for(story(), PATIENCE_S))  # type: ignore[arg-type]
+    asyncio.run(asyncio.wait_for(story(), PATIENCE_S))
 
 
 def test_an_idle_stream_gets_comments_and_reads_nothing(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
