@@ -10,6 +10,7 @@ from frontend.events.event_ids import Feed
 from frontend.events.hub import News
 from frontend.events.positions import Read
 from spm import limits
+from spm.events import log as event_log
 from spm.events.errors import PositionGone
 from tests.frontend.events.listening import PATIENCE_S, Place
 
@@ -41,7 +42,7 @@ def log(monkeypatch: pytest.MonkeyPatch) -> Log:
     """Stands in for the database."""
     log = Log()
     monkeypatch.setattr(positions, "_page_after", log.page_after)
-    monkeypatch.setattr(positions.log, "position_of", lambda _, text: int(text))
+    monkeypatch.setattr(event_log, "position_of", lambda _, text: int(text))
     return log
 
 
