@@ -119,7 +119,7 @@ GATHERED = 100_000  # bytes of a piece
 def early_refusals(served: Served, hasty: Served) -> dict[int, tuple[str, str, tuple[int, ...]]]:
     """The token, the parameters and the sizes of bodies by the status that is due."""
     return {
-        400: (served.token, "?precision=fortnights", SIZES[:2]),
+        400: (served.token, "?source=a%07b", SIZES),
         401: ("spm_nobody", "", SIZES),
         413: (served.token, "", SIZES[2:]),
         429: (hasty.token, "", SIZES),
