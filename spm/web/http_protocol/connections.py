@@ -25,7 +25,7 @@ from spm.web.http_protocol.bounds import NEVER, HttpBounds
 
 _SHED_EVERY_S = 0.1  # between two looks at all unsent bytes: under pressure each write would ask for one
 _AT_ONCE = 32  # connections that are looked at before a pause: to close one takes 50 µs
-_PAUSE_S, _PAUSES = 0.01, 100  # a loop that closes a thousand without pauses keeps the interpreter from all queries
+_PAUSE_S, _PAUSES = 0.01, 100  # a thousand closed in one turn of the loop would keep all others waiting for it
 _TURN = -1  # the slot of a connection whose turn it is
 _YOUNG_S = 1.0  # of an answer: how fast its reader is shows later
 
