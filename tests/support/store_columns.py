@@ -46,3 +46,7 @@ def compile_kernels() -> None:
     kernels.take_segments(ts[:1], counts, 2)
     kernels.spread(counts, 2)
     kernels.distinct(ts.view(np.uint64))
+    ids = ts.view(np.uint64)
+    numbers = version_kernels.find_series(ids, ids, ids[:1], np.array([[0, 1]]), ids[:1])
+    version_kernels.rows_of(np.ones(2, np.int32), numbers)
+    version_kernels.first_not_below(ids, ids, 0, ids[0], ids[0])

@@ -186,7 +186,8 @@ def test_pipelined_requests_are_answered_in_their_order(served: Served, number: 
 
 def test_what_is_pipelined_beyond_a_bound_ends_the_connection_after_the_answer(served: Served) -> None:
     got = say(served, GET * 5_000)
-    assert [(answer.status, answer.headers.get("connection")) for answer in got] == [(200, "close")]
+    assert len(got) < 5_000  # a busy server may have read and answered some before they are too many
+    assert [answer.headers.get("connection") for answer in got] == [None] * (len(got) - 1) + ["close"]
 
 
 def test_what_follows_chunks_at_once_is_not_answered_and_the_connection_ends(served: Served) -> None:
