@@ -10,6 +10,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from frontend.api.base import FailureSerializer, Operation, TokenAuthentication
+from frontend.events.rights import app_number
 from spm.accounts.models import App
 from spm.accounts.organisations.rights import Right
 from spm.accounts.tokens import Principal
@@ -168,10 +169,7 @@ class GroupOperation(StreamOperation):
 
     def group_place(self, right: Right = Right.SEE_APP) -> Place:
         """Return the app that the caller means."""
-        text = self.request.query_params.get("app")
-        if text is not None and not (text.isascii() and text.isdecimal() and len(text) <= 18):
-            raise BadQuery(f"app={text[:20]!r} is no app's number")
-        return self.place(self.app(None if text is None else int(text), right))
+        return self.place(self.app(app_number(self.request.query_params.get("app")), right))
 
 
 @extend_schema(parameters=[_APP])

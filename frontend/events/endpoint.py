@@ -21,7 +21,7 @@ import orjson
 from frontend.events.event_ids import NOTHING_SEEN, EventId
 from frontend.events.hub import ListenersFull
 from frontend.events.positions import Place, PositionStreams, Read
-from frontend.events.rights import Credential, NoSuchApp, NotSignedIn, credential_of
+from frontend.events.rights import Credential, NoSuchApp, NotSignedIn, app_number, credential_of
 from frontend.events.streams import EventStreams, EventsUnavailable, Seat
 from spm import limits
 from spm.clock import Clock
@@ -143,8 +143,8 @@ def _question_of(
         kinds = tuple(filter(None, fields.get("kind", "").split(",")))
         last = headers.get(b"last-event-id", "") if is_stream else ""
         wanted = _ListenRequest(is_stream, timeout_s=timeout_s, position=last or position, kinds=kinds)
-        return credential_of(*_shown(headers), _app_of(fields.get("app"))), None, wanted
-    app = _app_of(fields.get("app"))
+        return credential_of(*_shown(headers), app_number(fields.get("app"))), None, wanted
+    app = app_number(fields.get("app"))
     credential = credential_of(*_shown(headers), app)
     request = _ListenRequest(is_stream, is_new=not after, timeout_s=timeout_s if after else 0)
     return credential, (EventId.parse(after) or _LOST) if after else None, request
@@ -156,14 +156,6 @@ def _shown(headers: Mapping[bytes, str]) -> tuple[str, str]:
 
 def _failure_of(error: SpmError) -> dict[str, object]:
     return {"error": str(error), **({"oldest": error.oldest} if isinstance(error, PositionGone) else {})}
-
-
-def _app_of(text: str | None) -> int | None:
-    if text is None:
-        return None
-    if not (text.isascii() and text.isdecimal() and len(text) <= 18):
-        raise BadQuery(f"app={text[:20]!r} is no app's number")
-    return int(text)
 
 
 def _seconds_of(text: str | None) -> float:

@@ -14,7 +14,7 @@ from django.contrib.auth import get_user
 from django.http import Http404, HttpRequest
 
 from spm.accounts import access, tokens
-from spm.errors import SpmError
+from spm.errors import BadQuery, SpmError
 
 
 class NotSignedIn(SpmError):
@@ -85,3 +85,12 @@ def _session_key(cookies: str) -> str:
     except CookieError:
         return ""
     return morsel.value if morsel is not None else ""
+
+
+def app_number(text: str | None) -> int | None:
+    """Return the number of an app that a request names, ``None`` where it names none. Raises ``BadQuery``."""
+    if text is None:
+        return None
+    if not (text.isascii() and text.isdecimal() and len(text) <= 18):
+        raise BadQuery(f"app={text[:20]!r} is no app's number")
+    return int(text)

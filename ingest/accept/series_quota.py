@@ -194,7 +194,7 @@ class SeriesQuota:
 
     def _admit(self, ids: U64, apps: U32) -> None:
         if len(self._admitted) + len(ids) > limits.QUOTA_KNOWN_MAX:
-            self._admitted.clear()  # the store is places again: slower, never wrong
+            self._admitted.clear()  # the store is asked again: slower, never wrong
         self._admitted.add(ids, apps)
 
     def _take_rights(self, app: int, known: _AppSeries, new: int, quota_series: int) -> int:

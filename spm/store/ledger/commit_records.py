@@ -1,4 +1,4 @@
-"""Commit records and ledger rows: their contents (PROTOCOL 6, 7, 15, 24). ``keys`` has their keys.
+"""Commit records and ledger rows: their contents, and the key of a ledger row (PROTOCOL 6, 7, 15, 24).
 
 A pending record has one cell per hour of its batch in its shard. The cell says which messages (stamp, id, source) are
 in the block, how many samples of each, and all rows of the batch, so that a message counts as stored when all of them
