@@ -5,6 +5,8 @@ database right after. Tests of the writer itself have their own one, with its th
 """
 
 import asyncio
+import os
+import threading
 from collections.abc import Sequence
 
 from ingest.accept import activity, arrivals, rejections
@@ -17,9 +19,7 @@ from spm.wire import Rejection
 
 def write_at_once() -> None:
     """Write all notes, unless this is an event loop, which may not use the database: there they wait."""
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
+    if not _is_event_loop():
         process_writer.flush()
 
 
@@ -43,3 +43,13 @@ def see_rejections(app_id: int, source: str, lines: Sequence[Rejection], now_ms:
     """As if these lines of a message of the source were rejected now."""
     notes = {number: RejectionNote(now_ms, source, way, line) for number, line in enumerate(lines)}
     rejections.write_rejections({app_id: notes})
+
+
+def _is_event_loop() -> bool:
+    """Whether an event loop calls; the loop that Playwright leaves in the main thread of browser tests calls nobody."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    is_of_browser = "DJANGO_ALLOW_ASYNC_UNSAFE" in os.environ and threading.current_thread() is threading.main_thread()
+    return not is_of_browser
