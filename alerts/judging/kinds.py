@@ -4,18 +4,19 @@
 |---|---|
 | threshold | the expression itself; without a comparator, being in the answer is the violation |
 | rate, change | ``rate(x[window])``, ``delta(x[window])`` |
-| heartbeat | the age in seconds of the newest sample of each group; ``Rule.condition`` compares it |
+| heartbeat | the age in seconds of the newest sample of each group; its condition is that age above the window |
 | anomaly | the expression itself; judging turns it into distances from past weeks (``anomalies``) |
 | forecast | ``predict_linear(x[window], horizon)`` where the window has ten points; the query's kernel fits the line |
-| composite | rules of the app joined by ``and``, ``or``, ``not`` (``composites``) |
+| composite | rules of the app joined by ``and``, ``or``, ``not`` (``composites``); being in the answer violates |
 
-Enter by ``value_expr``.
+Enter by ``value_expr`` and ``condition_of``.
 """
 
 from dataclasses import dataclass
 from enum import StrEnum
 
 from alerts.judging import limits
+from alerts.judging.conditions import Condition, MissingPolicy
 
 
 class Kind(StrEnum):
@@ -63,3 +64,14 @@ def value_expr(kind: Kind, expr: str, parameters: Parameters) -> str:
             return f"time() - max by ({', '.join(parameters.by)}) ({newest})" if parameters.by else f"time() - {newest}"
         case _:
             return expr
+
+
+def condition_of(kind: Kind, parameters: Parameters, written: Condition) -> Condition:
+    """Return the condition that the values of this kind must meet: the one written in the rule, where it has a say."""
+    match kind:
+        case Kind.HEARTBEAT:
+            return Condition(">", parameters.window_ms / 1000, None, MissingPolicy.GONE)
+        case Kind.COMPOSITE:
+            return Condition()
+        case _:
+            return written

@@ -9,7 +9,7 @@ from django.db import models
 from alerts.judging import limits as judging_limits
 from alerts.judging.automaton import Timing
 from alerts.judging.conditions import COMPARATORS, NO_COMPARATOR, Condition, MissingPolicy
-from alerts.judging.kinds import Kind, Parameters
+from alerts.judging.kinds import Kind, Parameters, condition_of
 from spm import limits
 
 
@@ -86,11 +86,8 @@ class Rule(models.Model):
     @property
     def condition(self) -> Condition:
         """The rule's condition, for judging."""
-        if self.kind == Kind.HEARTBEAT:
-            return Condition(">", self.window_ms / 1000, None, MissingPolicy.GONE)
-        if self.kind == Kind.COMPOSITE:
-            return Condition()
-        return Condition(self.comparator, self.threshold, self.recovery, MissingPolicy(self.missing))
+        written = Condition(self.comparator, self.threshold, self.recovery, MissingPolicy(self.missing))
+        return condition_of(Kind(self.kind), self.parameters, written)
 
     @property
     def timing(self) -> Timing:

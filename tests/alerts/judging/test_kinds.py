@@ -1,8 +1,9 @@
-"""Kinds of rules: each becomes one PromQL expression that its values are judged by."""
+"""Kinds of rules: each becomes one PromQL expression and one condition that its values are judged by."""
 
 import pytest
 
-from alerts.judging.kinds import Kind, Parameters, value_expr
+from alerts.judging.conditions import Condition, MissingPolicy
+from alerts.judging.kinds import Kind, Parameters, condition_of, value_expr
 from spm.query.promql.planning.planner import parse
 
 CASES = [
@@ -34,3 +35,13 @@ CASES = [
 def test_a_kind_becomes_one_expression(kind: Kind, parameters: Parameters, expected: str) -> None:
     assert value_expr(kind, "cpu", parameters) == expected
     assert parse(expected)
+
+
+@pytest.mark.parametrize("kind", Kind)
+def test_only_heartbeats_and_composites_have_a_condition_of_their_own(kind: Kind) -> None:
+    written = Condition("<", 5.0, 6.0, MissingPolicy.ALERT)
+    own = {
+        Kind.HEARTBEAT: Condition(">", 90.0, None, MissingPolicy.GONE),  # older than the window; no longer than that
+        Kind.COMPOSITE: Condition(),  # being in the answer is the violation
+    }
+    assert condition_of(kind, Parameters(window_ms=90_000), written) == own.get(kind, written)
