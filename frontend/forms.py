@@ -9,7 +9,14 @@ from django.http import HttpRequest
 from spm.accounts.logins import attempts
 from spm.clock import moment
 from spm.errors import LoginRefused
-from spm.limits import QUERY_TEXT_CHARS_MAX, RETENTION_DAYS_MAX, RETRACT_REASON_CHARS_MAX, SOURCE_BYTES_MAX, TIME_MAX_MS
+from spm.limits import (
+    QUERY_TEXT_CHARS_MAX,
+    RETENTION_DAYS_MAX,
+    RETENTION_DAYS_MIN,
+    RETRACT_REASON_CHARS_MAX,
+    SOURCE_BYTES_MAX,
+    TIME_MAX_MS,
+)
 
 USES: dict[str, tuple[str, ...]] = {"ingest": ("ingest",), "read": ("read",), "both": ("ingest", "read")}
 
@@ -141,9 +148,11 @@ class RetractionForm(forms.Form):
     reason = forms.CharField(required=False, max_length=RETRACT_REASON_CHARS_MAX)
 
 
+def _days() -> forms.IntegerField:
+    return forms.IntegerField(required=False, min_value=RETENTION_DAYS_MIN, max_value=RETENTION_DAYS_MAX)
+
+
 class RetentionForm(forms.Form):
     """The days that each resolution is kept; empty is forever."""
 
-    raw_days = forms.IntegerField(required=False, min_value=1, max_value=RETENTION_DAYS_MAX)
-    hour_days = forms.IntegerField(required=False, min_value=1, max_value=RETENTION_DAYS_MAX)
-    day_days = forms.IntegerField(required=False, min_value=1, max_value=RETENTION_DAYS_MAX)
+    raw_days, hour_days, day_days = _days(), _days(), _days()

@@ -1,4 +1,7 @@
-"""The numbers of runs that this room alone reads: how long beat waits after work that failed."""
+"""The numbers that this room alone reads: how long beat waits after work that failed, and how much is listed."""
 
 ROLL_TROUBLE_GAP_MS = 15 * 60_000  # for an app or day with trouble: a damaged row must not cost a run at every tick
 ROLL_FAILURE_GAP_MS = 15 * 60_000  # after a run that failed as a whole: its cause is probably still there
+ROLL_RUNS_KEPT = 10_000  # rows of the list of runs; the store keeps its own history
+CORRECTION_SOURCES_MAX = 20  # names kept with one corrected hour: enough to know whom to ask
+CORRECTIONS_KEPT = 5_000  # listed per app: half a year of an app whose every hour is corrected

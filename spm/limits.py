@@ -445,7 +445,6 @@ SEAL_TRIES = 8  # of a check-and-put against runs and appends
 PURGE_ROWS_PER_CALL = 1_000  # deleted at once: appends wait for the one writer of LMDB meanwhile
 FSCK_DIFFERENCES_MAX = 1_000  # reported by one comparison on Spark: more add nothing
 FSCK_BLOCK_AGE_MS = 15 * 60_000  # of a block without a commit record: a younger one may belong to a batch being written
-ROLL_RUNS_KEPT = 10_000  # rows of the list of runs; the store keeps its own history
 RETRACT_PREVIEW_SAMPLES_MAX = 20_000_000  # versions one preview reads, some seconds of work; above it a lower bound
 RETRACT_PREVIEW_HOUR_SHARDS_MAX = 2_000  # that one preview opens, 5 ms each: somebody waits for the page
 RETRACT_REASON_CHARS_MAX = 500  # a sentence for a reader of the chart next year, not a report
@@ -455,10 +454,9 @@ PUBLISH_TRIES_MAX = 3  # when others keep publishing a day, the next run does it
 # --- retention --------------------------------------------------------------------------------------------------------
 RETENTION_RAW_DAYS = 90  # by default; 1,000 series every 10 s are 300 MB then, and a quarter can be corrected or undone
 RETENTION_HOUR_DAYS = 400  # by default: a year and a month, to compare with last year; days are kept for ever
+RETENTION_DAYS_MIN = 1  # retention goes by entire days
 RETENTION_DAYS_MAX = 36_500  # a century; longer is "for ever", which has a field value of its own
 ERASE_AFTER_MS = 15 * 60_000  # from an app's deletion to that of its rows: accepted messages are stored by then
-CORRECTION_SOURCES_MAX = 20  # names kept with one corrected hour: enough to know whom to ask
-CORRECTIONS_KEPT = 5_000  # listed per app: half a year of an app whose every hour is corrected
 
 # --- accounts ---------------------------------------------------------------------------------------------------------
 TOKEN_CACHE_S = 5  # how long a process may act on a token that was revoked elsewhere

@@ -22,7 +22,7 @@ from django.conf import settings
 from django.contrib.auth.models import User
 from django.db import transaction
 
-from rollups import crash_points
+from rollups import crash_points, limits
 from rollups import models as records
 from rollups.crash_points import Hook
 from rollups.decide import plan
@@ -37,7 +37,6 @@ from rollups.run.rollback import DayRollback
 from rollups.services import troubles
 from rollups.services.troubles import Troubles
 from rollups.spark.executors import open_executor
-from spm import limits
 from spm.accounts import audit
 from spm.accounts.access import require_app_number
 from spm.accounts.models import App, Organisation

@@ -121,7 +121,9 @@ class App(models.Model):
             models.UniqueConstraint(fields=["organisation", "name"], condition=Q(going=None), name="app_name_once"),
             models.CheckConstraint(condition=Q(id__gte=1, id__lte=APP_ID_MAX), name="app_id_fits_the_key"),
             # Aggregates are kept at least as long as their samples; comparing with null (for ever) never fails in SQL.
-            models.CheckConstraint(condition=Q(raw_days__gte=1), name="app_raw_days_one_or_more"),
+            models.CheckConstraint(
+                condition=Q(raw_days__gte=limits.RETENTION_DAYS_MIN), name="app_raw_days_one_or_more"
+            ),
             models.CheckConstraint(condition=Q(raw_days__lte=F("hour_days")), name="app_hours_outlive_raw"),
             models.CheckConstraint(condition=Q(hour_days__lte=F("day_days")), name="app_days_outlive_hours"),
             models.CheckConstraint(

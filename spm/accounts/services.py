@@ -15,7 +15,7 @@ from spm.accounts.models import App, Organisation, Token
 from spm.accounts.organisations.limits import TOKEN_DAYS_MAX, TOKEN_OVERLAP_MS
 from spm.clock import SystemClock, moment
 from spm.errors import Refused
-from spm.limits import HOUR_MS, RETENTION_DAYS_MAX
+from spm.limits import HOUR_MS, RETENTION_DAYS_MAX, RETENTION_DAYS_MIN
 
 _clock = SystemClock()
 
@@ -38,8 +38,11 @@ class Retention:
         days_kept = [
             RETENTION_DAYS_MAX + 1 if days is None else days for days in (self.raw_days, self.hour_days, self.day_days)
         ]
-        if min(days_kept) < 1 or any(days is not None and days > RETENTION_DAYS_MAX for days in asdict(self).values()):
-            raise Refused("a retention is 1 day or more", wanted=f"at most {RETENTION_DAYS_MAX} days, or for ever")
+        if not all(days is None or RETENTION_DAYS_MIN <= days <= RETENTION_DAYS_MAX for days in asdict(self).values()):
+            raise Refused(
+                f"a retention is {RETENTION_DAYS_MIN} day or more",
+                wanted=f"at most {RETENTION_DAYS_MAX} days, or for ever",
+            )
         if days_kept != sorted(days_kept):
             raise Refused("samples cannot be kept longer than hours, nor hours longer than days")
 

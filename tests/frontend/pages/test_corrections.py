@@ -170,6 +170,12 @@ def test_a_retention_is_previewed_before_it_is_saved(
     assert App.objects.get(pk=fleet.app.pk).raw_days == 90
 
 
+def test_the_fields_of_a_retention_have_its_bounds(desk: Client, fleet: Tenant) -> None:
+    page = desk.get(f"/apps/{fleet.app.pk}/retention").content.decode()
+    for name in ("raw_days", "hour_days", "day_days"):
+        assert f'name="{name}" min="{limits.RETENTION_DAYS_MIN}" max="{limits.RETENTION_DAYS_MAX}"' in page
+
+
 def test_a_retention_is_saved_by_the_second_post(desk: Client, fleet: Tenant) -> None:
     form = {"raw_days": "14", "hour_days": "", "day_days": "", "act": ""}
     answer = desk.post(f"/apps/{fleet.app.pk}/retention", form, follow=True).content.decode()

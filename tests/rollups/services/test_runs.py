@@ -270,7 +270,7 @@ def test_hours_that_late_data_changed_are_listed(site: Site, world: World) -> No
 
 
 def test_of_many_corrections_the_newest_stay(site: Site, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(limits, "CORRECTIONS_KEPT", 1)
+    monkeypatch.setattr("rollups.limits.CORRECTIONS_KEPT", 1)
     full(site)
     world.clock.jump(NEXT_DAY - world.clock.now_ms())
     for value in (5.0, 6.0):
