@@ -1,8 +1,8 @@
 """Compiled reading of decimal numbers: digits to a float64 with a single rounding, as Python's ``float`` gives it.
 
-Enter by ``read_number``. It reads the plain spellings: decimals, integers with ``i`` or ``u``, booleans. The kernels of
-Influx, Prometheus text and JSON use it. An end of -1 means that only the exact reader can decide; it never guesses.
-``to_float`` is for mantissas of at most ``DIGITS_MAX`` digits.
+Enter by ``read_number``. It reads the plain ones of the spellings that ``influx.exact`` lists, which decides: decimals,
+integers with ``i`` or ``u``, booleans. The kernels of Influx, Prometheus text and JSON use it. An end of -1 means that
+only the exact reader can decide; it never guesses. ``to_float`` is for mantissas of at most ``DIGITS_MAX`` digits.
 """
 
 import numpy as np

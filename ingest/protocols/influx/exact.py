@@ -1,7 +1,8 @@
-"""The exact reader of line protocol: escapes, quoted strings, all spellings of numbers, all reasons for a rejection.
+"""The exact reader of line protocol: escapes, quoted strings, every spelling of a number, all reasons for a rejection.
 
 Enter by ``read_line``; ``plain_parts`` is for lines that a kernel has split. ``read_line`` implements the complete
-grammar; the compiled kernel implements only the plain part, by the same rules (numbers: ``number_kernels``):
+grammar; the compiled kernel implements only the plain part, by the same rules. Which spellings of a number there are,
+this module decides, for Prometheus' text, too; a property test holds ``number_kernels`` to it.
 
 - A delimiter is escaped by a backslash directly before it. ``\\,`` ``\\=`` ``\\ `` lose their backslash in tags and
   field names, ``\\,`` and ``\\ `` in measurements; any other backslash stays.
@@ -48,11 +49,11 @@ _FIELD_NAME = re.compile(rb"([^=, ]*+(?:(?<=\\)[=, ][^=, ]*+)*)(?<!\\)=")
 _STRING = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*"', re.DOTALL)
 _AFTER_STRING = re.compile(rb"[, \n]|\r\n")
 _PLAIN = re.compile(rb"[^, ]*+")
-_INTEGER = re.compile(rb"([+-]?[0-9]+)i|([0-9]+)u")
-_FLOAT = re.compile(rb"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
-_NOT_FINITE = re.compile(rb"[+-]?(?:nan|inf|infinity)", re.IGNORECASE)
 _TIME = re.compile(rb"[+-]?[0-9]+")
-_BOOLEANS = {
+DECIMAL = re.compile(rb"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
+INFINITE_OR_NAN = re.compile(rb"[+-]?(?:nan|inf|infinity)", re.IGNORECASE)
+INTEGER = re.compile(rb"([+-]?[0-9]+)i|([0-9]+)u")
+BOOLEANS = {
     **dict.fromkeys((b"t", b"T", b"true", b"True", b"TRUE"), 1.0),
     **dict.fromkeys((b"f", b"F", b"false", b"False", b"FALSE"), 0.0),
 }
@@ -227,8 +228,8 @@ def _value_end(body: bytes, start: int, end: int) -> int:
 def _check_plain(value: bytes) -> None:
     if not value:
         raise _Fault(NO_VALUE)
-    forms = (_FLOAT, _INTEGER, _NOT_FINITE)
-    if value not in _BOOLEANS and not any(form.fullmatch(value) for form in forms):
+    forms = (DECIMAL, INTEGER, INFINITE_OR_NAN)
+    if value not in BOOLEANS and not any(form.fullmatch(value) for form in forms):
         raise _Fault(NOT_A_VALUE)
 
 
@@ -271,11 +272,11 @@ def _add_samples(line: Line, fields: list[_Field]) -> None:
 
 def _sample_value(raw: bytes) -> float | str:
     """Returns the float64 nearest to a well-formed value, or why there is none."""
-    if raw in _BOOLEANS:
-        return _BOOLEANS[raw]
+    if raw in BOOLEANS:
+        return BOOLEANS[raw]
     if raw.startswith(b'"'):
         return STRING_FIELD
-    if _NOT_FINITE.fullmatch(raw):
+    if INFINITE_OR_NAN.fullmatch(raw):
         return NOT_FINITE
     if raw.endswith((b"i", b"u")):
         integer = _integer(raw[:-1])

@@ -21,7 +21,7 @@ from ingest.protocols.common.line_reader import LineReader, TimeRules
 from ingest.protocols.common.over_quota_cache import OverQuotaCache
 from ingest.protocols.common.series_cache import CacheGeneration, LabelPairs, SeriesCache
 from ingest.protocols.common.series_kernels import KnownSeries
-from ingest.protocols.influx.exact import excerpt
+from ingest.protocols.influx.exact import DECIMAL, INFINITE_OR_NAN, excerpt
 from ingest.protocols.prometheus.text_comments import read_metadata
 from ingest.protocols.prometheus.text_kernels import read_text
 from spm.arrays import I64, U8
@@ -43,8 +43,6 @@ EXEMPLARS = "exemplars are not supported: they were left out, their samples were
 _NAME = re.compile(rb"[A-Za-z_:][A-Za-z0-9_:]*+")
 _LABEL = re.compile(rb'[ \t]*+(?:([A-Za-z_][A-Za-z0-9_.:-]*+)|"([^"\\]*+(?:\\.[^"\\]*+)*)")[ \t]*+')
 _TEXT = re.compile(rb'[ \t]*+"([^"\\]*+(?:\\.[^"\\]*+)*)"[ \t]*+')
-_NUMBER = re.compile(rb"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
-_SPECIAL = re.compile(rb"[+-]?(?:nan|inf|infinity)", re.IGNORECASE)
 _WHOLE = re.compile(rb"-?[0-9]{1,20}")
 _ESCAPED = re.compile(rb"\\(.)", re.DOTALL)
 _ESCAPES = {b"n": b"\n", b"\\": b"\\", b'"': b'"'}
@@ -206,18 +204,18 @@ def _unescape(raw: bytes) -> bytes:
 
 
 def _read_value(raw: bytes) -> float:
-    if _NUMBER.fullmatch(raw):
+    if DECIMAL.fullmatch(raw):
         value = float(raw)
         if not math.isfinite(value):
             raise _Fault(TOO_LARGE)
         return value
-    if _SPECIAL.fullmatch(raw):
+    if INFINITE_OR_NAN.fullmatch(raw):
         return float(raw)
     raise _Fault(NOT_A_VALUE)
 
 
 def _read_time(raw: bytes, rules: TimeRules, seconds: bool) -> int:
-    form, unit = (_NUMBER, "s") if seconds else (_WHOLE, "ms")
+    form, unit = (DECIMAL, "s") if seconds else (_WHOLE, "ms")
     if not form.fullmatch(raw):
         raise _Fault(NOT_SECONDS if seconds else NOT_A_TIME)
     ms = round(max(-1e20, min(float(raw), 1e20)) * 1_000) if seconds else int(raw)
