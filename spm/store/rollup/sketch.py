@@ -27,7 +27,9 @@ RELATIVE_ERROR = (GAMMA - 1) / (GAMMA + 1)
 _LOWEST = PER_OCTAVE * -1074 - 1  # key 1 is the bucket of the least number above zero
 _GREATEST = PER_OCTAVE * 1024 - _LOWEST  # the key of the greatest finite one
 INFINITE = _GREATEST + 1  # the key of +Inf; -Inf has its negative
-_CELLS = 64  # parts of an octave, narrower than any bucket: each contains one border at most
+_CELL_BITS = 6  # leading bits of a mantissa that name its cell
+_CELLS = 1 << _CELL_BITS  # parts of an octave, narrower than any bucket: each contains one border at most
+_BITS_IN_CELL = 52 - _CELL_BITS  # the remaining bits of a mantissa
 
 
 def _root(number: int, degree: int) -> int:
@@ -45,14 +47,14 @@ def _cells() -> tuple[I64, I64]:
     Border j is 2^(j / PER_OCTAVE); no float but 1 lies on a border.
     """
     borders = [_root(1 << (j + 52 * PER_OCTAVE), PER_OCTAVE) for j in range(PER_OCTAVE)]
-    starts = [(1 << 52) + (cell << 46) for cell in range(_CELLS + 1)]
+    starts = [(1 << 52) + (cell << _BITS_IN_CELL) for cell in range(_CELLS + 1)]
     below = [sum(b < start for b in borders) for start in starts]
     inside = [borders[n] if n < PER_OCTAVE else starts[-1] for n in below]
     return np.array(below[:-1], np.int64), np.array(inside[:-1], np.int64)
 
 
 _BELOW, _INSIDE = _cells()
-# the representative of bucket k is 2^(k // 35) times the (k % 35)th of these: equally far from both ends, relatively
+# The representative of bucket k, equally far from both ends relatively: 2^(k // PER_OCTAVE) times one of these.
 _MIDDLES = np.array([2.0 ** (j / PER_OCTAVE) * 2 / (GAMMA + 1) for j in range(PER_OCTAVE)])
 
 
@@ -157,7 +159,7 @@ def _key(bits: Any) -> Any:
                 exponent -= 1
         else:
             mantissa |= 1 << 52
-        cell = (mantissa >> 46) & (_CELLS - 1)
+        cell = (mantissa >> _BITS_IN_CELL) & (_CELLS - 1)
         over = _BELOW[cell] + (1 if mantissa > _INSIDE[cell] else 0)
         key = (exponent - 1023) * PER_OCTAVE + over - _LOWEST
     return -key if bits >> np.uint64(63) else key

@@ -121,6 +121,12 @@ def test_keys_are_ordered_like_their_values(values: list[float]) -> None:
     assert all(near(mine, true) for mine, true in zip(sketch.values_of(keys), ordered, strict=True))
 
 
+def test_a_cell_of_an_octave_contains_one_border_at_most() -> None:
+    cells = 1.0 + np.arange(sketch._CELLS + 1) / sketch._CELLS
+    borders = GAMMA ** np.arange(sketch.PER_OCTAVE)
+    assert np.histogram(borders, cells)[0].max() == 1
+
+
 def test_every_bucket_begins_where_the_one_before_it_ends() -> None:
     """Key by key over the whole range: a bucket's representative lies in it, and neighbours are a factor apart."""
     keys = np.arange(-INFINITE, INFINITE + 1, dtype=np.int32)
