@@ -1,5 +1,6 @@
 """``GET /api/v1/charts``: an expression over a range, as columns ready to draw."""
 
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from drf_spectacular.utils import OpenApiParameter, extend_schema
@@ -10,9 +11,10 @@ from rest_framework.response import Response
 from frontend.api.base import ColumnsRenderer, FailureSerializer, Operation
 from frontend.presenters import charts as presenters_charts
 from frontend.prometheus.explanations import explanation_with_corrections
-from frontend.queries import asof_of, query_session
+from frontend.queries import QuerySession, asof_of, query_session
 from spm.clock import SystemClock
 from spm.limits import CHART_SERIES_MAX, QUERY_TEXT_CHARS_MAX, TIME_MAX_MS
+from spm.query.request.provenance import Provenance
 
 _clock = SystemClock()
 
@@ -66,32 +68,46 @@ class ChartSerializer(serializers.Serializer[dict[str, Any]]):
     explain = serializers.DictField(required=False, help_text="The full provenance, if it was requested")
 
 
-class Charts(Operation):
-    """The chart of an expression."""
+def chart_schema(
+    operation_id: str, query: type[serializers.Serializer[Any]], answer: type[serializers.Serializer[Any]]
+) -> Callable[..., Any]:
+    """Describe the ``get`` of a ``ChartOperation``: its parameters and all its answers."""
+    authorization = OpenApiParameter("Authorization", str, OpenApiParameter.HEADER, exclude=True)
+    responses: dict[int | tuple[int, str], type[serializers.Serializer[Any]]] = {
+        200: answer,
+        (400, "application/json"): FailureSerializer,
+        **dict.fromkeys((401, 404, 422, 429, 503), FailureSerializer),
+    }
+    return extend_schema(operation_id=operation_id, parameters=[query, authorization], responses=responses)
+
+
+class ChartOperation(Operation):
+    """An operation whose answer is columns over a range, and on request their full provenance."""
 
     renderer_classes = [ColumnsRenderer]
 
-    @extend_schema(
-        operation_id="chart",
-        parameters=[ChartQuery, OpenApiParameter("Authorization", str, OpenApiParameter.HEADER, exclude=True)],
-        responses={
-            200: ChartSerializer,
-            (400, "application/json"): FailureSerializer,
-            401: FailureSerializer,
-            404: FailureSerializer,
-            422: FailureSerializer,
-            429: FailureSerializer,
-            503: FailureSerializer,
-        },
-    )
-    def get(self, request: Request) -> Response:
-        """Evaluate the expression."""
-        query = ChartQuery(data=request.query_params)
+    def draw(
+        self,
+        request: Request,
+        form: type[serializers.Serializer[Any]],
+        evaluate: Callable[[QuerySession, int, Mapping[str, Any]], tuple[dict[str, Any], Provenance]],
+    ) -> Response:
+        """Read the parameters by a form, evaluate them within a query's admission, and answer."""
+        query = form(data=request.query_params)
         query.is_valid(raise_exception=True)
         values = query.validated_data
         app, now_ms = self.app(values.get("app")), _clock.now_ms()
         with query_session(app, request, asof_of(values.get("asof"), now_ms)) as session:
-            answer, provenance = presenters_charts.chart(session, now_ms, values)
+            answer, provenance = evaluate(session, now_ms, values)
             if values.get("explain"):
                 answer["explain"] = explanation_with_corrections(session.storage, app.pk, provenance, now_ms)
         return Response(answer)
+
+
+class Charts(ChartOperation):
+    """The chart of an expression."""
+
+    @chart_schema("chart", ChartQuery, ChartSerializer)
+    def get(self, request: Request) -> Response:
+        """Evaluate the expression."""
+        return self.draw(request, ChartQuery, presenters_charts.chart)

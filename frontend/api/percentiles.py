@@ -2,20 +2,13 @@
 
 from typing import Any
 
-from drf_spectacular.utils import OpenApiParameter, extend_schema
 from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from frontend.api.base import ColumnsRenderer, FailureSerializer, Operation
-from frontend.api.charts import SeriesSerializer
+from frontend.api.charts import ChartOperation, SeriesSerializer, chart_schema
 from frontend.presenters import percentiles
-from frontend.prometheus.explanations import explanation_with_corrections
-from frontend.queries import asof_of, query_session
-from spm.clock import SystemClock
 from spm.limits import QUERY_QUANTILES_MAX, QUERY_TEXT_CHARS_MAX, TIME_MAX_MS
-
-_clock = SystemClock()
 
 
 class CommaListField(serializers.ListField):
@@ -75,32 +68,10 @@ class PercentilesSerializer(serializers.Serializer[dict[str, Any]]):
     explain = serializers.DictField(required=False, help_text="The full provenance, if it was requested")
 
 
-class PercentilesView(Operation):
+class PercentilesView(ChartOperation):
     """Percentiles of groups."""
 
-    renderer_classes = [ColumnsRenderer]
-
-    @extend_schema(
-        operation_id="percentiles",
-        parameters=[PercentilesQuery, OpenApiParameter("Authorization", str, OpenApiParameter.HEADER, exclude=True)],
-        responses={
-            200: PercentilesSerializer,
-            (400, "application/json"): FailureSerializer,
-            401: FailureSerializer,
-            404: FailureSerializer,
-            422: FailureSerializer,
-            429: FailureSerializer,
-            503: FailureSerializer,
-        },
-    )
+    @chart_schema("percentiles", PercentilesQuery, PercentilesSerializer)
     def get(self, request: Request) -> Response:
         """Read the percentiles."""
-        query = PercentilesQuery(data=request.query_params)
-        query.is_valid(raise_exception=True)
-        values = query.validated_data
-        app, now_ms = self.app(values.get("app")), _clock.now_ms()
-        with query_session(app, request, asof_of(values.get("asof"), now_ms)) as session:
-            answer, provenance = percentiles.chart(session.storage, session.budget(), now_ms, values)
-            if values.get("explain"):
-                answer["explain"] = explanation_with_corrections(session.storage, app.pk, provenance, now_ms)
-        return Response(answer)
+        return self.draw(request, PercentilesQuery, percentiles.chart)

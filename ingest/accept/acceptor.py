@@ -22,7 +22,7 @@ from spm import telemetry
 from spm.clock import Clock
 from spm.errors import QueueUnavailable, SpmError, StoreUnavailable
 from spm.limits import BODIES_AT_ONCE_MAX, PUBLISH_ROOM_WAIT_S, PUBLISH_TIMEOUT_S
-from spm.wire import Parsed
+from spm.wire import Envelope, Parsed
 
 log = logging.getLogger(__name__)
 
@@ -139,19 +139,10 @@ class Acceptor:
         """Reserve room for the admitted part and stamp it; return ``None`` if nothing of it is to be stored."""
         if isinstance(admitted, Exception):
             raise admitted
-        sender, parsed = message.sender, admitted
-        message.accepted = parsed
-        if not len(parsed.ts):
+        message.accepted = admitted
+        if not len(admitted.ts):
             return None
-        weight = weight_of(parsed)
-        self._transport.reserve(sender.app_id, sender.source, weight, wait_s)
-        try:
-            envelope = self._announcer.stamp_message(
-                app=sender.app_id, source=sender.source, parsed=parsed, message_id=message.message_id
-            )
-        except BaseException:
-            self._transport.release(weight)
-            raise
+        envelope, weight = self._stamp(admitted, message.sender, message.message_id, wait_s)
 
         def outcome(stored: bool) -> None:
             if stored:
@@ -163,9 +154,10 @@ class Acceptor:
 
         return Submission(envelope, weight, outcome)
 
-    def _send(self, parsed: Parsed, sender: Sender, message_id: bytes) -> None:
+    def _stamp(self, parsed: Parsed, sender: Sender, message_id: bytes, wait_s: float) -> tuple[Envelope, int]:
+        """Reserve room for samples, then stamp them; return the envelope and its weight, for which room is reserved."""
         weight = weight_of(parsed)
-        self._transport.reserve(sender.app_id, sender.source, weight)
+        self._transport.reserve(sender.app_id, sender.source, weight, wait_s)
         try:
             envelope = self._announcer.stamp_message(
                 app=sender.app_id, source=sender.source, parsed=parsed, message_id=message_id
@@ -173,6 +165,10 @@ class Acceptor:
         except BaseException:
             self._transport.release(weight)
             raise
+        return envelope, weight
+
+    def _send(self, parsed: Parsed, sender: Sender, message_id: bytes) -> None:
+        envelope, weight = self._stamp(parsed, sender, message_id, PUBLISH_ROOM_WAIT_S)
 
         def outcome(stored: bool) -> None:
             if stored:

@@ -125,26 +125,17 @@ class _Adapter(HTTPAdapter):
     def init_poolmanager(self, *arguments: Any, **named: Any) -> None:
         super().init_poolmanager(*arguments, **named)
         manager: PoolManager = self.poolmanager
-        plain = type("Plain", (_Plain,), {"exchange": self._exchange})
-        secure = type("Secure", (_Secure,), {"exchange": self._exchange})
+        plain = type("Plain", (_OfExchange,), {"exchange": self._exchange})
+        secure = type("Secure", (_OfExchange, HTTPSConnection), {"exchange": self._exchange})
         manager.pool_classes_by_scheme = {
             "http": type("PlainPool", (HTTPConnectionPool,), {"ConnectionCls": plain}),
             "https": type("SecurePool", (HTTPSConnectionPool,), {"ConnectionCls": secure}),
         }
 
 
-class _Plain(HTTPConnection):
-    exchange: ClassVar[Exchange]
+class _OfExchange(HTTPConnection):
+    """Connects to the addresses that its exchange has checked, and tells it that a connection was made."""
 
-    def _new_conn(self) -> socket.socket:
-        return self.exchange.connect(self.host, self.port or self.default_port)
-
-    def connect(self) -> None:
-        super().connect()
-        self.exchange.has_connected = True
-
-
-class _Secure(HTTPSConnection):
     exchange: ClassVar[Exchange]
 
     def _new_conn(self) -> socket.socket:
