@@ -7,12 +7,14 @@
 3. ``step`` runs only where it can change something: where a row's input changes, where a timer is due, and where an
    instance that is ok may leave it. A heap brings these places of all rows into the order of time, because the bound on
    active instances of a rule joins its rows.
-4. Besides series, a rule has an instance for its errors and, if it wants that, one for each missing series.
+4. Besides series, a rule has an instance for its errors and, if it wants that, one for each missing series. A fault of
+   ours while a rule is judged is an error of that rule alone.
 
 Judging steps in one call or in several gives the same transitions. Enter by ``run``.
 """
 
 import heapq
+import logging
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -30,7 +32,9 @@ from alerts.judging.conditions import Codes, MissingPolicy, classify, violates_n
 from alerts.judging.kinds import Kind
 from alerts.judging.versions import RuleVersion, Steps, by_rule, stretches
 from spm.arrays import BOOL, F64
-from spm.errors import BadQuery
+from spm.errors import BadQuery, SpmError
+
+log = logging.getLogger("spm.alerts")
 
 
 class Aspect(StrEnum):
@@ -107,7 +111,7 @@ def run(
     in_order, fold.circle = _parts_first(by_rule(versions))
     for rule, of_rule in in_order:
         for version, before, part in stretches(of_rule, steps):
-            fold.judge(rule, version, before, part)
+            fold.judge_or_fail(rule, version, before, part)
     fold.transitions.sort(key=lambda each: (each.at_ms, each.key))
     return Outcome(tuple(fold.transitions), fold.states, fold.labels)
 
@@ -176,9 +180,28 @@ class _Fold:
         for key in states:
             self._keys_of[key.rule].add(key)
 
+    def judge_or_fail(self, rule: int, version: RuleVersion, before: RuleVersion | None, steps: Steps) -> None:
+        """Judge one version; if a fault of ours stops that, its steps are errors of this rule, and the others go on.
+
+        Nothing of a version that was judged in part is kept. Errors of the world concern all rules, and go through.
+        """
+        count, states = len(self.transitions), {key: self.states[key] for key in self._active_keys(rule)}
+        try:
+            self.judge(rule, version, before, steps)
+        except (SpmError, OSError, MemoryError):
+            raise
+        except Exception as fault:  # a loop's top: one rule must not stop its lane
+            log.exception("rule %d could not be judged", rule)
+            del self.transitions[count:]
+            for key in self._active_keys(rule):
+                del self.states[key]
+            self.states.update(states)
+            text = f"A fault of this service stopped the judging of this rule: {type(fault).__name__}: {fault}"
+            self._fold_errors(rule, dict.fromkeys(range(len(steps)), text), steps)
+
     def judge(self, rule: int, version: RuleVersion, before: RuleVersion | None, steps: Steps) -> None:
         """Judge one version of a rule at its steps."""
-        known = sorted(key for key in self._keys_of[rule] if key in self.states)
+        known = self._active_keys(rule)
         if version.ended:
             self._end_all(known, EndReason(version.ended), steps.first_ms)
             return
@@ -201,6 +224,12 @@ class _Fold:
             if count:
                 errors[index] = f"{count} more series are violated than the {self._active_max} a rule watches."
         self.labels.update(answer.labels_by_name())
+        self._fold_errors(rule, errors, steps)
+
+    def _active_keys(self, rule: int) -> list[InstanceKey]:
+        return sorted(key for key in self._keys_of[rule] if key in self.states)
+
+    def _fold_errors(self, rule: int, errors: Mapping[int, str], steps: Steps) -> None:
         timing = Timing((limits.ERROR_FOR_STEPS - 1) * steps.period_ms)
         self._fold(_error_row(rule, errors, len(steps)), timing, steps, details=errors)
 

@@ -20,6 +20,7 @@ from alerts.judging.lane_plan import Operation as Plan
 from alerts.judging.versions import Steps
 from alerts.models import AlertEvent, Episode, Instance, Lane, Operation, Rule, RuleVersionRow
 from alerts.models.telling import LastWord
+from alerts.pages.presenters import row_of
 from alerts.telling import hook
 from spm.accounts.models import App
 from spm.clock import FakeClock
@@ -334,3 +335,44 @@ def _plain_history(rule: Rule, values: list[float | None]) -> list[str]:
             changes.append(after.phase.value)
         state = after
     return changes
+
+
+def faulty(expr: str, fault: Exception, values: Sequence[float | None]) -> Callable[[int], Read]:
+    """Return sessions in which reading one expression fails, and all others answer these values."""
+
+    def open_session(app: int) -> Read:
+        good = recorded(values)(app)
+
+        def read(text: str, steps: Steps) -> Answer:
+            if text == expr:
+                raise fault
+            return good(text, steps)
+
+        return read
+
+    return open_session
+
+
+def test_a_fault_while_one_rule_is_judged_is_its_error_and_the_other_rules_go_on(
+    make_rule: MakeRule, world: AlertingWorld
+) -> None:
+    broken, well = make_rule(expr="broken"), make_rule(expr="cpu")
+    world.clock.advance(3 * PERIOD_MS)
+    evaluate.evaluate_due_lanes(
+        observe=evaluate.at_present(faulty("broken", AssertionError("BUG: no column"), [95.0] * 20), world.clock),
+        clock=world.clock,
+    )
+    [error] = Instance.objects.filter(rule=broken)
+    assert (error.aspect, "AssertionError: BUG: no column" in error.detail) == ("error", True)
+    assert row_of(broken).status == "error"
+    assert [each.phase for each in Instance.objects.filter(rule=well)] == ["firing"]
+
+
+def test_a_store_that_does_not_answer_is_no_error_of_a_rule(make_rule: MakeRule, world: AlertingWorld) -> None:
+    rule = make_rule(expr="broken")
+    position_ms = Lane.objects.get().position_ms
+    world.clock.advance(3 * PERIOD_MS)
+    away = faulty("broken", StoreUnavailable("away"), [])
+    counts = evaluate.evaluate_due_lanes(observe=evaluate.at_present(away, world.clock), clock=world.clock)
+    assert (counts.failed, Lane.objects.get().position_ms) == (1, position_ms)
+    assert not Instance.objects.filter(rule=rule).exists()
