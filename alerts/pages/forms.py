@@ -1,5 +1,6 @@
 """The form of a rule: checks what people type and turns it into a draft."""
 
+from dataclasses import fields
 from typing import Any
 
 from django import forms
@@ -123,11 +124,13 @@ class RuleForm(ConditionForm):
                 self.add_error("expr", result.error)
         return cleaned
 
-    def draft(self) -> Draft:
-        """Return the draft of a valid form."""
+    def draft(self, rule: Rule | None = None) -> Draft:
+        """Return the draft of a valid form; what the form does not show stays as it is in ``rule``."""
         values = self.cleaned_data
+        hidden = [field.name for field in fields(Draft) if field.name not in self.fields]
+        kept = {name: getattr(rule, name) for name in hidden} if rule else {}
         defaults = {"threshold": values["threshold"] or 0.0, "missing": values["missing"] or MissingPolicy.HOLD.value}
-        return Draft(**{**values, **defaults})
+        return Draft(**{**kept, **values, **defaults})
 
 
 def initial_of(rule: Rule) -> dict[str, Any]:

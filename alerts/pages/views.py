@@ -110,7 +110,7 @@ def _form(request: HttpRequest, app: App, initial: dict[str, Any]) -> RuleForm:
 
 
 def _save(request: HttpRequest, app: App, form: RuleForm, rule: Rule | None) -> HttpResponse:
-    person, now_ms, draft = person_of(request), _clock.now_ms(), form.draft()
+    person, now_ms, draft = person_of(request), _clock.now_ms(), form.draft(rule)
     try:
         if rule is None:
             saved_rule = rulebook.write(app, draft, by=person, now_ms=now_ms)

@@ -108,6 +108,27 @@ def test_an_editor_changes_and_deletes_a_rule(fired: Rule, machine: Machine, log
     assert client.get(f"/alerts/rules/{fired.pk}").status_code == 404
 
 
+def test_what_the_form_does_not_show_stays_as_it_is(
+    make_rule: Callable[..., Rule], machine: Machine, login: Callable[[str], Client]
+) -> None:
+    hidden = {
+        "kind": "heartbeat",
+        "window_ms": 420_000,
+        "horizon_ms": 7_200_000,
+        "forget_ms": 86_400_000,
+        "weeks": 3,
+        "spread_min": 1.5,
+        "by": ["host"],
+        "labels": {"team": "db"},
+        "annotations": {"summary": "silent"},
+    }
+    rule = make_rule(**hidden)
+    assert post(login("edda"), f"/alerts/rules/{rule.pk}/edit", name="Renamed").status_code == 302
+    rule.refresh_from_db()
+    assert rule.name == "Renamed"
+    assert {name: getattr(rule, name) for name in hidden} == hidden
+
+
 @pytest.mark.parametrize(
     ("changes", "text_shown"),
     [
