@@ -15,7 +15,7 @@ import socket
 import sys
 import traceback
 from collections.abc import Awaitable, Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Any
 
@@ -29,6 +29,7 @@ from spm.web.http_protocol import BoundedHttpProtocol, bound_system_buffers
 
 _NOTIFY_S = 5  # seconds; the arbiter waits 90
 _BOOT_ERROR = 3  # gunicorn's code for a worker that cannot begin: the arbiter ends then, instead of trying for ever
+_TICKS_PER_S = 10  # by which uvicorn counts
 _LOOK_S = 0.05  # between two looks whether all connections are closed
 Application = Callable[[Mapping[str, Any], Any, Any], Awaitable[None]]
 
@@ -122,11 +123,23 @@ class _Server(Server):
     def __init__(self, config: Config, answers: _LastAnswers, before_end: Callable[[], None]) -> None:
         super().__init__(config)
         self._answers, self._before_end = answers, before_end
+        self._end = asyncio.Event()
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
         """Change no handler."""
         yield
+
+    async def main_loop(self) -> None:
+        """Do each second what is to be done each second; end at once when a signal says so.
+
+        Uvicorn's own loop wakes ten times a second, to see such a signal.
+        """
+        count = 0
+        while not await self.on_tick(count):
+            count += _TICKS_PER_S
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._end.wait(), 1)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Take no more connections, end what would otherwise go on for ever, and let connections bring their last
@@ -150,10 +163,12 @@ class _Server(Server):
     def stop(self) -> None:
         """Take no new connections; end when the requests at work are answered."""
         self.should_exit = True
+        self._end.set()
 
     def stop_now(self) -> None:
         """End without waiting."""
-        self.should_exit = self.force_exit = True
+        self.force_exit = True
+        self.stop()
 
 
 def _config(
