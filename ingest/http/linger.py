@@ -1,7 +1,8 @@
 """Counts arrivals of bodies, and knows which senders are about to send again. ``push_batcher`` decides by it how long a
 batch waits for further bodies. Enter by ``Linger``, from the event loop only.
 
-Agents send every few seconds whatever the answer took, so while many of them send, waiting joins their bodies. A loader
+Agents send every few seconds whatever the answer took, so while many of them send, waiting joins their bodies. A few
+senders gain nothing by it, however often they send: ``has_many`` counts the senders, not the bodies alone. A loader
 sends its next body when it has the answer to the one before: nothing comes from it while its body waits here. Such
 senders are recognised by their returns. A connection that sends within ``JOIN_RETURN_S`` of its answer has returned,
 and is expected to return after the next one. A batch that has bodies of such senders waits for those that are still
@@ -21,6 +22,8 @@ class Linger:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._second, self._count, self._before = 0, 0, 0
+        self._senders: set[Hashable] = set()  # of this second, up to as many as are many
+        self._senders_before: set[Hashable] = set()  # of the second before
         self._answered: dict[Hashable, tuple[float, bool]] = {}  # when; whether it is expected. The oldest first
         self._expected = 0
 
@@ -29,6 +32,8 @@ class Linger:
         now = self._clock.monotonic()
         self._turn(now)
         self._count += 1
+        if len(self._senders) < limits.JOIN_FROM_SENDERS:
+            self._senders.add(sender)
         self._drop_overdue(now)
         answered = self._answered.pop(sender, None)
         self._expected -= answered is not None and answered[1]
@@ -55,11 +60,17 @@ class Linger:
         self._turn(now)
         return self._count + self._before * (1 - now % 1)
 
+    def has_many(self) -> bool:
+        """Return whether many senders sent in about the last second; all that cannot be recognised count as one."""
+        self._turn(self._clock.monotonic())
+        return len(self._senders | self._senders_before) >= limits.JOIN_FROM_SENDERS
+
     def _turn(self, now: float) -> None:
         second = int(now)
         if second != self._second:
-            self._before = self._count if second == self._second + 1 else 0
-            self._second, self._count = second, 0
+            follows = second == self._second + 1
+            self._before, self._senders_before = (self._count, self._senders) if follows else (0, set())
+            self._second, self._count, self._senders = second, 0, set()
 
     def _drop_overdue(self, now: float) -> None:
         while self._answered:

@@ -6,11 +6,11 @@ hands them to the transport, all at once; 5. when the transport says that they a
 that cannot be parsed or is rejected gets its answer and never touches another one.
 
 A batch begins as soon as the batch before it is durable. A lone sender therefore never waits. While many send (from
-``JOIN_FROM_PER_S`` messages a second), an idle batcher lingers for as long as further bodies keep coming, at most
-``JOIN_LINGER_S``: each commit then pays for many (``linger`` says how senders that wait for their answers are told from
-those that send by the clock). Large bodies, and those that become large when they are decompressed,
-are parsed in threads of their own before they join a batch; organisations take turns there. Senders wait for a bounded
-time, however long the store takes. Enter by ``PushBatcher``, from the event loop only.
+``JOIN_FROM_PER_S`` messages a second and ``JOIN_FROM_SENDERS`` senders on), an idle batcher lingers for as long as
+further bodies keep coming, at most ``JOIN_LINGER_S``: each commit then pays for many (``linger`` says how senders that
+wait for their answers are told from those that send by the clock). Large bodies, and those that become large when they
+are decompressed, are parsed in threads of their own before they join a batch; organisations take turns there. Senders
+wait for a bounded time, however long the store takes. Enter by ``PushBatcher``, from the event loop only.
 """
 
 import asyncio
@@ -219,7 +219,7 @@ class PushBatcher:
         remaining_s = self._linger_until - self._clock.monotonic()
         if not count:
             return
-        few = per_s < limits.JOIN_FROM_PER_S
+        few = per_s < limits.JOIN_FROM_PER_S or not (self._returned or self._linger.has_many())
         if few and count_before == 0:  # those of the same turn of the loop still join
             self._timer = self._loop.call_soon(self._hand_over)  # type: ignore[assignment]
         elif few or count == count_before or remaining_s <= 0 or self._all_returned():

@@ -96,10 +96,10 @@ def test_a_body_lingers_from_so_many_a_second_on(before: int, lingers: bool) -> 
     async def act() -> None:
         async with bench(clock=FakeClock()) as one:
             for number in range(before):
-                one.push(line(number))
+                one.push(line(number), connection=number)
             await one.outcomes()
             assert await soon(lambda: not any(one.left()))
-            one.push(line(before))
+            one.push(line(before), connection=before)
             await asyncio.sleep(0)
             await asyncio.sleep(0)
             assert len(one.batcher._waiting) == int(lingers)
@@ -112,13 +112,13 @@ def test_a_body_lingers_while_others_come_and_no_longer_than_it_may() -> None:
         clock, transport = FakeClock(), HeldTransport()
         async with bench(transport, clock=clock) as one:
             for number in range(400):
-                one.push(line(number))
+                one.push(line(number), connection=number)
             await one.outcomes()
             assert await soon(lambda: not any(one.left()))
             waited, submits = 0, len(transport.submits)
             while len(transport.submits) == submits:
                 for _ in range(8):  # others come before each look
-                    one.push(line(waited))
+                    one.push(line(waited), connection=f"other {waited}")
                     await asyncio.sleep(0.002)
                 waited += 10
                 clock.advance(10)
@@ -131,12 +131,32 @@ def test_a_lingering_body_is_handed_over_when_no_other_comes() -> None:
     async def act() -> None:
         async with bench(clock=FakeClock()) as one:
             for number in range(100):
-                one.push(line(number))
+                one.push(line(number), connection=number)
             await one.outcomes()
             assert await soon(lambda: not any(one.left()))
             begun = SystemClock().monotonic()
-            await one.push(line(100))
+            await one.push(line(100), connection=100)
             assert SystemClock().monotonic() - begun < limits.JOIN_LINGER_S * 5
+
+    on_loop(act())
+
+
+@pytest.mark.parametrize(
+    ("senders", "lingers"), [(1, False), (limits.JOIN_FROM_SENDERS - 1, False), (limits.JOIN_FROM_SENDERS, True)]
+)
+def test_a_body_lingers_from_so_many_senders_on_however_often_they_send(senders: int, lingers: bool) -> None:
+    async def act() -> None:
+        clock = FakeClock()
+        async with bench(clock=clock) as one:
+            for number in range(40):
+                one.push(line(number), connection=number % senders)
+            await one.outcomes()
+            assert await soon(lambda: not any(one.left()))
+            clock.advance(40)  # none returns at once
+            one.push(line(40), connection=0)
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+            assert len(one.batcher._waiting) == int(lingers)
 
     on_loop(act())
 
