@@ -10,11 +10,12 @@ A crash before the commit changes nothing; after it the notification is written.
 """
 
 import logging
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from django.db import transaction
-from django.db.models import Q
+from django.db.models import F, Min, Q
 
 from alerts.models import Episode, EpisodeStatus
 from alerts.models.telling import Acknowledgement, LastWord, Notification, NotificationGroup, Receiver
@@ -33,6 +34,8 @@ from alerts.telling.hook import own_addresses, routes_of
 from spm.arrays import BOOL
 
 log = logging.getLogger("spm.alerts")
+Decided = tuple[LastWord, EpisodeView, Decision]
+_AGAIN = Decision(LineKind.REPEAT, "it goes on, and nobody has acknowledged it")
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,10 +63,10 @@ class Draft:
 
 def flush_due(now_ms: int) -> int:
     """Write every notification that is due, up to the bound of a round; returns how many."""
-    due = NotificationGroup.objects.filter(next_look_ms__lte=now_ms).order_by("next_look_ms", "pk")
-    receivers = dict.fromkeys(due.values_list("receiver", flat=True)[: limits.ROUND_MAX])
+    due = NotificationGroup.objects.filter(next_look_ms__lte=now_ms).values("receiver")
+    oldest_first = due.annotate(first_ms=Min("next_look_ms")).order_by("first_ms", "receiver")
     written = 0
-    for receiver in receivers:
+    for receiver in list(oldest_first.values_list("receiver", flat=True)[: limits.ROUND_MAX]):
         try:
             written += flush_receiver(receiver, now_ms)
         except Exception:  # a loop's top: the other receivers must be told, and this one is due again
@@ -79,18 +82,14 @@ def flush_receiver(receiver_id: int, now_ms: int) -> int:
     if receiver.confirmed_ms is None:  # its confirmation has all groups looked at
         rows.update(next_look_ms=None)
         return 0
-    groups = list(rows.select_for_update(no_key=True)[: limits.ROUND_MAX])
-    drafts = [draft for draft in _drafts(receiver, groups, now_ms) if draft is not None]
+    groups = list(rows.select_for_update(no_key=True).prefetch_related("policy")[: limits.GROUPS_MAX])
+    drafts = _drafts(receiver, groups, now_ms)
     due = [draft for draft in drafts if draft.lines]
     bucket = _bucket(receiver).at(now_ms)
-    packing = pack(due, bucket)
+    packing = pack(due, bucket, digest_from_ms=_digest_from_ms(receiver))
     for each in packing.notifications:
         freeze(receiver, each, now_ms)
-    for draft in drafts:
-        if not draft.lines:
-            NotificationGroup.objects.filter(pk=draft.group.pk).update(next_look_ms=draft.look_ms)
-        elif packing.wait_until_ms is not None:
-            NotificationGroup.objects.filter(pk=draft.group.pk).update(next_look_ms=packing.wait_until_ms)
+    _look_again(drafts, packing.wait_until_ms)
     bucket = bucket.spend(len(packing.notifications))
     Receiver.objects.filter(pk=receiver.pk).update(tokens=bucket.tokens, tokens_ms=bucket.at_ms)
     return len(packing.notifications)
@@ -104,7 +103,7 @@ def freeze(receiver: Receiver, drafts: Sequence[Draft], now_ms: int) -> Notifica
         key = f"{receiver.pk}.{groups[0].pk}.{n}"
     else:
         n = receiver.digests + 1
-        key = f"{receiver.pk}.digest.{n}"
+        key = _digest_key(receiver, n)
         receiver.digests = n
         Receiver.objects.filter(pk=receiver.pk).update(digests=n)
     lines = [line for draft in drafts for line in draft.lines]
@@ -117,14 +116,9 @@ def freeze(receiver: Receiver, drafts: Sequence[Draft], now_ms: int) -> Notifica
         created_ms=now_ms,
         next_attempt_ms=0,
     )
-    for group in groups:
-        NotificationGroup.objects.filter(pk=group.pk).update(
-            n=group.n + 1,
-            first_key=group.first_key or key,
-            open=notification,
-            last_flush_ms=now_ms,
-            next_look_ms=None,
-        )
+    rows = NotificationGroup.objects.filter(pk__in=[group.pk for group in groups])
+    rows.filter(first_key="").update(first_key=key)
+    rows.update(n=F("n") + 1, open=notification, last_flush_ms=now_ms, next_look_ms=None)
     reopened = [line.view.id for line in lines if line.kind is LineKind.REOPENED]
     Acknowledgement.objects.filter(episode__in=reopened).delete()
     return notification
@@ -135,8 +129,20 @@ def is_open(group: NotificationGroup) -> bool:
     return group.open_id is not None
 
 
-def _drafts(receiver: Receiver, groups: Sequence[NotificationGroup], now_ms: int) -> list[Draft | None]:
-    """Return what is due for each group; None for one that another notification will look at when it is done."""
+def _look_again(drafts: Sequence[Draft], wait_until_ms: int | None) -> None:
+    """Write when to look again at the groups of which nothing is due, and at those that wait for the budget."""
+    looks: dict[int | None, list[int]] = defaultdict(list)
+    for draft in drafts:
+        if not draft.lines:
+            looks[draft.look_ms].append(draft.group.pk)
+        elif wait_until_ms is not None:
+            looks[wait_until_ms].append(draft.group.pk)
+    for look_ms, groups in looks.items():
+        NotificationGroup.objects.filter(pk__in=groups).update(next_look_ms=look_ms)
+
+
+def _drafts(receiver: Receiver, groups: Sequence[NotificationGroup], now_ms: int) -> list[Draft]:
+    """Return what is due for each group, without those that have an open notification: its end looks at them."""
     free = [group for group in groups if not is_open(group)]
     busy = [group.pk for group in groups if is_open(group)]
     NotificationGroup.objects.filter(pk__in=busy).update(next_look_ms=None)
@@ -154,7 +160,10 @@ def _drafts(receiver: Receiver, groups: Sequence[NotificationGroup], now_ms: int
     covers = Covers.of(receiver.organisation_id, configuration, [each for _, each in silent], now_ms)
     positions = judged_positions(word.episode.rule.app_id for word, _ in silent)
     around = Surroundings(receiver, configuration, covers, positions, now_ms)
-    return [_draft(around, group, by_group[group.pk]) for group in free]
+    decisions = {key: [(word, each, _decide(around, word, each)) for word, each in by_group[key]] for key in by_group}
+    _write_reasons([each for decided in decisions.values() for each in decided])
+    taken = _acknowledged([pair for pairs in by_group.values() for pair in pairs], now_ms)
+    return [_draft(group, decisions[group.pk], taken, now_ms) for group in free]
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,21 +219,18 @@ class Surroundings:
     now_ms: int
 
 
-def _draft(around: Surroundings, group: NotificationGroup, pairs: Sequence[tuple[LastWord, EpisodeView]]) -> Draft:
-    now_ms = around.now_ms
-    decisions = [(word, each, _decide(around, word, each)) for word, each in pairs]
-    _write_reasons(decisions)
-    lines = [Line(word, each, decision) for word, each, decision in decisions if decision.kind is not None]
+def _draft(group: NotificationGroup, decided: Sequence[Decided], taken: Mapping[int, int], now_ms: int) -> Draft:
+    lines = [Line(word, each, decision) for word, each, decision in decided if decision.kind is not None]
     waits, state = _waits(group), GroupState(group.last_flush_ms, group.blocked_until_ms)
-    look_ms = next_look_ms(decision for _, _, decision in decisions)
-    if not lines:
-        repeats = _repeats(pairs, now_ms)
-        at_ms = repeat_ms(state, waits) if repeats else None
-        if at_ms is not None and at_ms <= now_ms:
-            return Draft(group, repeats)
+    if lines:
+        told_ms = due_ms(state, waits, [line.view for line in lines])
+        return Draft(group, lines) if told_ms <= now_ms else Draft(group, look_ms=told_ms)
+    look_ms = next_look_ms(decision for _, _, decision in decided)
+    opened = [(word, each) for word, each, _ in decided if _is_told_open(word, each)]
+    at_ms = repeat_ms(state, waits, [taken.get(each.id, 0) for _, each in opened])
+    if at_ms is None or at_ms > now_ms:
         return Draft(group, look_ms=next_look_ms((), look_ms, at_ms))
-    at_ms = due_ms(state, waits, [line.view for line in lines])
-    return Draft(group, lines) if at_ms <= now_ms else Draft(group, look_ms=at_ms)
+    return Draft(group, [Line(word, each, _AGAIN) for word, each in opened if each.id not in taken])
 
 
 def _decide(around: Surroundings, word: LastWord, episode: EpisodeView) -> Decision:
@@ -248,16 +254,18 @@ def is_routed(receiver: Receiver, word: LastWord, configuration: Configuration) 
     return any(receiver.pk in route.receivers for route in routes)
 
 
-def _repeats(pairs: Sequence[tuple[LastWord, EpisodeView]], now_ms: int) -> list[Line]:
-    """Return a line for each open episode that was told and that nobody has acknowledged."""
-    opened = [(word, each) for word, each in pairs if word.level == Level.OPEN and each.level is Level.OPEN]
-    rows = Acknowledgement.objects.filter(episode__in=[each.id for _, each in opened], until_ms__gt=now_ms)
-    taken = set(rows.values_list("episode", flat=True))
-    again = Decision(LineKind.REPEAT, "it goes on, and nobody has acknowledged it")
-    return [Line(word, each, again) for word, each in opened if each.id not in taken]
+def _is_told_open(word: LastWord, episode: EpisodeView) -> bool:
+    return word.level == Level.OPEN and episode.level is Level.OPEN
 
 
-def _write_reasons(decisions: Sequence[tuple[LastWord, EpisodeView, Decision]]) -> None:
+def _acknowledged(pairs: Sequence[tuple[LastWord, EpisodeView]], now_ms: int) -> Mapping[int, int]:
+    """Return until when the episodes are acknowledged that somebody has taken, by their id."""
+    opened = [each.id for word, each in pairs if _is_told_open(word, each)]
+    rows = Acknowledgement.objects.filter(episode__in=opened, until_ms__gt=now_ms)
+    return dict(rows.values_list("episode", "until_ms"))
+
+
+def _write_reasons(decisions: Sequence[Decided]) -> None:
     """Write why an episode is told or not, where that has changed."""
     changed = [word for word, _, decision in decisions if word.reason != decision.reason]
     reasons = {word.pk: decision.reason for word, _, decision in decisions}
@@ -273,3 +281,13 @@ def _waits(group: NotificationGroup) -> Waits:
 
 def _bucket(receiver: Receiver) -> TokenBucket:
     return TokenBucket(receiver.tokens, receiver.tokens_ms)
+
+
+def _digest_from_ms(receiver: Receiver) -> int:
+    """Return when the receiver may get a digest again: a group interval after its last one."""
+    last = Notification.objects.filter(key=_digest_key(receiver, receiver.digests)).values_list("created_ms", flat=True)
+    return max(last, default=-limits.GROUP_INTERVAL_MS) + limits.GROUP_INTERVAL_MS
+
+
+def _digest_key(receiver: Receiver, n: int) -> str:
+    return f"{receiver.pk}.digest.{n}"

@@ -41,16 +41,18 @@ class Packing(Generic[G]):
     wait_until_ms: int | None = None
 
 
-def pack(due: Sequence[G], *buckets: TokenBucket) -> Packing[G]:
+def pack(due: Sequence[G], *buckets: TokenBucket, digest_from_ms: int = 0) -> Packing[G]:
     """Distribute the groups that are due for one receiver over notifications, within all buckets.
 
     Each group has a notification of its own, unless many are due at once or the budget is too small for them: then one
-    digest takes all. Without a whole token everything waits for the next one.
+    digest takes all, though not before ``digest_from_ms``. Without a whole token everything waits for the next one.
     """
     if not due:
         return Packing()
     if any(bucket.tokens < 1 for bucket in buckets):
         return Packing(wait_until_ms=max(bucket.full_ms() for bucket in buckets))
-    if len(due) >= limits.DIGEST_GROUPS_MIN or any(bucket.tokens < len(due) for bucket in buckets):
-        return Packing((tuple(due),))
-    return Packing(tuple((group,) for group in due))
+    if len(due) < limits.DIGEST_GROUPS_MIN and all(bucket.tokens >= len(due) for bucket in buckets):
+        return Packing(tuple((group,) for group in due))
+    if any(bucket.at_ms < digest_from_ms for bucket in buckets):
+        return Packing(wait_until_ms=digest_from_ms)
+    return Packing((tuple(due),))

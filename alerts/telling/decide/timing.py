@@ -1,6 +1,6 @@
 """When a group of alerts is told: after a wait for its first alert, at most once per interval, again after a pause."""
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from alerts.telling import limits
@@ -31,11 +31,14 @@ def due_ms(group: GroupState, waits: Waits, episodes: Iterable[EpisodeView]) -> 
     return max(waited_ms, after_last_ms, group.blocked_until_ms)
 
 
-def repeat_ms(group: GroupState, waits: Waits) -> int | None:
-    """Return when open alerts of the group are said again; None if the group was never told."""
-    if group.last_flush_ms is None:
+def repeat_ms(group: GroupState, waits: Waits, taken_until_ms: Collection[int]) -> int | None:
+    """Return when open alerts of the group are said again; None if the group was never told, or nothing is open.
+
+    ``taken_until_ms`` has an entry for each of them: until when it is acknowledged, 0 if nobody has taken it.
+    """
+    if group.last_flush_ms is None or not taken_until_ms:
         return None
-    return max(group.last_flush_ms + waits.repeat_ms, group.blocked_until_ms)
+    return max(group.last_flush_ms + waits.repeat_ms, group.blocked_until_ms, min(taken_until_ms))
 
 
 def next_look_ms(decisions: Iterable[Decision], *others: int | None) -> int | None:

@@ -8,8 +8,6 @@ from email import message_from_bytes
 from typing import Any
 
 import pytest
-from aiosmtpd.controller import Controller
-from aiosmtpd.smtp import SMTP, Envelope, Session
 from django.test import override_settings
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -20,6 +18,7 @@ from alerts.notify.email import EmailNotifier, compose, message_id
 from alerts.notify.wording import subject
 from tests.alerts.conftest import START_MS
 from tests.alerts.notify.bodies import KEY, body, line
+from tests.alerts.notify.mail_server import MailServer, free_port, mail_server
 
 ENDED = {"kind": "resolved", "end_ms": START_MS + 60_000, "end_reason": "recovered"}
 
@@ -149,45 +148,10 @@ def test_a_mail_without_open_alerts_has_no_buttons() -> None:
     assert "/a/" not in plain + html
 
 
-class Server:
-    """A mail server that answers as a test says; ``received`` are the addresses and bytes that it took."""
-
-    def __init__(self) -> None:
-        self.recipient_answer = self.data_answer = "250 OK"
-        self.received: list[tuple[list[str], bytes]] = []
-
-    async def handle_RCPT(
-        self, server: SMTP, session: Session, envelope: Envelope, address: str, options: list[str]
-    ) -> str:
-        if self.recipient_answer.startswith("250"):
-            envelope.rcpt_tos.append(address)
-        return self.recipient_answer
-
-    async def handle_DATA(self, server: SMTP, session: Session, envelope: Envelope) -> str:
-        if self.data_answer.startswith("250"):
-            self.received.append((envelope.rcpt_tos, envelope.content or b""))  # type: ignore[arg-type]
-        return self.data_answer
-
-
 @pytest.fixture
-def server() -> Iterator[Server]:
-    answers = Server()
-    controller = Controller(answers, hostname="127.0.0.1", port=free_port())
-    controller.start()
-    with override_settings(
-        EMAIL_BACKEND="django.core.mail.backends.smtp.EmailBackend",
-        EMAIL_HOST="127.0.0.1",
-        EMAIL_PORT=controller.port,
-        EMAIL_TIMEOUT=5,
-    ):
-        yield answers
-    controller.stop()
-
-
-def free_port() -> int:
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        return int(sock.getsockname()[1])
+def server() -> Iterator[MailServer]:
+    with mail_server() as running:
+        yield running
 
 
 def failure() -> DeliveryFailed:
@@ -196,7 +160,7 @@ def failure() -> DeliveryFailed:
     return caught.value
 
 
-def test_a_real_server_gets_one_mail_for_one_address(server: Server) -> None:
+def test_a_real_server_gets_one_mail_for_one_address(server: MailServer) -> None:
     EmailNotifier().send(KEY, body())
     [(addresses, data)] = server.received
     assert addresses == ["ops@example.org"]
@@ -212,7 +176,7 @@ def test_a_real_server_gets_one_mail_for_one_address(server: Server) -> None:
         ("250 OK", "452 no room", False),
     ],
 )
-def test_a_refusal_surely_did_not_arrive(server: Server, recipient: str, data: str, permanent: bool) -> None:
+def test_a_refusal_surely_did_not_arrive(server: MailServer, recipient: str, data: str, permanent: bool) -> None:
     server.recipient_answer, server.data_answer = recipient, data
     refusal = failure()
     assert (refusal.permanent, refusal.perhaps) == (permanent, False)
@@ -256,7 +220,7 @@ def tarpit(listener: socket.socket) -> None:
             threading.Event().wait(0.1)
 
 
-def test_a_time_out_after_the_body_perhaps_arrived(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_time_out_after_the_body_perhaps_arrived(server: MailServer, monkeypatch: pytest.MonkeyPatch) -> None:
     def lose_the_answer(self: smtplib.SMTP, message: bytes) -> tuple[int, bytes]:
         raise TimeoutError("timed out")
 

@@ -14,7 +14,7 @@ from alerts.notify import outbox
 from alerts.notify.links import Purpose, link_url, read_link
 from alerts.notify.registry import NOTIFIERS
 from alerts.telling import link_actions
-from alerts.telling.limits import GROUP_REPEAT_MS, GROUP_WAIT_MS, LINK_MS, SNOOZE_MS
+from alerts.telling.limits import ACKNOWLEDGE_MS, GROUP_REPEAT_MS, GROUP_WAIT_MS, LINK_MS, SNOOZE_MS
 from spm.accounts.models import AuditEntry
 from spm.clock import FakeClock
 from tests.alerts.conftest import AlertingWorld
@@ -83,6 +83,16 @@ def test_the_button_acknowledges_and_nothing_is_repeated(
     world.clock.advance(GROUP_REPEAT_MS)
     world.tell()
     assert len(mailoutbox) == 1
+
+
+def test_what_goes_on_is_said_again_when_its_acknowledgement_ends(
+    note: Notification, anybody: Client, world: AlertingWorld, mailoutbox: list[Any]
+) -> None:
+    anybody.post(path(Purpose.ACKNOWLEDGE, note.key))
+    for after_ms, mails in ((GROUP_REPEAT_MS, 1), (ACKNOWLEDGE_MS - GROUP_REPEAT_MS - 1, 1), (1, 2)):
+        world.clock.advance(after_ms)
+        world.tell()
+        assert len(mailoutbox) == mails
 
 
 def test_snooze_lasts_for_an_hour(note: Notification, anybody: Client, world: AlertingWorld) -> None:

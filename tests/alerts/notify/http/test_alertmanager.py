@@ -15,7 +15,7 @@ from alerts.telling import limits, refresh
 from tests.alerts.conftest import START_MS, AlertingWorld
 from tests.alerts.notify.bodies import KEY, body, line
 from tests.alerts.notify.http.servers import HttpServer
-from tests.alerts.notify.test_email import free_port
+from tests.alerts.notify.mail_server import free_port
 from tests.clients.support.programs import Running, program
 from tests.servers.processes import wait_until
 

@@ -18,9 +18,21 @@ def test_a_group_waits_for_its_first_alert_then_for_its_interval() -> None:
     assert due_ms(GroupState(blocked_until_ms=T0 + HOUR), Waits(), young) == T0 + HOUR
 
 
-def test_open_alerts_are_repeated_after_the_last_time_they_were_said() -> None:
-    assert repeat_ms(GroupState(), Waits()) is None
-    assert repeat_ms(GroupState(last_flush_ms=T0), Waits()) == T0 + limits.GROUP_REPEAT_MS
+@pytest.mark.parametrize(
+    ("last_flush_ms", "taken_until_ms", "expected"),
+    [
+        (None, [0], None),
+        (T0, [], None),
+        (T0, [0], T0 + limits.GROUP_REPEAT_MS),
+        (T0, [0, T0 + 9 * HOUR], T0 + limits.GROUP_REPEAT_MS),
+        (T0, [T0 + 9 * HOUR, T0 + 8 * HOUR], T0 + 8 * HOUR),
+    ],
+    ids=["never told", "nothing open", "open", "one of two acknowledged", "all acknowledged"],
+)
+def test_open_alerts_are_repeated_after_the_last_time_they_were_said_and_not_while_acknowledged(
+    last_flush_ms: int | None, taken_until_ms: list[int], expected: int | None
+) -> None:
+    assert repeat_ms(GroupState(last_flush_ms), Waits(), taken_until_ms) == expected
 
 
 def test_the_next_look_is_the_earliest_time_at_which_something_changes() -> None:
@@ -57,6 +69,12 @@ def test_groups_share_a_digest_when_many_are_due_or_tokens_are_few(
     due: list[str], tokens: float, expected: Packing[str]
 ) -> None:
     assert pack(due, TokenBucket(tokens, T0)) == expected
+
+
+def test_a_digest_waits_for_its_interval_and_a_single_group_does_not() -> None:
+    bucket, next_ms = TokenBucket(5, T0), T0 + MINUTE
+    assert pack(["a", "b", "c"], bucket, digest_from_ms=next_ms) == Packing(wait_until_ms=next_ms)
+    assert pack(["a"], bucket, digest_from_ms=next_ms) == Packing((("a",),))
 
 
 def test_a_bucket_has_a_token_when_it_says_so() -> None:
