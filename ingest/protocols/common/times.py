@@ -1,8 +1,8 @@
 """Reasons for the rejection of a time, with the unit that the sender likely meant.
 
 A sender that writes seconds where milliseconds are expected is off by a factor of 1,000. At most one of the four units
-makes the number a recent time; the reason names that unit. Pure. Enter by ``too_far_ahead`` and ``before_1970``, which
-describe a time that is out of range.
+makes the number a recent time; the reason names that unit. Pure. Enter by ``too_far_ahead`` and ``before_1970`` for a
+time that a parser rejects, and by ``is_recent`` and ``describe_misread`` for one decades ago, which admission rejects.
 """
 
 from collections.abc import Mapping

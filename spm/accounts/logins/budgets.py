@@ -2,8 +2,8 @@
 
 A try is counted *before* its password is checked, in one transaction that locks its rows: tries at the same moment
 cannot share one that is left. Afterwards it is settled: a wrong password leaves it counted, a right one takes it back,
-and makes device and network known to the account. A try that must wait only reads. Rows are locked in the order of
-their keys. Enter by ``reserve``.
+and makes device and network known to the account; a device whose number was not known gets a new one. A try that must
+wait only reads. Rows are locked in the order of their keys. Enter by ``reserve``.
 """
 
 from collections.abc import Iterable

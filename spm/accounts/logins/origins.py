@@ -1,8 +1,8 @@
 """From where a login comes: the account it names, the client's address, and the device, if its browser has been here.
 
 A device is a browser with our cookie, a random number that says nothing. It is known for an account once that account
-has logged in with it. Neighbours in IPv6 share the upper 64 bits of their addresses, so they count as one network.
-Enter by ``origin_of``.
+has logged in with it; ``budgets`` gives a browser whose number is not known a new one. Neighbours in IPv6 share the
+upper 64 bits of their addresses, so they count as one network. Enter by ``origin_of``.
 """
 
 import hmac

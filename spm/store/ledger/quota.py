@@ -7,7 +7,8 @@ Two cells of `config` per app, changed by check-and-put alone:
 
 Processes take portions, not single series or samples, so that a cell seldom changes: what a process that dies has not
 used is missing until the next recount. Two processes that register one series at the same moment both count it. Enter
-by ``take_series``, ``take_samples`` and ``series_of``.
+by ``take_series``; by ``take_samples``, which says how long an app over its rate must wait, and ignores what a wrong
+clock of another machine has counted ahead; and by ``series_of``.
 """
 
 from collections.abc import Mapping
