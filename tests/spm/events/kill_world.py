@@ -118,6 +118,7 @@ def work(role: str, seed: int, folder: Path) -> int:
                 os.waitpid(child, 0)
                 return killed
         killed += 1
+        append(folder / "kills", role)
 
 
 def place_of_all() -> Place:

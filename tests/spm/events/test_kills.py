@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 from collections import defaultdict
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.chaos, pytest.mark.django_db]
 ROOT = Path(__file__).resolve().parents[3]
 ROLES = ("write", "write", "write", "relay", "relay", "read", "consume", "consume")
 SECONDS, KILLS_MIN = 6, 20
-DRAIN_S = 60
+WAIT_S = 60
 
 
 @pytest.fixture
@@ -49,6 +50,13 @@ def stop(processes: list[subprocess.Popen[str]]) -> int:
     return sum(int(process.communicate("stop\n", timeout=30)[0]) for process in processes)
 
 
+def wait_until(is_done: Callable[[], bool]) -> None:
+    """Wait for at most ``WAIT_S``; the claims say what is wrong if it was not enough."""
+    until = time.monotonic() + WAIT_S
+    while not is_done() and time.monotonic() < until:
+        time.sleep(0.1)
+
+
 def lines(path: Path) -> list[str]:
     return path.read_text().splitlines() if path.exists() else []
 
@@ -69,13 +77,12 @@ def test_a17_a37_no_event_is_lost_skipped_or_doubled_under_kills(
     run(environ, "found", tmp_path)
     working = [start(environ, role, seed, tmp_path) for seed, role in enumerate(ROLES)]
     time.sleep(SECONDS)
+    wait_until(lambda: len(lines(tmp_path / "kills")) >= KILLS_MIN)  # a busy machine starts them slowly
     kills = stop(working)
     rows, head = json.loads(run(environ, "rows", tmp_path))
     draining = [start(environ, role, seed, tmp_path) for seed, role in enumerate(ROLES) if role in ("read", "consume")]
-    until = time.monotonic() + DRAIN_S
-    while sum(map(len, consumed_keys(tmp_path).values())) < len(rows) and time.monotonic() < until:
-        time.sleep(0.1)
-    time.sleep(0.3)  # the reader reads what there is
+    wait_until(lambda: sum(map(len, consumed_keys(tmp_path).values())) >= len(rows))
+    wait_until(lambda: len({*lines(tmp_path / "read-5")}) >= len(rows))
     kills += stop(draining)
     figure(f"{len(rows):,} events, {kills} kills")  # type: ignore[operator]
 
