@@ -127,10 +127,10 @@ class RuleForm(ConditionForm):
     def draft(self, rule: Rule | None = None) -> Draft:
         """Return the draft of a valid form; what the form does not show stays as it is in ``rule``."""
         values = self.cleaned_data
-        hidden = [field.name for field in fields(Draft) if field.name not in self.fields]
-        kept = {name: getattr(rule, name) for name in hidden} if rule else {}
+        hidden_names = [field.name for field in fields(Draft) if field.name not in self.fields]
+        hidden_values = {name: getattr(rule, name) for name in hidden_names} if rule else {}
         defaults = {"threshold": values["threshold"] or 0.0, "missing": values["missing"] or MissingPolicy.HOLD.value}
-        return Draft(**{**kept, **values, **defaults})
+        return Draft(**{**hidden_values, **values, **defaults})
 
 
 def initial_of(rule: Rule) -> dict[str, Any]:
