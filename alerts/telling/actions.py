@@ -92,6 +92,8 @@ def add_silence(
     read_matchers(matchers)
     if not from_ms < to_ms <= from_ms + limits.SILENCE_MS_MAX:
         raise BadQuery("a silence ends after its beginning, and at most a year later")
+    if to_ms <= now_ms:
+        raise BadQuery("a silence ends in the future")
     if Silence.objects.filter(organisation=organisation, to_ms__gt=now_ms).count() >= limits.SILENCES_MAX:
         raise LimitExceeded("too many silences", got=limits.SILENCES_MAX, remedy="End one first.")
     silence = Silence.objects.create(
@@ -112,8 +114,10 @@ def add_silence(
 
 @transaction.atomic
 def end_silence(silence: Silence, *, by: User, now_ms: int) -> None:
-    """End a silence now; one that has not begun never does."""
-    Silence.objects.filter(pk=silence.pk, to_ms__gt=now_ms).update(to_ms=max(now_ms, silence.from_ms))
+    """End a silence now; one that has not begun never does. One that is over stays as it is, and nothing is noted."""
+    going_on = Silence.objects.filter(pk=silence.pk, to_ms__gt=now_ms)
+    if not going_on.update(to_ms=max(now_ms, silence.from_ms)):
+        return
     audit.record("silence.end", silence.matchers, actor=by, organisation=silence.organisation)
     mark_organisation(silence.organisation_id, now_ms=now_ms)
 

@@ -17,7 +17,7 @@ from frontend.api import (
     search,
 )
 from frontend.api.accounts import organisations, tokens
-from frontend.api.alerts import alert_rules, backtests, rule_files
+from frontend.api.alerts import alert_rules, backtests, rule_files, silences
 
 _ORGANISATION = "organisations/<int:organisation_id>"
 _GROUP = "events/groups/<slug:name>"
@@ -64,6 +64,8 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path(f"{_ORGANISATION}/invitations/<int:number>", organisations.OneInvitation.as_view(), name="invitation"),
     path(f"{_ORGANISATION}/audit", organisations.Audit.as_view(), name="audit"),
     path(f"{_ORGANISATION}/usage", organisations.Usage.as_view(), name="usage"),
+    path(f"{_ORGANISATION}/silences", silences.Silences.as_view(), name="silences"),
+    path(f"{_ORGANISATION}/silences/<int:number>", silences.OneSilence.as_view(), name="silence"),
     path("apps/<int:app_id>/rejections", rejections.Rejections.as_view(), name="rejections"),
     path("apps/<int:app_id>/rules", alert_rules.Rules.as_view(), name="rules"),
     path("apps/<int:app_id>/rules/files", rule_files.RuleFiles.as_view(), name="rule_files"),

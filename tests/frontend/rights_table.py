@@ -154,6 +154,9 @@ ALERTS = [
     Row("POST", "/alerts/receivers/<int:receiver_id>/test", Right.TEST_RECEIVER, 302),
     Row("POST", "/alerts/silences", Right.SILENCE),
     Row("POST", "/alerts/silences/<int:silence_id>/end", Right.SILENCE, 302),
+    *_all("GET", f"{_ORGANISATION}/silences", Right.SEE_APP, "", "/<int:number>"),
+    Row("POST", f"{_ORGANISATION}/silences", Right.SILENCE, 201, {"matchers": 'host="b"', "to_ms": "{soon}"}),
+    Row("DELETE", f"{_ORGANISATION}/silences/<int:number>", Right.SILENCE, 204),
 ]
 _GROUP, _CONSUMER = "/api/v1/events/groups/<slug:name>", "/api/v1/events/groups/<slug:name>/consumers/<str:consumer>"
 EVENTS = [

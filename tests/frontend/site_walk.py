@@ -105,6 +105,7 @@ def fill_world(tenant: Tenant) -> dict[str, str]:
         "contact-points": str(point.pk),
         "receivers": str(receiver.pk),
         "silences": str(silence.pk),
+        "soon": str(now_ms + 60_000),
         "heartbeats": str(pings.create_heartbeat(app, "backup", actor=owner, now_ms=now_ms).pk),
         "hosts": "web-1",
         "by-name": "web-1",

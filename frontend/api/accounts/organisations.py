@@ -6,7 +6,6 @@ An operation needs a person's session, since a token belongs to one app. The rig
 from typing import Any
 
 from django.contrib.auth.models import User
-from django.http import Http404
 from django.shortcuts import get_object_or_404
 from drf_spectacular.utils import extend_schema
 from rest_framework import serializers, status
@@ -111,6 +110,10 @@ class OrganisationOperation(Operation):
             raise PermissionDenied("This needs a person who is logged in: a token belongs to one app.")
         return require_organisation(self.request.user, organisation_id, right)
 
+    def row(self, model: Any, own: Membership, number: int) -> Any:
+        """The organisation's row of this number; 404 for one of another organisation."""
+        return get_object_or_404(model, organisation=own.organisation, pk=min(number, (1 << 63) - 1))
+
 
 class Organisations(OrganisationOperation):
     """The organisations of the person."""
@@ -158,9 +161,9 @@ class OneMember(OrganisationOperation):
     def patch(self, request: Request, organisation_id: int, number: int) -> Response:
         """Give another role; for admins, and nobody gives a role above their own."""
         own = self.membership(organisation_id, Right.MANAGE_MEMBERS)
-        member = _find(Membership, own, number)
+        member = self.row(Membership, own, number)
         members.change_role(own, member, self.validated_body(RoleSerializer)["role"])
-        return Response(MemberSerializer(_find(Membership, own, number)).data)
+        return Response(MemberSerializer(self.row(Membership, own, number)).data)
 
     @extend_schema(operation_id="member_remove", request=None, responses={204: None, **_WRITE})
     def delete(self, request: Request, organisation_id: int, number: int) -> Response:
@@ -170,7 +173,7 @@ class OneMember(OrganisationOperation):
             members.leave(own)
         else:
             own = self.membership(organisation_id, Right.MANAGE_MEMBERS)
-            members.remove(own, _find(Membership, own, number))
+            members.remove(own, self.row(Membership, own, number))
         return Response(status=status.HTTP_204_NO_CONTENT)
 
 
@@ -198,7 +201,7 @@ class OneInvitation(OrganisationOperation):
     def delete(self, request: Request, organisation_id: int, number: int) -> Response:
         """Take it back; for admins."""
         own = self.membership(organisation_id, Right.INVITE)
-        invitations.revoke(own, _find(Invitation, own, number))
+        invitations.revoke(own, self.row(Invitation, own, number))
         return Response(status=status.HTTP_204_NO_CONTENT)
 
 
@@ -226,9 +229,3 @@ class Usage(OrganisationOperation):
         """Each app with its quotas."""
         own = self.membership(organisation_id, Right.SEE_USAGE)
         return Response(UsageSerializer(usage_of(own.organisation), many=True).data)
-
-
-def _find(model: Any, own: Membership, number: int) -> Any:
-    if number >= 1 << 63:
-        raise Http404("There is no such row.")
-    return get_object_or_404(model, organisation=own.organisation, pk=number)
