@@ -58,7 +58,7 @@ def notification_retry(request: HttpRequest, notification_id: int) -> HttpRespon
     """Try a notification again."""
     row = get_object_or_404(_notifications(request), pk=notification_id)
     access.require_organisation(person_of(request), row.organisation_id, Right.RETRY_NOTIFICATION)
-    actions.try_again(row, now_ms=_clock.now_ms())
+    actions.try_again(row, by=person_of(request), now_ms=_clock.now_ms())
     return redirect("alerts:notification", notification_id)
 
 

@@ -52,8 +52,11 @@ def remove_contact_point(point: ContactPoint, *, by: User, now_ms: int) -> None:
 
 
 @transaction.atomic
-def try_again(notification: Notification, *, now_ms: int) -> None:
+def try_again(notification: Notification, *, by: User, now_ms: int) -> None:
     """Try a waiting notification now. For a dead one, what is still to be told is told anew, under the next number."""
+    target = shown(notification.receiver.kind, notification.receiver.target)
+    detail = {"notification": notification.pk}
+    audit.record("notification.retry", target, actor=by, organisation=notification.organisation, detail=detail)
     waiting = Notification.objects.filter(pk=notification.pk, state=Delivery.WAITING)
     if waiting.update(next_attempt_ms=0):
         return

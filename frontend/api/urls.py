@@ -17,9 +17,10 @@ from frontend.api import (
     search,
 )
 from frontend.api.accounts import organisations, tokens
-from frontend.api.alerts import alert_rules, backtests, rule_files, silences
+from frontend.api.alerts import alert_rules, backtests, notifications, rule_files, silences
 
 _ORGANISATION = "organisations/<int:organisation_id>"
+_NOTIFICATION = f"{_ORGANISATION}/notifications/<int:number>"
 _GROUP = "events/groups/<slug:name>"
 app_name = "api"
 urlpatterns: list[URLPattern | URLResolver] = [
@@ -66,6 +67,11 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path(f"{_ORGANISATION}/usage", organisations.Usage.as_view(), name="usage"),
     path(f"{_ORGANISATION}/silences", silences.Silences.as_view(), name="silences"),
     path(f"{_ORGANISATION}/silences/<int:number>", silences.OneSilence.as_view(), name="silence"),
+    path(f"{_ORGANISATION}/notifications", notifications.Notifications.as_view(), name="notifications"),
+    path(_NOTIFICATION, notifications.OneNotification.as_view(), name="notification"),
+    path(f"{_NOTIFICATION}/retry", notifications.RetryNotification.as_view(), name="notification_retry"),
+    path(f"{_ORGANISATION}/receivers", notifications.Receivers.as_view(), name="receivers"),
+    path(f"{_ORGANISATION}/receivers/<int:number>/test", notifications.ReceiverTest.as_view(), name="receiver_test"),
     path("apps/<int:app_id>/rejections", rejections.Rejections.as_view(), name="rejections"),
     path("apps/<int:app_id>/rules", alert_rules.Rules.as_view(), name="rules"),
     path("apps/<int:app_id>/rules/files", rule_files.RuleFiles.as_view(), name="rule_files"),
