@@ -16,7 +16,7 @@ from alerts.models.telling import ContactPoint, Notification, Receiver, Silence
 from alerts.pages import notification_rows
 from alerts.pages.forms import ContactPointForm, SilenceForm
 from alerts.pages.scope import app_of, person_of
-from alerts.telling import actions
+from alerts.telling import actions, limits
 from spm.accounts import access
 from spm.accounts.models import App
 from spm.accounts.organisations.rights import Right
@@ -68,7 +68,8 @@ def notification_acknowledge(request: HttpRequest, notification_id: int) -> Http
     """Take the open alerts of a notification, so that they are not repeated."""
     row = get_object_or_404(_notifications(request), pk=notification_id)
     access.require_organisation(person_of(request), row.organisation_id, Right.ACKNOWLEDGE)
-    count = actions.acknowledge(row, by=person_of(request), now_ms=_clock.now_ms())
+    now_ms = _clock.now_ms()
+    count = actions.take(row, by=person_of(request), until_ms=now_ms + limits.ACKNOWLEDGE_MS, now_ms=now_ms)
     messages.success(request, f"Acknowledged for a day: {count}.")
     return redirect("alerts:notification", notification_id)
 

@@ -126,18 +126,37 @@ def end_silence(silence: Silence, *, by: User, now_ms: int) -> None:
 
 
 @transaction.atomic
-def acknowledge(notification: Notification, *, by: User, now_ms: int) -> int:
-    """Take the open episodes of a notification: none is repeated for a day, unless it begins anew. Returns how many."""
-    ids = list(map(int, notification.levels))
-    episodes = list(Episode.objects.filter(pk__in=ids, status=EpisodeStatus.OPEN).select_related("rule"))
-    values = {"by": by, "receiver": None, "at_ms": now_ms, "until_ms": now_ms + limits.ACKNOWLEDGE_MS}
+def take(notification: Notification, *, by: User | Receiver, until_ms: int, now_ms: int) -> int:
+    """Acknowledge the open episodes of a notification; ``by`` is a receiver if its link was used. Returns how many."""
+    rows = Episode.objects.filter(pk__in=list(map(int, notification.levels)), status=EpisodeStatus.OPEN)
+    episodes = list(rows.select_related("rule__app__organisation"))
     for episode in episodes:
-        Acknowledgement.objects.update_or_create(episode=episode, defaults=values)
-        detail = {"episode": episode.pk}
-        audit.record(
-            "alert.acknowledge", episode.rule.name, actor=by, organisation=notification.organisation, detail=detail
-        )
+        _take(episode, by, until_ms=until_ms, now_ms=now_ms)
     return len(episodes)
+
+
+@transaction.atomic
+def acknowledge_episode(episode: Episode, *, by: User, for_ms: int, now_ms: int) -> Acknowledgement:
+    """Acknowledge one open episode for a time; raises ``Refused`` for one that has ended."""
+    if episode.status != EpisodeStatus.OPEN:
+        raise Refused("this alert is over", remedy="Only an open one is acknowledged.")
+    return _take(episode, by, until_ms=now_ms + for_ms, now_ms=now_ms)
+
+
+def _take(episode: Episode, by: User | Receiver, *, until_ms: int, now_ms: int) -> Acknowledgement:
+    """Keep the episode from being repeated until a time, unless it begins anew."""
+    person, receiver = (by, None) if isinstance(by, User) else (None, by)
+    values = {"by": person, "receiver": receiver, "at_ms": now_ms, "until_ms": until_ms}
+    row, _ = Acknowledgement.objects.update_or_create(episode=episode, defaults=values)
+    audit.record(
+        "alert.acknowledge",
+        episode.rule.name,
+        actor=person,
+        organisation=episode.rule.app.organisation,
+        detail={"episode": episode.pk},
+        name=shown(receiver.kind, receiver.target) if receiver else "",
+    )
+    return row
 
 
 def _receiver(organisation: Organisation, target: str, now_ms: int) -> Receiver:

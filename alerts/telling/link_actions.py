@@ -9,8 +9,7 @@ from typing import Any
 
 from django.db import transaction
 
-from alerts.models import Episode, EpisodeStatus
-from alerts.models.telling import Acknowledgement, Notification, Receiver
+from alerts.models.telling import Notification, Receiver
 from alerts.notify.links import Link, Purpose
 from alerts.notify.registry import shown
 from alerts.notify.wording import subject
@@ -107,20 +106,7 @@ def _confirm(target: LinkTarget, now_ms: int) -> str:
 
 def _take(target: LinkTarget, now_ms: int, until_ms: int) -> int:
     assert target.notification is not None, "BUG: a link to acknowledge nothing"
-    ids = list(map(int, target.notification.levels))
-    opened = Episode.objects.filter(pk__in=ids, status=EpisodeStatus.OPEN).select_related("rule")
-    values = {"by": None, "receiver": target.receiver, "at_ms": now_ms, "until_ms": until_ms}
-    for episode in opened:
-        Acknowledgement.objects.update_or_create(episode=episode, defaults=values)
-        audit.record(
-            "alert.acknowledge",
-            episode.rule.name,
-            actor=None,
-            organisation=target.receiver.organisation,
-            detail={"episode": episode.pk},
-            name=target.who,
-        )
-    return len(opened)
+    return actions.take(target.notification, by=target.receiver, until_ms=until_ms, now_ms=now_ms)
 
 
 def _quoted(text: str) -> str:

@@ -157,6 +157,7 @@ ALERTS = [
     *_all("GET", _ORGANISATION, Right.SEE_APP, "/notifications", "/notifications/<int:number>", "/receivers"),
     Row("POST", f"{_ORGANISATION}/notifications/<int:number>/retry", Right.RETRY_NOTIFICATION),
     Row("POST", f"{_ORGANISATION}/receivers/<int:number>/test", Right.TEST_RECEIVER, 201),
+    Row("POST", f"{_ORGANISATION}/alerts/<int:number>/acknowledge", Right.ACKNOWLEDGE),
     *_all("GET", f"{_ORGANISATION}/silences", Right.SEE_APP, "", "/<int:number>"),
     Row("POST", f"{_ORGANISATION}/silences", Right.SILENCE, 201, {"matchers": 'host="b"', "to_ms": "{soon}"}),
     Row("DELETE", f"{_ORGANISATION}/silences/<int:number>", Right.SILENCE, 204),

@@ -20,6 +20,7 @@ from django.test import Client
 from django.urls import URLPattern, URLResolver
 
 from alerts import rulebook
+from alerts.models import Episode
 from alerts.rulefiles import apply
 from alerts.telling import actions
 from ingest.http import pings
@@ -73,6 +74,8 @@ def fill_world(tenant: Tenant) -> dict[str, str]:
     silence = actions.add_silence(
         tenant.organisation, 'host="a"', from_ms=now_ms, to_ms=now_ms + 60_000, comment="", by=owner, now_ms=now_ms
     )
+    times = {"start_ms": now_ms, "created_ms": now_ms, "changed_ms": now_ms}
+    episode = Episode.objects.create(rule=rule, fingerprint="f", labels={}, severity="warning", **times)
     run = Run.objects.create(number=7, kind=RunKind.FULL, executor="local", started=now, state=RunState.DONE, units=1)
     RunDay.objects.create(
         run=run, app=app, day=now - timedelta(days=1), published=True, units=1, samples=1, size_bytes=1
@@ -105,6 +108,7 @@ def fill_world(tenant: Tenant) -> dict[str, str]:
         "contact-points": str(point.pk),
         "receivers": str(receiver.pk),
         "silences": str(silence.pk),
+        "alerts": str(episode.pk),
         "soon": str(now_ms + 60_000),
         "heartbeats": str(pings.create_heartbeat(app, "backup", actor=owner, now_ms=now_ms).pk),
         "hosts": "web-1",

@@ -79,7 +79,7 @@ def test_a_list_goes_on_at_its_cursor_newest_first(desk: Client, alpha: Tenant) 
         pytest.param({"matchers": ""}, "matchers", id="no matchers"),
         pytest.param({"matchers": 'host="a'}, "string", id="matchers that cannot be read"),
         pytest.param({"matchers": 'host=~".*"'}, "matcher", id="matchers of everything"),
-        pytest.param({"to_ms": 5}, "end", id="an end before its beginning"),
+        pytest.param({"to_ms": 5}, "beginning", id="an end before its beginning"),
         pytest.param({"from_ms": 5, "to_ms": 9}, "future", id="an end in the past"),
         pytest.param({"from_ms": 0}, "year", id="longer than a year"),
         pytest.param({"to_ms": 1 << 63}, "to_ms", id="an end that is no time"),
