@@ -17,7 +17,15 @@ from frontend.api import (
     search,
 )
 from frontend.api.accounts import organisations, tokens
-from frontend.api.alerts import acknowledgements, alert_rules, backtests, notifications, rule_files, silences
+from frontend.api.alerts import (
+    acknowledgements,
+    alert_rules,
+    backtests,
+    contact_points,
+    notifications,
+    rule_files,
+    silences,
+)
 
 _ORGANISATION = "organisations/<int:organisation_id>"
 _NOTIFICATION = f"{_ORGANISATION}/notifications/<int:number>"
@@ -71,6 +79,8 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path(_NOTIFICATION, notifications.OneNotification.as_view(), name="notification"),
     path(f"{_NOTIFICATION}/retry", notifications.RetryNotification.as_view(), name="notification_retry"),
     path(f"{_ORGANISATION}/alerts/<int:number>/acknowledge", acknowledgements.Acknowledge.as_view(), name="take"),
+    path(f"{_ORGANISATION}/contact-points", contact_points.ContactPoints.as_view(), name="contact_points"),
+    path(f"{_ORGANISATION}/contact-points/<int:number>", contact_points.OneContactPoint.as_view(), name="point"),
     path(f"{_ORGANISATION}/receivers", notifications.Receivers.as_view(), name="receivers"),
     path(f"{_ORGANISATION}/receivers/<int:number>/test", notifications.ReceiverTest.as_view(), name="receiver_test"),
     path("apps/<int:app_id>/rejections", rejections.Rejections.as_view(), name="rejections"),
