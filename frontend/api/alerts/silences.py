@@ -75,10 +75,10 @@ class Silences(OrganisationOperation):
         """Those in force or to come, newest first; ``cursor`` goes on where a page ended."""
         own, query = self.membership(organisation_id, Right.SEE_APP), SilenceQuery(data=request.query_params)
         query.is_valid(raise_exception=True)
-        asked = query.validated_data
+        fields = query.validated_data
         rows = Silence.objects.filter(organisation=own.organisation).select_related("created_by")
-        rows = rows if asked["over"] else rows.filter(to_ms__gt=_clock.now_ms())
-        silences, cursor = page_of(rows, asked["cursor"], asked["limit"])
+        rows = rows if fields["over"] else rows.filter(to_ms__gt=_clock.now_ms())
+        silences, cursor = page_of(rows, fields["cursor"], fields["limit"])
         return Response(SilencePageSerializer({"silences": silences, "next": cursor}).data)
 
     @extend_schema(
