@@ -13,6 +13,7 @@ from alerts.models import Rule, Severity
 from alerts.notify.registry import kind_of, receiver_hints
 from alerts.pages.check import check
 from alerts.rulebook import Draft
+from alerts.telling import limits as telling_limits
 from spm import limits
 from spm.errors import BadQuery
 from spm.limits import HOUR_MS
@@ -158,7 +159,7 @@ class SilenceForm(forms.Form):
     """A silence that begins now."""
 
     matchers = forms.CharField(
-        max_length=2_000,
+        max_length=telling_limits.MATCHERS_CHARS_MAX,
         widget=forms.TextInput(attrs={"spellcheck": "false", "autocomplete": "off"}),
         help_text='Labels of the alerts, for example host="web-1", alertname=~"Disk.*"',
     )

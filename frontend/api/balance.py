@@ -143,11 +143,8 @@ class BalanceHours(Operation):
     )
     def get(self, request: Request, app_id: int) -> Response:
         """By hour and by source, with the messages that never arrived."""
-        app, query = self.app(app_id), HoursQuery(data=request.query_params)
-        query.is_valid(raise_exception=True)
-        return Response(
-            SpanSerializer(delivery.hours_fields(delivery.read_hours(app, query.validated_data["hours"]))).data
-        )
+        app, hours = self.app(app_id), self.validated_query(HoursQuery)["hours"]
+        return Response(SpanSerializer(delivery.hours_fields(delivery.read_hours(app, hours))).data)
 
 
 class BalanceRows(Operation):
@@ -168,7 +165,5 @@ class BalanceRows(Operation):
     )
     def get(self, request: Request, app_id: int) -> StreamingHttpResponse:
         """All rows, as CSV or JSON lines."""
-        app, query = self.app(app_id), RowsQuery(data=request.query_params)
-        query.is_valid(raise_exception=True)
-        values = query.validated_data
+        app, values = self.app(app_id), self.validated_query(RowsQuery)
         return delivery.download_response(app, values["hours"], values["content"], values["form"])

@@ -6,10 +6,12 @@ person with a session, or a program with a token of the scope ``read``. What eit
 ``spm.accounts.organisations.rights``.
 """
 
-from typing import Any
+from typing import Any, TypeVar
 
 import orjson
 from django.contrib.auth.models import AnonymousUser, User
+from django.db.models import Model, QuerySet
+from django.shortcuts import get_object_or_404
 from drf_spectacular.extensions import OpenApiAuthenticationExtension
 from rest_framework import serializers
 from rest_framework.authentication import BaseAuthentication, SessionAuthentication
@@ -29,6 +31,9 @@ from spm.accounts.tokens import Principal
 from spm.errors import SpmError
 from spm.limits import RETRY_AFTER_S
 from spm.web.error_status import DATABASE_AWAY, RETRYABLE, status_of, text_of
+
+Row = TypeVar("Row", bound=Model)
+_ROW_NUMBER_MAX = (1 << 63) - 1
 
 
 class FailureSerializer(serializers.Serializer[dict[str, Any]]):
@@ -140,9 +145,11 @@ class Operation(APIView):
 
     def validated_body(self, form: type[serializers.Serializer[Any]]) -> dict[str, Any]:
         """Validate the body and return its fields."""
-        body = form(data=self.request.data)
-        body.is_valid(raise_exception=True)
-        return dict(body.validated_data)
+        return _validated(form, self.request.data)
+
+    def validated_query(self, form: type[serializers.Serializer[Any]]) -> dict[str, Any]:
+        """Validate the parameters of the address and return their fields."""
+        return _validated(form, self.request.query_params)
 
     def handle_exception(self, exc: Exception) -> Response:
         """Answer our own errors by the table of statuses, and the framework's errors in the same form."""
@@ -154,3 +161,14 @@ class Operation(APIView):
         if isinstance(response.data, dict) and "detail" in response.data:
             response.data = {"error": str(response.data["detail"])}
         return response
+
+
+def row_of(rows: QuerySet[Row], number: int) -> Row:
+    """Return the row that an address names; 404 if there is none, also for a number that no database has."""
+    return get_object_or_404(rows, pk=min(number, _ROW_NUMBER_MAX))
+
+
+def _validated(form: type[serializers.Serializer[Any]], data: Any) -> dict[str, Any]:
+    bound = form(data=data)
+    bound.is_valid(raise_exception=True)
+    return dict(bound.validated_data)

@@ -121,10 +121,9 @@ class Completeness(Operation):
     )
     def get(self, request: Request, app_id: int) -> Response:
         """Each source that announced its period, those that lack most first."""
-        app, query = self.app(app_id), CompletenessQuery(data=request.query_params)
-        query.is_valid(raise_exception=True)
+        app, hours = self.app(app_id), self.validated_query(CompletenessQuery)["hours"]
         site = services_runs.site()
-        rows = completeness.source_completeness(site.store, app.pk, site.clock.now_ms(), query.validated_data["hours"])
+        rows = completeness.source_completeness(site.store, app.pk, site.clock.now_ms(), hours)
         return Response(CompletenessSerializer(rows, many=True).data)
 
 
@@ -138,10 +137,8 @@ class Metrics(Operation):
     )
     def get(self, request: Request, app_id: int) -> Response:
         """Metrics with samples in the last week; those whose names begin with ``q`` first."""
-        app, query = self.app(app_id), MetricsQuery(data=request.query_params)
-        query.is_valid(raise_exception=True)
-        text, limit = query.validated_data.get("q", ""), query.validated_data.get("limit")
-        return Response({"metrics": names.metrics(app.pk, _clock.now_ms(), text, limit)})
+        app, query = self.app(app_id), self.validated_query(MetricsQuery)
+        return Response({"metrics": names.metrics(app.pk, _clock.now_ms(), query.get("q", ""), query.get("limit"))})
 
 
 class Labels(Operation):
@@ -150,6 +147,5 @@ class Labels(Operation):
     @extend_schema(operation_id="labels", parameters=[LabelsQuery], responses={200: LabelsSerializer, **_FAILURES})
     def get(self, request: Request, app_id: int) -> Response:
         """The values of each label in the last week."""
-        app, query = self.app(app_id), LabelsQuery(data=request.query_params)
-        query.is_valid(raise_exception=True)
-        return Response({"labels": names.labels(app.pk, query.validated_data["metric"], _clock.now_ms())})
+        app, metric = self.app(app_id), self.validated_query(LabelsQuery)["metric"]
+        return Response({"labels": names.labels(app.pk, metric, _clock.now_ms())})

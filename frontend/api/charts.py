@@ -93,9 +93,7 @@ class ChartOperation(Operation):
         evaluate: Callable[[QuerySession, int, Mapping[str, Any]], tuple[dict[str, Any], Provenance]],
     ) -> Response:
         """Read the parameters by a form, evaluate them within a query's admission, and answer."""
-        query = form(data=request.query_params)
-        query.is_valid(raise_exception=True)
-        values = query.validated_data
+        values = self.validated_query(form)
         app, now_ms = self.app(values.get("app")), _clock.now_ms()
         with query_session(app, request, asof_of(values.get("asof"), now_ms)) as session:
             answer, provenance = evaluate(session, now_ms, values)

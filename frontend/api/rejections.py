@@ -79,9 +79,7 @@ class Rejections(Operation):
     )
     def get(self, request: Request, app_id: int) -> Response:
         """The newest rejections, the reasons, and the quotas."""
-        app, query = self.app(app_id), RejectionsQuery(data=request.query_params)
-        query.is_valid(raise_exception=True)
-        values = query.validated_data
+        app, values = self.app(app_id), self.validated_query(RejectionsQuery)
         lines = RejectedLine.objects.filter(app=app, **({"reason": values["reason"]} if "reason" in values else {}))
         answer = {
             "stored_max": REJECTIONS_KEPT_MAX,

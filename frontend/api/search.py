@@ -66,9 +66,8 @@ class Search(Operation):
     )
     def get(self, request: Request) -> Response:
         """At most ten of each kind; of an empty text, the pages."""
-        query = SearchQuery(data=request.query_params)
-        query.is_valid(raise_exception=True)
-        app, text = self.app(query.validated_data.get("app")), query.validated_data.get("q", "").strip()
+        query = self.validated_query(SearchQuery)
+        app, text = self.app(query.get("app")), query.get("q", "").strip()
         person = request.user if isinstance(request.user, User) else None
         groups = [("Pages", _pages(app, text, lambda right: self.may(app, right)))]
         if text:

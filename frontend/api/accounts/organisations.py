@@ -6,14 +6,13 @@ An operation needs a person's session, since a token belongs to one app. The rig
 from typing import Any
 
 from django.contrib.auth.models import User
-from django.shortcuts import get_object_or_404
 from drf_spectacular.utils import extend_schema
 from rest_framework import serializers, status
 from rest_framework.exceptions import PermissionDenied
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from frontend.api.base import FailureSerializer, Operation
+from frontend.api.base import FailureSerializer, Operation, row_of
 from frontend.pages.organisation.audit import entries_of
 from frontend.pages.organisation.invitation_mail import send_invitation
 from frontend.pages.organisation.usage import usage_of
@@ -112,7 +111,7 @@ class OrganisationOperation(Operation):
 
     def row(self, model: Any, own: Membership, number: int) -> Any:
         """The organisation's row of this number; 404 for one of another organisation."""
-        return get_object_or_404(model, organisation=own.organisation, pk=min(number, (1 << 63) - 1))
+        return row_of(model.objects.filter(organisation=own.organisation), number)
 
 
 class Organisations(OrganisationOperation):
@@ -215,9 +214,8 @@ class Audit(OrganisationOperation):
     )
     def get(self, request: Request, organisation_id: int) -> Response:
         """A hundred entries, newest first; for owners. ``before`` continues."""
-        own, query = self.membership(organisation_id, Right.SEE_AUDIT), AuditQuery(data=request.query_params)
-        query.is_valid(raise_exception=True)
-        given = {name: str(value) for name, value in query.validated_data.items()}
+        own, query = self.membership(organisation_id, Right.SEE_AUDIT), self.validated_query(AuditQuery)
+        given = {name: str(value) for name, value in query.items()}
         return Response(AuditSerializer(entries_of(own.organisation, given)[:AUDIT_PAGE], many=True).data)
 
 

@@ -6,13 +6,12 @@ A program does this with a token of the scope ``write``, or ``admin`` for admin 
 from typing import Any
 
 from django.contrib.auth.models import User
-from django.shortcuts import get_object_or_404
 from drf_spectacular.utils import extend_schema
 from rest_framework import serializers, status
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from frontend.api.base import FailureSerializer, Operation
+from frontend.api.base import FailureSerializer, Operation, row_of
 from spm.accounts.models import App, Token
 from spm.accounts.organisations.limits import TOKEN_DAYS_MAX
 from spm.accounts.organisations.rights import Right, token_right
@@ -66,8 +65,7 @@ class TokenOperation(Operation):
     def token(self, app_id: int, number: int) -> Token:
         """The app's token of this number, if the caller may manage it."""
         app: App = self.app(app_id, Right.MANAGE_TOKENS)
-        rows = Token.objects.select_related("app__organisation")
-        token = get_object_or_404(rows, app=app, pk=min(number, (1 << 63) - 1))
+        token = row_of(Token.objects.filter(app=app).select_related("app__organisation"), number)
         self.app(app_id, token_right(token.scope_set))
         return token
 

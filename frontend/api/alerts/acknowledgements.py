@@ -2,7 +2,6 @@
 
 from typing import Any
 
-from django.shortcuts import get_object_or_404
 from drf_spectacular.utils import extend_schema
 from rest_framework import serializers
 from rest_framework.request import Request
@@ -13,7 +12,7 @@ from alerts.models.telling import Acknowledgement
 from alerts.telling import actions
 from alerts.telling.limits import ACKNOWLEDGE_MS
 from frontend.api.accounts.organisations import OrganisationOperation
-from frontend.api.base import FailureSerializer
+from frontend.api.base import FailureSerializer, row_of
 from spm.accounts.organisations.rights import Right
 from spm.clock import SystemClock
 
@@ -52,7 +51,7 @@ class Acknowledge(OrganisationOperation):
         """Take an open alert, by the number of its episode; for editors. A second time sets another end."""
         own = self.membership(organisation_id, Right.ACKNOWLEDGE)
         episodes = Episode.objects.filter(rule__app__organisation=own.organisation, rule__app__going=None)
-        episode = get_object_or_404(episodes, pk=min(number, (1 << 63) - 1))
+        episode = row_of(episodes, number)
         for_ms = self.validated_body(AcknowledgeSerializer)["for_ms"]
         taken = actions.acknowledge_episode(episode, by=own.user, for_ms=for_ms, now_ms=_clock.now_ms())
         return Response(AcknowledgementSerializer(taken).data)

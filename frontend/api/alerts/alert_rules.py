@@ -29,6 +29,7 @@ from alerts.notify.registry import kind_of, receiver_hints, shown
 from alerts.rulebook import Draft
 from alerts.rulefiles.limits import ANNOTATIONS_MAX, LABELS_MAX
 from alerts.templating import template
+from frontend.api.alerts.cursor_pages import cut_page
 from frontend.api.base import FailureSerializer, Operation
 from spm import limits
 from spm.accounts.models import App
@@ -264,12 +265,9 @@ class Rules(Operation):
     @extend_schema(operation_id="rules", parameters=[FilterSerializer], responses={200: RulePageSerializer, **_READ})
     def get(self, request: Request, app_id: int) -> Response:
         """Some of them, oldest first; ``cursor`` goes on where a page ended."""
-        app, query = self.app(app_id), FilterSerializer(data=request.query_params)
-        query.is_valid(raise_exception=True)
-        filters = dict(query.validated_data)
-        limit = filters["limit"]
-        rules = list(_filtered(app, filters)[: limit + 1])
-        page = {"rules": rules[:limit], "next": rules[limit - 1].pk if len(rules) > limit else None}
+        app, filters = self.app(app_id), self.validated_query(FilterSerializer)
+        rules, cursor = cut_page(_filtered(app, filters), filters["limit"])
+        page = {"rules": rules, "next": cursor}
         return Response(RulePageSerializer(page).data)
 
     @extend_schema(operation_id="rule_create", request=RuleDraftSerializer, responses={201: RuleSerializer, **_WRITE})

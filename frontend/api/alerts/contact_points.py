@@ -11,7 +11,7 @@ from alerts.models.telling import ContactPoint
 from alerts.notify.registry import shown
 from alerts.telling import actions
 from frontend.api.accounts.organisations import OrganisationOperation
-from frontend.api.alerts.newest_first import NewestFirstQuery, page_of
+from frontend.api.alerts.cursor_pages import NewestFirstQuery, newest_page
 from frontend.api.base import FailureSerializer
 from spm.accounts.organisations.rights import Right
 from spm.clock import SystemClock
@@ -62,10 +62,9 @@ class ContactPoints(OrganisationOperation):
     )
     def get(self, request: Request, organisation_id: int) -> Response:
         """Some of them, newest first; ``cursor`` goes on where a page ended."""
-        own, query = self.membership(organisation_id, Right.SEE_APP), NewestFirstQuery(data=request.query_params)
-        query.is_valid(raise_exception=True)
+        own, query = self.membership(organisation_id, Right.SEE_APP), self.validated_query(NewestFirstQuery)
         rows = ContactPoint.objects.filter(organisation=own.organisation).prefetch_related("receivers")
-        points, cursor = page_of(rows, **query.validated_data)
+        points, cursor = newest_page(rows, **query)
         return Response(ContactPointPageSerializer({"contact_points": points, "next": cursor}).data)
 
     @extend_schema(

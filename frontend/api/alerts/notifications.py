@@ -17,7 +17,7 @@ from alerts.notify.wording import subject
 from alerts.pages.notification_rows import receivers_of
 from alerts.telling import actions
 from frontend.api.accounts.organisations import OrganisationOperation
-from frontend.api.alerts.newest_first import NewestFirstQuery, page_of
+from frontend.api.alerts.cursor_pages import NewestFirstQuery, newest_page
 from frontend.api.base import FailureSerializer
 from spm.accounts.organisations.rights import Right
 from spm.clock import SystemClock
@@ -106,12 +106,10 @@ class Notifications(OrganisationOperation):
     )
     def get(self, request: Request, organisation_id: int) -> Response:
         """Those of the last 90 days, newest first; ``cursor`` goes on where a page ended."""
-        own, query = self.membership(organisation_id, Right.SEE_APP), NotificationQuery(data=request.query_params)
-        query.is_valid(raise_exception=True)
-        filters = dict(query.validated_data)
+        own, filters = self.membership(organisation_id, Right.SEE_APP), self.validated_query(NotificationQuery)
         cursor, limit = filters.pop("cursor"), filters.pop("limit")
         rows = Notification.objects.filter(organisation=own.organisation, **filters).select_related("receiver")
-        notifications, following = page_of(rows, cursor, limit)
+        notifications, following = newest_page(rows, cursor, limit)
         return Response(NotificationPageSerializer({"notifications": notifications, "next": following}).data)
 
 

@@ -14,7 +14,7 @@ from alerts.models.telling import Silence
 from alerts.telling import actions
 from alerts.telling.limits import MATCHERS_CHARS_MAX
 from frontend.api.accounts.organisations import OrganisationOperation
-from frontend.api.alerts.newest_first import NewestFirstQuery, page_of
+from frontend.api.alerts.cursor_pages import NewestFirstQuery, newest_page
 from frontend.api.base import FailureSerializer
 from spm.accounts.organisations.rights import Right
 from spm.clock import SystemClock
@@ -73,12 +73,10 @@ class Silences(OrganisationOperation):
     )
     def get(self, request: Request, organisation_id: int) -> Response:
         """Those in force or to come, newest first; ``cursor`` goes on where a page ended."""
-        own, query = self.membership(organisation_id, Right.SEE_APP), SilenceQuery(data=request.query_params)
-        query.is_valid(raise_exception=True)
-        fields = query.validated_data
+        own, query = self.membership(organisation_id, Right.SEE_APP), self.validated_query(SilenceQuery)
         rows = Silence.objects.filter(organisation=own.organisation).select_related("created_by")
-        rows = rows if fields["over"] else rows.filter(to_ms__gt=_clock.now_ms())
-        silences, cursor = page_of(rows, fields["cursor"], fields["limit"])
+        rows = rows if query["over"] else rows.filter(to_ms__gt=_clock.now_ms())
+        silences, cursor = newest_page(rows, query["cursor"], query["limit"])
         return Response(SilencePageSerializer({"silences": silences, "next": cursor}).data)
 
     @extend_schema(

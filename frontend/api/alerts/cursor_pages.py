@@ -1,4 +1,4 @@
-"""Pages of rows, the newest first: the query that asks for one, and the rows of it with the cursor of the next."""
+"""Pages of rows with the cursor of the next one; the query that asks for the newest ones first."""
 
 from typing import Any, TypeVar
 
@@ -18,8 +18,13 @@ class NewestFirstQuery(serializers.Serializer[Any]):
     limit = serializers.IntegerField(required=False, default=100, min_value=1, max_value=PAGE_MAX)
 
 
-def page_of(rows: QuerySet[Row], cursor: int | None, limit: int) -> tuple[list[Row], int | None]:
+def newest_page(rows: QuerySet[Row], cursor: int | None, limit: int) -> tuple[list[Row], int | None]:
     """Return the newest rows that are older than the cursor, and the cursor of those that follow; None at the end."""
     older = rows if cursor is None else rows.filter(pk__lt=cursor)
-    page = list(older.order_by("-pk")[: limit + 1])
+    return cut_page(older.order_by("-pk"), limit)
+
+
+def cut_page(rows: QuerySet[Row], limit: int) -> tuple[list[Row], int | None]:
+    """Return the first of rows that are ordered by their number, and that of the last if others follow."""
+    page = list(rows[: limit + 1])
     return page[:limit], page[limit - 1].pk if len(page) > limit else None
