@@ -293,7 +293,7 @@ QUERY_TIMEOUT_S = 30  # looked at between the parts of a query
 QUERY_DAYS_MAX = 3_660  # that hold data and that one query reads: ten years of manifests
 SAMPLE_RUNS_IDLE_BYTES_MAX = 64_000_000  # unused bytes of pages that a query keeps before it copies a few series
 RESULTS_BYTES_MAX = 64_000_000  # of answers one process keeps for dashboards that refresh: 200 panels of 100 series
-RESULTS_SAMPLES_MIN = 50_000  # read for an answer that is cached: a smaller one is computed as quickly as looked up
+RESULTS_SAMPLES_MIN = 20_000  # read for an answer that is cached: a smaller one is computed as quickly as looked up
 QUERY_APPS_MAX = 256  # apps whose index and tail one process keeps
 QUERY_PLANS_MAX = 512  # texts whose tree, plan or matchers one process caches
 

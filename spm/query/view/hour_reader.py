@@ -52,9 +52,9 @@ class SampleReader:
         """Add the winners of these hours; raises ``QueryTooLarge``."""
         remaining, at_once = iter(hours), max(1, min(DAY_HOURS, _RUNS_AT_ONCE // self.selected.series_count))
         while batch := list(islice(remaining, at_once)):
+            self.view.check_deadline()
             cached = self._cached_hours(batch)
             for hour, shards in batch:
-                self.view.check_deadline()
                 self._read_hour(hour, shards, cached)
                 if self.selected.builder.samples > limits.QUERY_SAMPLES_MAX:
                     raise QueryTooLarge(f"the query reads more than {limits.QUERY_SAMPLES_MAX} samples: narrow it")
@@ -84,6 +84,7 @@ class SampleReader:
 
     def _fetch_and_add_pages(self, shard: int, hour: int, *, is_whole: bool) -> bool:
         view, generation = self.view, self._only_generation(shard, hour)
+        view.check_deadline()
         if generation is None:
             return False
         hour_shard, request = HourShard(shard, view.app, hour), self.plan.by_shard[shard]

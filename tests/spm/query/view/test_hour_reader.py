@@ -172,22 +172,33 @@ def test_hours_in_the_cache_count_towards_the_samples_of_a_query(
 
 
 def test_a_query_ends_at_the_hour_in_which_it_has_read_too_much(monkeypatch: pytest.MonkeyPatch) -> None:
-    storage = cached_reader(rolled())
     monkeypatch.setattr(limits, "QUERY_SAMPLES_MAX", 7)
     checks: list[None] = []
     with pytest.raises(QueryTooLarge):
-        storage.select(EVERY, START, END, check_deadline=lambda: checks.append(None))
-    assert len(checks) == checks_of_names() + 2
+        reader(rolled(), clock=FakeClock(NOW)).select(EVERY, START, END, check_deadline=lambda: checks.append(None))
+    assert len(checks) == checks_of_names() + 1 + 2  # one for the batch, and the first two hours
 
 
-def test_a_query_checks_its_deadline_in_every_hour() -> None:
-    storage, checks = cached_reader(rolled()), list[None]()
-    storage.select(EVERY, START, END, check_deadline=lambda: checks.append(None))
-    assert len(checks) == checks_of_names() + HOURS
+@pytest.mark.parametrize(("at_once", "batches"), [(1, HOURS), (12, 2), (10_000, 1)])
+def test_a_query_checks_its_deadline_once_for_some_hours_in_the_cache(
+    monkeypatch: pytest.MonkeyPatch, at_once: int, batches: int
+) -> None:
+    monkeypatch.setattr(hour_reader, "_RUNS_AT_ONCE", at_once)
+    assert checks_of_hours(cached_reader(rolled())) == checks_of_names() + batches
+
+
+def test_a_query_checks_its_deadline_before_each_hour_that_it_reads_from_the_store() -> None:
+    assert checks_of_hours(cached_reader(rolled(), but=2)) == checks_of_names() + 1 + 1
+    assert checks_of_hours(reader(rolled(), clock=FakeClock(NOW))) == checks_of_names() + 1 + HOURS
+
+
+def checks_of_hours(storage: AppStorage, start_ms: int = START, end_ms: int = END) -> int:
+    """How often a query of all series checks its deadline."""
+    checks: list[None] = []
+    storage.select(EVERY, start_ms, end_ms, check_deadline=lambda: checks.append(None))
+    return len(checks)
 
 
 def checks_of_names() -> int:
     """How often the names alone check the deadline: for an hour without samples."""
-    checks: list[None] = []
-    cached_reader(rolled()).select(EVERY, END + HOUR_MS, END + 2 * HOUR_MS, check_deadline=lambda: checks.append(None))
-    return len(checks)
+    return checks_of_hours(cached_reader(rolled()), END + HOUR_MS, END + 2 * HOUR_MS)
