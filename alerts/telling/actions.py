@@ -32,10 +32,12 @@ def add_contact_point(
     organisation: Organisation, name: str, targets: tuple[str, ...], *, by: User, now_ms: int
 ) -> ContactPoint:
     """Create or replace the contact point of this name; raises ``BadQuery`` for a receiver of no known kind."""
-    if Receiver.objects.filter(organisation=organisation).count() + len(targets) > limits.RECEIVERS_MAX:
-        raise LimitExceeded("too many receivers", got=limits.RECEIVERS_MAX, remedy="Remove one first.")
+    known = Receiver.objects.filter(organisation=organisation)
+    count_before = known.count()
     point, _ = ContactPoint.objects.get_or_create(organisation=organisation, name=name)
     point.receivers.set([_receiver(organisation, target, now_ms) for target in targets])
+    if known.count() > max(count_before, limits.RECEIVERS_MAX):
+        raise LimitExceeded("too many receivers", got=known.count(), wanted=f"at most {limits.RECEIVERS_MAX}")
     detail = {"receivers": [shown(kind_of(target) or "", target) for target in targets]}
     audit.record("contact-point.write", name, actor=by, organisation=organisation, detail=detail)
     mark_organisation(organisation.pk, now_ms=now_ms)

@@ -36,16 +36,19 @@ def read_configuration(organisation: int, now_ms: int) -> Configuration:
     timings = MuteTiming.objects.filter(organisation=organisation)
     inhibitions = Inhibition.objects.filter(organisation=organisation)
     return Configuration(
-        policies=_policies(organisation),
+        policies=read_policies(organisation),
         silences=tuple(covers.Silence(s.pk, read_matchers(s.matchers), s.from_ms, s.to_ms) for s in silences),
-        timings=tuple(
-            windows.MuteTiming(t.pk, t.name, read_matchers(t.matchers), t.cron, t.zone, t.duration_ms) for t in timings
-        ),
+        timings=tuple(map(_timing, timings)),
         inhibitions=tuple(
             inhibition.Inhibition(i.pk, read_matchers(i.source), read_matchers(i.target), tuple(i.equal))
             for i in inhibitions
         ),
     )
+
+
+def next_windows_of(row: MuteTiming, now_ms: int) -> list[covers.Cover]:
+    """Return when a maintenance window holds now or next, and the two times after that."""
+    return windows.next_windows(_timing(row), now_ms, limits.WINDOWS_SHOWN)
 
 
 def view(episode: Episode) -> EpisodeView:
@@ -71,7 +74,13 @@ def judged_positions(apps: Iterable[int]) -> dict[int, int]:
     return dict(lanes.values_list("app", "position_ms"))
 
 
-def _policies(organisation: int) -> tuple[PolicyNode, ...]:
+def _timing(row: MuteTiming) -> windows.MuteTiming:
+    matchers = read_matchers(row.matchers)
+    return windows.MuteTiming(row.pk, row.name, matchers, row.cron, row.zone, row.duration_ms)
+
+
+def read_policies(organisation: int) -> tuple[PolicyNode, ...]:
+    """Read the tree of policies of an organisation."""
     rows = list(Policy.objects.filter(organisation=organisation)[: limits.POLICIES_MAX])
     if not rows:
         return ()

@@ -22,13 +22,17 @@ from frontend.api.alerts import (
     alert_rules,
     backtests,
     contact_points,
+    maintenance_windows,
     notifications,
+    open_alerts,
+    policies,
     rule_files,
     silences,
 )
 
 _ORGANISATION = "organisations/<int:organisation_id>"
 _NOTIFICATION = f"{_ORGANISATION}/notifications/<int:number>"
+_WINDOW = f"{_ORGANISATION}/maintenance-windows/<int:number>"
 _GROUP = "events/groups/<slug:name>"
 app_name = "api"
 urlpatterns: list[URLPattern | URLResolver] = [
@@ -78,6 +82,14 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path(f"{_ORGANISATION}/notifications", notifications.Notifications.as_view(), name="notifications"),
     path(_NOTIFICATION, notifications.OneNotification.as_view(), name="notification"),
     path(f"{_NOTIFICATION}/retry", notifications.RetryNotification.as_view(), name="notification_retry"),
+    path(f"{_ORGANISATION}/policies", policies.Policies.as_view(), name="policies"),
+    path(f"{_ORGANISATION}/policies/test", policies.RouteTest.as_view(), name="policies_test"),
+    path(f"{_ORGANISATION}/policies/<int:number>", policies.OnePolicy.as_view(), name="policy"),
+    path(f"{_ORGANISATION}/inhibitions", policies.Inhibitions.as_view(), name="inhibitions"),
+    path(f"{_ORGANISATION}/inhibitions/<int:number>", policies.OneInhibition.as_view(), name="inhibition"),
+    path(f"{_ORGANISATION}/maintenance-windows", maintenance_windows.MaintenanceWindows.as_view(), name="windows"),
+    path(_WINDOW, maintenance_windows.OneMaintenanceWindow.as_view(), name="window"),
+    path(f"{_ORGANISATION}/alerts", open_alerts.OpenAlerts.as_view(), name="alerts"),
     path(f"{_ORGANISATION}/alerts/<int:number>/acknowledge", acknowledgements.Acknowledge.as_view(), name="take"),
     path(f"{_ORGANISATION}/contact-points", contact_points.ContactPoints.as_view(), name="contact_points"),
     path(f"{_ORGANISATION}/contact-points/<int:number>", contact_points.OneContactPoint.as_view(), name="point"),

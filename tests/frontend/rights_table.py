@@ -130,6 +130,9 @@ SENDERS = [
     *_all("POST", "/api/v1/agents", Who.SENDER, "", "/heartbeat"),
     Row("GET", "/api/v1/agents/version", Who.SENDER),
 ]
+_POLICY = {"matchers": 'host="b"', "contact_point": "{contact-points}"}
+_INHIBITION = {"source": 'alertname="down"', "target": 'host="b"'}
+_WINDOW = {"name": "Backup", "matchers": 'host="b"', "cron": "0 2 * * 6", "duration_ms": 60_000}
 ALERTS = [
     *_all("GET", f"{_API}/rules", Right.SEE_APP, "", "/files", "/<int:number>", "/<int:number>/alerts"),
     Row("POST", f"{_API}/rules", Right.WRITE_RULES, 201, {"name": "N", "expr": "up", "receivers": []}),
@@ -167,6 +170,17 @@ ALERTS = [
         {"name": "P", "receivers": ["p@example.org"]},
     ),
     Row("DELETE", f"{_ORGANISATION}/contact-points/<int:number>", Right.MANAGE_CONTACT_POINTS, 204),
+    *_all("GET", _ORGANISATION, Right.SEE_APP, "/alerts", "/policies", "/inhibitions", "/maintenance-windows"),
+    Row("POST", f"{_ORGANISATION}/policies/test", Right.SEE_APP, body={"labels": {"host": "b"}}),
+    Row("POST", f"{_ORGANISATION}/policies", Right.MANAGE_POLICIES, 201, _POLICY),
+    Row("PUT", f"{_ORGANISATION}/policies/<int:number>", Right.MANAGE_POLICIES, body=_POLICY),
+    Row("DELETE", f"{_ORGANISATION}/policies/<int:number>", Right.MANAGE_POLICIES, 204),
+    Row("POST", f"{_ORGANISATION}/inhibitions", Right.MANAGE_POLICIES, 201, _INHIBITION),
+    Row("PUT", f"{_ORGANISATION}/inhibitions/<int:number>", Right.MANAGE_POLICIES, body=_INHIBITION),
+    Row("DELETE", f"{_ORGANISATION}/inhibitions/<int:number>", Right.MANAGE_POLICIES, 204),
+    Row("POST", f"{_ORGANISATION}/maintenance-windows", Right.SILENCE, 201, _WINDOW),
+    Row("PUT", f"{_ORGANISATION}/maintenance-windows/<int:number>", Right.SILENCE, body=_WINDOW),
+    Row("DELETE", f"{_ORGANISATION}/maintenance-windows/<int:number>", Right.SILENCE, 204),
     *_all("GET", f"{_ORGANISATION}/silences", Right.SEE_APP, "", "/<int:number>"),
     Row("POST", f"{_ORGANISATION}/silences", Right.SILENCE, 201, {"matchers": 'host="b"', "to_ms": "{soon}"}),
     Row("DELETE", f"{_ORGANISATION}/silences/<int:number>", Right.SILENCE, 204),

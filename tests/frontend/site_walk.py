@@ -21,8 +21,10 @@ from django.urls import URLPattern, URLResolver
 
 from alerts import rulebook
 from alerts.models import Episode
+from alerts.models.telling import ContactPoint, Inhibition, MuteTiming, Policy
 from alerts.rulefiles import apply
 from alerts.telling import actions
+from alerts.telling.settings import rows
 from ingest.http import pings
 from ingest.models import Agent
 from rollups.models import Run, RunDay, RunKind, RunState
@@ -108,12 +110,29 @@ def fill_world(tenant: Tenant) -> dict[str, str]:
         "contact-points": str(point.pk),
         "receivers": str(receiver.pk),
         "silences": str(silence.pk),
+        **fill_settings(tenant, point, now_ms),
         "alerts": str(episode.pk),
         "soon": str(now_ms + 60_000),
         "heartbeats": str(pings.create_heartbeat(app, "backup", actor=owner, now_ms=now_ms).pk),
         "hosts": "web-1",
         "by-name": "web-1",
         "label": "host",
+    }
+
+
+def fill_settings(tenant: Tenant, point: ContactPoint, now_ms: int) -> dict[str, str]:
+    """Make a policy, a maintenance window and an inhibition."""
+    by, matchers = tenant.owner, 'host="a"'
+    policy, window, inhibition = (each(organisation=tenant.organisation) for each in (Policy, MuteTiming, Inhibition))
+    waits = {"wait_ms": 5_000, "interval_ms": 120_000, "repeat_ms": 14_400_000}
+    rows.write(policy, {"matchers": matchers, "contact_point": point, **waits}, by=by, now_ms=now_ms)
+    cron = {"name": "W", "cron": "0 2 * * 6", "zone": "UTC", "duration_ms": 60_000}
+    rows.write(window, {"matchers": matchers, **cron}, by=by, now_ms=now_ms)
+    rows.write(inhibition, {"source": 'alertname="down"', "target": matchers}, by=by, now_ms=now_ms)
+    return {
+        "policies": str(policy.pk),
+        "maintenance-windows": str(window.pk),
+        "inhibitions": str(inhibition.pk),
     }
 
 

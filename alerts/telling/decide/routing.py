@@ -2,7 +2,8 @@
 
 Policies are a tree. An alert walks down from the roots: of the children of a policy the first that matches takes it,
 and the next ones only if that one says ``goes_on``. A policy none of whose children takes the alert takes it itself.
-The rule's own receivers always hear of it; a policy adds receivers and takes none away. Enter by ``routes``.
+The rule's own receivers always hear of it; a policy adds receivers and takes none away. Enter by ``routes``, or by
+``walk`` to see why.
 """
 
 from collections.abc import Mapping, Sequence
@@ -10,6 +11,7 @@ from dataclasses import dataclass, field
 
 from alerts.telling.decide.matchers import Matchers, select
 from alerts.telling.decide.timing import Waits
+from spm.store.matchers import Matcher
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,14 +45,31 @@ def routes(roots: Sequence[PolicyNode], own: frozenset[int], *, rule: int, label
 
 def matching_policies(roots: Sequence[PolicyNode], labels: Mapping[str, str]) -> list[PolicyNode]:
     """Return the policies that take an alert with these labels, in the order of the tree."""
-    taken: list[PolicyNode] = []
+    return [visit.policy for visit in walk(roots, labels) if visit.takes]
+
+
+@dataclass(frozen=True, slots=True)
+class Visit:
+    """A policy that an alert comes to: the first matcher that does not select it, and whether it takes it itself."""
+
+    policy: PolicyNode
+    differs: Matcher | None
+    takes: bool
+
+
+def walk(roots: Sequence[PolicyNode], labels: Mapping[str, str]) -> list[Visit]:
+    """Return the policies that an alert with these labels comes to, in the order of its walk."""
+    visits: list[Visit] = []
     for policy in roots:
         if not select(policy.matchers, [labels])[0]:
+            differs = next(each for each in policy.matchers if not select((each,), [labels])[0])
+            visits.append(Visit(policy, differs, takes=False))
             continue
-        taken += matching_policies(policy.children, labels) or [policy]
+        below = walk(policy.children, labels)
+        visits += [Visit(policy, None, takes=all(visit.differs for visit in below)), *below]
         if not policy.goes_on:
             break
-    return taken
+    return visits
 
 
 def _route(policy: PolicyNode, labels: Mapping[str, str]) -> Route:

@@ -4,9 +4,10 @@ Windows are worked out on the wall clock of the zone and then turned into UTC. A
 go forward) begins when the gap ends; one that exists twice (clocks go back) counts once, the first time.
 """
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
+from itertools import islice
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from cronsim import CronSim, CronSimError
@@ -46,18 +47,21 @@ def check_timing(cron: str, zone: str, duration_ms: int) -> None:
 def windows(timing: MuteTiming, *, from_ms: int, to_ms: int) -> list[Cover]:
     """Return the windows that meet [from_ms, to_ms], in order of time; those that touch are joined."""
     from_ms = max(from_ms, to_ms - limits.WINDOWS_SPAN_MS)
-    reason = f"in the maintenance window {timing.name}"
-    joined: list[Cover] = []
-    for start_ms in _starts(timing, from_ms - timing.duration_ms, to_ms):
-        end_ms = start_ms + timing.duration_ms
-        if end_ms <= from_ms:
-            continue
-        last = joined[-1] if joined else None
-        if last is not None and last.to_ms is not None and start_ms <= last.to_ms:
-            joined[-1] = Cover(last.from_ms, max(last.to_ms, end_ms), reason)
-        else:
-            joined.append(Cover(start_ms, end_ms, reason))
-    return joined
+    return list(_joined(timing, _starts(timing, from_ms - timing.duration_ms + 1, to_ms)))
+
+
+def next_windows(timing: MuteTiming, now_ms: int, count: int) -> list[Cover]:
+    """Return the window that holds now or begins next, and those after it, as far as they begin within a year.
+
+    One that holds now and is made of several that touch begins with that of them which holds. Of one that goes on for
+    longer than can be looked at, the end is None.
+    """
+    starts = _starts(timing, now_ms - timing.duration_ms + 1, now_ms + limits.WINDOWS_AHEAD_MS)
+    few = islice(starts, limits.WINDOW_STARTS_MAX)
+    following = list(islice(_joined(timing, few), count))
+    if next(few, None) is None and next(starts, None) is not None:
+        following[-1] = replace(following[-1], to_ms=None)
+    return following
 
 
 def utc_ms(wall: datetime, zone: ZoneInfo) -> int:
@@ -71,6 +75,21 @@ def utc_ms(wall: datetime, zone: ZoneInfo) -> int:
         middle = low + (high - low) / 2
         low, high = (middle, high) if middle.astimezone(zone).utcoffset() == before else (low, middle)
     return _ms(high.replace(microsecond=0))
+
+
+def _joined(timing: MuteTiming, starts: Iterable[int]) -> Iterator[Cover]:
+    """Yield the windows that begin at these times; those that touch are one."""
+    reason = f"in the maintenance window {timing.name}"
+    from_ms: int | None = None
+    to_ms = 0
+    for start_ms in starts:
+        if from_ms is not None and start_ms > to_ms:
+            yield Cover(from_ms, to_ms, reason)
+            from_ms = None
+        from_ms = start_ms if from_ms is None else from_ms
+        to_ms = max(to_ms, start_ms + timing.duration_ms)
+    if from_ms is not None:
+        yield Cover(from_ms, to_ms, reason)
 
 
 def _starts(timing: MuteTiming, from_ms: int, to_ms: int) -> Iterator[int]:

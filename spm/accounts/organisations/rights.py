@@ -52,6 +52,7 @@ class Right(Enum):
     SILENCE = "silence alerts", Role.EDITOR
     RETRY_NOTIFICATION = "send a notification again", Role.EDITOR
     TEST_RECEIVER = "send a test notification", Role.EDITOR
+    MANAGE_POLICIES = "write and delete policies and inhibitions", Role.ADMIN
     MANAGE_CONTACT_POINTS = "see secrets of receivers, write and delete contact points", Role.ADMIN
 
     # the stream of events

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 import pytest
 
 from alerts.telling.decide.matchers import read_matchers
-from alerts.telling.decide.windows import MuteTiming, check_timing, windows
+from alerts.telling.decide.windows import MuteTiming, check_timing, next_windows, windows
 from spm.errors import BadQuery
 
 HOUR = 3_600_000
@@ -68,3 +68,31 @@ def test_a_window_that_began_before_the_stretch_counts() -> None:
 def test_a_window_that_can_never_be_is_refused(cron: str, zone: str, duration: int) -> None:
     with pytest.raises(BadQuery):
         check_timing(cron, zone, duration)
+
+
+def following(cron: str, now: str, hours: float = 1) -> list[tuple[str, str | None]]:
+    timing = MuteTiming(1, "x", read_matchers('a="b"'), cron, "UTC", round(hours * HOUR))
+
+    def text(ms: int) -> str:
+        return datetime.fromtimestamp(ms / 1000, UTC).strftime("%d %H:%M")
+
+    covers = next_windows(timing, utc(now), 3)
+    return [(text(each.from_ms), None if each.to_ms is None else text(each.to_ms)) for each in covers]
+
+
+@pytest.mark.parametrize(
+    ("cron", "hours", "expected"),
+    [
+        pytest.param("0 2 * * *", 1, [("02 02:00", "02 03:00"), ("03 02:00", "03 03:00"), ("04 02:00", "04 03:00")],
+                     id="the next three"),
+        pytest.param("0 3 * * *", 2, [("01 03:00", "01 05:00"), ("02 03:00", "02 05:00"), ("03 03:00", "03 05:00")],
+                     id="the one that holds is the first"),
+        pytest.param("0 0-6 1 1 *", 1, [("01 04:00", "01 07:00"), ("01 00:00", "01 07:00")], id="joined, one a year"),
+        pytest.param("* * * * *", 1, [("01 03:01", None)], id="one without an end in sight"),
+        pytest.param("0 0 29 2 *", 1, [], id="none within a year"),
+    ],
+)  # fmt: skip
+def test_the_next_windows_are_seen_before_they_come(
+    cron: str, hours: float, expected: list[tuple[str, str | None]]
+) -> None:
+    assert following(cron, "2026-01-01T04:00", hours) == expected

@@ -6,6 +6,7 @@ import pytest
 from django.test import Client
 
 from alerts.models.telling import ContactPoint, Receiver
+from alerts.telling import limits
 from spm.accounts.models import AuditEntry
 from tests.support.people import Tenant
 
@@ -62,3 +63,15 @@ def test_contact_points_of_another_organisation_are_not_there(desk: Client, alph
     assert desk.get(at(alpha)).json()["contact_points"] == []
     assert desk.delete(at(alpha, f"/{foreign.pk}")).status_code == 404
     assert post(desk, alpha, "a@example.org").json()["id"] != foreign.pk
+
+
+def test_receivers_that_there_are_count_once_against_the_bound(
+    desk: Client, alpha: Tenant, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "RECEIVERS_MAX", 2)
+    both = ("a@example.org", "b@example.org")
+    assert post(desk, alpha, *both).status_code == 201
+    assert post(desk, alpha, *both, name="Night").status_code == 201
+    answer = post(desk, alpha, *both, "c@example.org")
+    assert (answer.status_code, "too many receivers" in answer.json()["error"]) == (422, True)
+    assert Receiver.objects.count() == 2
