@@ -52,7 +52,7 @@ class OpenAlertSerializer(serializers.Serializer[Any]):
     start_ms = serializers.IntegerField(source="episode.start_ms")
     value = serializers.FloatField(source="episode.last_value", allow_null=True)
     acknowledged = AcknowledgementSerializer(source="taken", allow_null=True)
-    told = LastWordSerializer(source="words", many=True)
+    last_words = LastWordSerializer(source="words", many=True)
 
 
 class OpenAlertPageSerializer(serializers.Serializer[Any]):

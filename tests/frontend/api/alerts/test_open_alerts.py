@@ -53,8 +53,8 @@ def test_an_open_alert_is_listed_with_its_labels_and_who_was_told(desk: Client, 
         "alertname": "CPU is busy", "host": "a", "severity": "warning", "app": "alpha production"
     }  # fmt: skip
     assert alert["acknowledged"] is None
-    [told] = alert["told"]
-    assert (told["target"], told["level"], told["is_doubtful"]) == ("ops@example.org", "nothing", False)
+    [word] = alert["last_words"]
+    assert (word["target"], word["level"], word["is_doubtful"]) == ("ops@example.org", "nothing", False)
 
 
 def test_alerts_that_are_over_and_those_of_others_are_not_listed(desk: Client, alpha: Tenant, beta: Tenant) -> None:
