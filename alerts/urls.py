@@ -3,7 +3,7 @@
 from django.urls import path
 from django.views.generic import RedirectView
 
-from alerts.pages import notifications, views
+from alerts.pages import notifications, routing, views
 
 app_name = "alerts"
 urlpatterns = [
@@ -26,6 +26,13 @@ urlpatterns = [
     path("contact-points", notifications.contact_point_write, name="contact-point"),
     path("contact-points/<int:point_id>/delete", notifications.contact_point_delete, name="contact-point-delete"),
     path("receivers/<int:receiver_id>/test", notifications.receiver_test, name="receiver-test"),
+    path("policies", routing.policy_list, name="policies"),
+    path("policies/<int:policy_id>", routing.policy_edit, name="policy"),
+    path("policies/<int:policy_id>/delete", routing.policy_delete, name="policy-delete"),
+    path("inhibitions", routing.inhibition_write, name="inhibition"),
+    path("inhibitions/<int:inhibition_id>/delete", routing.inhibition_delete, name="inhibition-delete"),
+    path("windows", routing.window_list, name="windows"),
+    path("windows/<int:window_id>/delete", routing.window_delete, name="window-delete"),
     path("silences", notifications.silence_list, name="silences"),
     path("silences/preview", notifications.silence_preview, name="silence-preview"),
     path("silences/<int:silence_id>/end", notifications.silence_end, name="silence-end"),

@@ -31,7 +31,7 @@ _clock = SystemClock()
 def notification_list(request: HttpRequest) -> HttpResponse:
     """Show the notifications of an organisation, newest first, and who receives them."""
     app = app_of(request)
-    return _page(
+    return render_page(
         request,
         "notifications",
         app,
@@ -49,7 +49,7 @@ def notification_page(request: HttpRequest, notification_id: int) -> HttpRespons
     app = app_of(request)
     row = get_object_or_404(_notifications(request), pk=notification_id)
     taken = notification_rows.acknowledged_of(row, _clock.now_ms())
-    return _page(request, "notification", app, row=notification_rows.row_of(row), taken=taken)
+    return render_page(request, "notification", app, row=notification_rows.row_of(row), taken=taken)
 
 
 @login_required
@@ -140,7 +140,7 @@ def silence_list(request: HttpRequest) -> HttpResponse:
         else:
             return redirect(f"/alerts/silences?app={app.pk}")
     silences = notification_rows.silences_of(app.organisation_id, _clock.now_ms())
-    return _page(request, "silences", app, form=form, silences=silences)
+    return render_page(request, "silences", app, form=form, silences=silences)
 
 
 @login_required
@@ -149,7 +149,7 @@ def silence_preview(request: HttpRequest) -> HttpResponse:
     """Show which open alerts the matchers being typed select: a part of the page of silences."""
     app = app_of(request)
     preview = notification_rows.preview_of(app.organisation_id, request.GET.get("matchers", ""))
-    return _page(request, "parts/silence_preview", app, preview=preview)
+    return render_page(request, "parts/silence_preview", app, preview=preview)
 
 
 @login_required
@@ -168,7 +168,8 @@ def _notifications(request: HttpRequest) -> Any:
     return Notification.objects.filter(organisation__in=organisations).select_related("receiver", "organisation")
 
 
-def _page(request: HttpRequest, name: str, app: App, **context: Any) -> HttpResponse:
+def render_page(request: HttpRequest, name: str, app: App, **context: Any) -> HttpResponse:
+    """Render a page of alerting for a person who sees the app."""
     context |= {"app": app, "rights": access.rights_in(person_of(request), app)}
     response = render(request, f"alerts/{name}.html", context)
     response["Cache-Control"] = "no-store"  # who is notified, and by what address

@@ -132,6 +132,7 @@ def fill_settings(tenant: Tenant, point: ContactPoint, now_ms: int) -> dict[str,
     return {
         "policies": str(policy.pk),
         "maintenance-windows": str(window.pk),
+        "windows": str(window.pk),
         "inhibitions": str(inhibition.pk),
     }
 

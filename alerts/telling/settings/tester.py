@@ -11,9 +11,10 @@ from dataclasses import dataclass
 from alerts.models.telling import Policy
 from alerts.telling import limits
 from alerts.telling.configuration import read_configuration
-from alerts.telling.decide.matchers import select
+from alerts.telling.decide.matchers import read_matchers, select
 from alerts.telling.decide.routing import Visit, walk
 from alerts.telling.decide.windows import windows
+from spm.errors import BadQuery
 from spm.store.matchers import Matcher
 
 
@@ -34,6 +35,19 @@ class RouteTest:
 
     verdicts: Sequence[Verdict]
     mutes: Sequence[str]
+
+
+def read_labels(text: str) -> dict[str, str]:
+    """Read the labels of an alert, as in a selector: ``severity="critical", host="a"``; raises ``BadQuery``."""
+    matchers = read_matchers(text)
+    if any(each.op != "=" for each in matchers):
+        raise BadQuery('an alert has labels with values, such as severity="critical", host="a"')
+    return {each.name: each.value for each in matchers}
+
+
+def labels_text(labels: Mapping[str, str]) -> str:
+    """Write labels so that ``read_labels`` reads them."""
+    return ", ".join(_text(Matcher(name, "=", value)) for name, value in labels.items() if value)
 
 
 def tree_of(organisation: int) -> list[tuple[Policy, int]]:

@@ -31,6 +31,8 @@ PAGES = {
     "alerts-new": ("/alerts/new", 0),
     "notifications": ("/alerts/notifications", 0),
     "silences": ("/alerts/silences", 0),
+    "windows": ("/alerts/windows", 0),
+    "policies": ("/alerts/policies", 0),
     "missing": ("/apps/999999/", 0),
 }
 LOOKS: dict[str, dict[str, Any]] = {"light": {}, "dark": {"dark": True}, "narrow": {"width": 390, "height": 844}}
