@@ -34,7 +34,7 @@ _clock = SystemClock()
 def rule_list(request: HttpRequest) -> HttpResponse:
     """Show the rules of an app."""
     app = app_of(request)
-    return _page(request, "rules", app, rows=presenters.rows_of(app), apps=access.apps_of(person_of(request)))
+    return _page(request, "rules", app, rows=presenters.rows_of(app))
 
 
 @login_required

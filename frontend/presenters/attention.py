@@ -1,6 +1,6 @@
 """Lists what needs a person, for the top of an app's home page: firing alerts, hosts that are down, lost data.
 
-Enter by ``attention_of``; ``firing_by_host`` counts alerts for the table of hosts.
+Enter by ``attention_of``; ``firing_by_host`` counts alerts for the table of hosts, ``unacknowledged`` for the bar.
 """
 
 from collections import Counter
@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from django.db.models import QuerySet
 
 from alerts.judging.automaton import ALERTING
-from alerts.models import Aspect, Instance, Lane, Rule
+from alerts.judging.reconciliation import EpisodeStatus
+from alerts.models import Aspect, Episode, Instance, Lane, Rule
 from spm.accounts.models import App
 
 SHOWN = 8
@@ -56,6 +57,13 @@ def firing_by_host(app: App) -> Mapping[str, int]:
     """Count the firing alerts of each host."""
     labels_of_alerts = _firing(app).values_list("labels", flat=True)
     return Counter(labels["host"] for labels in labels_of_alerts if "host" in labels)
+
+
+def unacknowledged(app: App, now_ms: int) -> int:
+    """Count the open alerts of an app that no person has taken."""
+    rules = Rule.objects.filter(app=app, deleted_ms=None, enabled=True)
+    alerts = Episode.objects.filter(rule__in=rules, status=EpisodeStatus.OPEN).exclude(aspect=Aspect.ERROR)
+    return alerts.exclude(acknowledgement__until_ms__gt=now_ms).count()
 
 
 def _firing(app: App) -> QuerySet[Instance]:

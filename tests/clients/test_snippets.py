@@ -62,7 +62,7 @@ class Desk:
     def shows_arrival(self, place: str) -> bool:
         """Whether the page shows, within 30 s, that data has arrived for a place."""
         badge = f'<span id="arrival-{place}" hx-swap-oob="true" class="badge done">first data received ✓</span>'
-        return wait_until(lambda: badge in self.person.read(f"/apps/{self.app.app}/send/arrivals"), 30)
+        return wait_until(lambda: badge in self.person.read(f"/apps/{self.app.app}/add-data/arrivals"), 30)
 
 
 @pytest.fixture(scope="module")
@@ -70,8 +70,8 @@ def desk(served: Served) -> Desk:
     """The page, with a token made a moment ago and the key of a job."""
     [app] = new_apps(served)
     person = Person(f"http://127.0.0.1:{served.port}", served.login, served.password)
-    person.submit(f"/apps/{app.app}/send/heartbeats", name="nightly")
-    page = person.submit(f"/apps/{app.app}/send", name="To be copied", use="ingest")
+    person.submit(f"/apps/{app.app}/heartbeats", name="nightly")
+    page = person.submit(f"/apps/{app.app}/add-data", name="To be copied", use="ingest")
     assert "first data received ✓" not in page
     texts = re.findall(r'<code id="([\w-]+)">(.*?)</code>', page, re.DOTALL)
     return Desk(app, person, {place: html.unescape(text) for place, text in texts})

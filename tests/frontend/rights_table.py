@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import Any
 
+from frontend.pages.registry import PAGES
 from spm.accounts.organisations.rights import Right
 
 
@@ -110,9 +111,9 @@ TOKENS = [
     Row("POST", f"{_API}/tokens/{{admin token}}/rotate", Right.MANAGE_ADMIN_TOKENS, 201),
     Row("DELETE", f"{_API}/tokens/<int:number>", Right.MANAGE_TOKENS, 204),
     Row("DELETE", f"{_API}/tokens/{{admin token}}", Right.MANAGE_ADMIN_TOKENS, 204),
-    Row("GET", f"{_APP}/send", Right.SEE_APP),
-    Row("GET", f"{_APP}/send/arrivals", Right.SEE_APP),
-    Row("POST", f"{_APP}/send", Right.MANAGE_TOKENS, 200, {"name": "n", "use": "read"}),
+    Row("GET", f"{_APP}/add-data", Right.SEE_APP),
+    Row("GET", f"{_APP}/add-data/arrivals", Right.SEE_APP),
+    Row("POST", f"{_APP}/add-data", Right.MANAGE_TOKENS, 200, {"name": "n", "use": "read"}),
     Row("POST", f"{_APP}/tokens/<int:token_id>/revoke", Right.MANAGE_TOKENS, 302),
     Row("POST", f"{_APP}/tokens/{{admin token}}/revoke", Right.MANAGE_ADMIN_TOKENS, 302),
 ]
@@ -122,10 +123,10 @@ SENDERS = [
     Row("PUT", f"{_API}/agents/settings", Right.PUSH_AGENT_SETTINGS, body={"match": "*", "settings": {"period_s": 5}}),
     Row("GET", f"{_API}/agents/by-name/<path:agent>", Right.SEE_APP),
     Row("DELETE", f"{_API}/agents/by-name/<path:agent>", Right.FORGET_AGENT, 204),
-    *_all("GET", _APP, Right.SEE_APP, "/agents", "/agents/table", "/send/heartbeats"),
-    Row("POST", f"{_APP}/agents/settings", Right.PUSH_AGENT_SETTINGS, 302, {"match": "*", "period_s": "5"}),
-    Row("POST", f"{_APP}/send/heartbeats", Right.MANAGE_HEARTBEATS, 302, {"name": "nightly"}),
-    Row("POST", f"{_APP}/send/heartbeats/<int:number>/delete", Right.MANAGE_HEARTBEATS, 302),
+    *_all("GET", _APP, Right.SEE_APP, "/data/sources", "/data/sources/table", "/heartbeats"),
+    Row("POST", f"{_APP}/data/sources/settings", Right.PUSH_AGENT_SETTINGS, 302, {"match": "*", "period_s": "5"}),
+    Row("POST", f"{_APP}/heartbeats", Right.MANAGE_HEARTBEATS, 302, {"name": "nightly"}),
+    Row("POST", f"{_APP}/heartbeats/<int:number>/delete", Right.MANAGE_HEARTBEATS, 302),
     Row("GET", "/api/v1/agents", Who.READER),
     *_all("POST", "/api/v1/agents", Who.SENDER, "", "/heartbeat"),
     Row("GET", "/api/v1/agents/version", Who.SENDER),
@@ -213,17 +214,17 @@ CORRECTIONS = [
     Row("POST", f"{_API}/retractions/preview", Right.PREVIEW_RETRACTION, 409),
     Row("POST", f"{_API}/retractions/<int:number>/undo", Right.UNDO_RETRACTION),
     Row("POST", f"{_API}/retractions/<int:number>/purge", Right.PURGE, 400),
-    Row("GET", f"{_APP}/corrections", Right.SEE_APP),
-    Row("POST", f"{_APP}/corrections", Right.PREVIEW_RETRACTION, 409),
-    Row("POST", f"{_APP}/corrections", Right.RETRACT, 409, {"act": ""}),
-    Row("GET", f"{_APP}/corrections/<int:number>/purge", Right.PURGE),
-    Row("POST", f"{_APP}/corrections/<int:number>/purge", Right.PURGE, 400),
-    Row("POST", f"{_APP}/corrections/<int:number>/undo", Right.UNDO_RETRACTION, 302),
-    *_all("GET", _APP, Right.ROLL_BACK, "/runs", "/runs/table"),
-    Row("POST", f"{_APP}/runs/<int:number>/rollback", Right.ROLL_BACK, 302),
-    Row("GET", f"{_APP}/retention", Right.SET_RETENTION),
-    Row("POST", f"{_APP}/retention", Right.SET_RETENTION),
-    Row("POST", f"{_APP}/retention/delete", Right.DELETE_APP, 302),
+    Row("GET", f"{_APP}/data/corrections", Right.SEE_APP),
+    Row("POST", f"{_APP}/data/corrections", Right.PREVIEW_RETRACTION, 409),
+    Row("POST", f"{_APP}/data/corrections", Right.RETRACT, 409, {"act": ""}),
+    Row("GET", f"{_APP}/data/corrections/<int:number>/purge", Right.PURGE),
+    Row("POST", f"{_APP}/data/corrections/<int:number>/purge", Right.PURGE, 400),
+    Row("POST", f"{_APP}/data/corrections/<int:number>/undo", Right.UNDO_RETRACTION, 302),
+    *_all("GET", _APP, Right.ROLL_BACK, "/data/rollups", "/data/rollups/table"),
+    Row("POST", f"{_APP}/data/rollups/<int:number>/rollback", Right.ROLL_BACK, 302),
+    Row("GET", f"{_APP}/data/retention", Right.SET_RETENTION),
+    Row("POST", f"{_APP}/data/retention", Right.SET_RETENTION),
+    Row("POST", f"{_APP}/data/retention/delete", Right.DELETE_APP, 302),
 ]
 _TIMES = "start=0&end=60&step=60"
 _PANELS = {"app": "{apps}", "start": 0, "end": 60_000, "panels": [{"id": "a", "expr": "up"}]}
@@ -236,8 +237,10 @@ DATA = [
     *_all("GET", _API, Right.SEE_APP, "/balance/hours", "/account/hours", "/balance/rows", "/account/rows"),
     Row("GET", f"{_API}/labels", Right.SEE_APP, query="metric=up"),
     *(Row(method, "/api/v1/export", Right.SEE_APP, query="match[]=up") for method in ("GET", "POST")),
-    *_all("GET", _APP, Right.SEE_APP, "/", "/hosts", "/completeness", "/chart", "/delivery", "/delivery/hours"),
-    *_all("GET", f"{_APP}/delivery", Right.SEE_APP, "/download", "/rejected", "/refused", "/dead-letters", "/letters"),
+    *_all("GET", _APP, Right.SEE_APP, "/", "/hosts", "/completeness", "/explore"),
+    *_all("GET", f"{_APP}/data", Right.SEE_APP, "/ingestion", "/ingestion/hours", "/ingestion/download"),
+    *_all("GET", f"{_APP}/data", Right.SEE_APP, "/rejected", "/dead-letters"),
+    *_all("GET", _APP, Who.EVERYBODY, *(f"/{old}" for page in PAGES for old in page.former), status=301),
     *_all("GET", _APP, Right.SEE_APP, "/hosts/<path:host>", "/system", status=404),  # no such host; not the own app
     *(
         Row(method, f"{_PROMETHEUS}/{name}", Right.SEE_APP, query=query)

@@ -104,6 +104,7 @@ def fill_world(tenant: Tenant) -> dict[str, str]:
         "rules": str(rule.pk),
         "files": "node.yml",
         "runs": "7",
+        "rollups": "7",
         "retractions": str(one),
         "corrections": str(two),
         "notifications": str(actions.test_fire(receiver, by=owner, now_ms=now_ms).pk),

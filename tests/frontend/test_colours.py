@@ -9,8 +9,11 @@ import pytest
 
 from spm.settings.environment import BASE_DIR
 
-CSS = (BASE_DIR / "frontend" / "static" / "css" / "site.css").read_text()
-LIGHT, DARK = (dict(re.findall(r"--([a-z0-9-]+): (#[0-9a-f]{3,6})\b", part)) for part in CSS.split("@media", 2)[:2])
+CSS = BASE_DIR / "frontend" / "static" / "css"
+LIGHT, DARK = (
+    dict(re.findall(r"--([a-z0-9-]+): (#[0-9a-f]{3,6})\b", (CSS / name).read_text()))
+    for name in ("site.css", "dark.css")
+)
 THEMES = pytest.mark.parametrize("theme", [LIGHT, DARK], ids=["light", "dark"])
 
 # How people with protanopia and deuteranopia see linear RGB: Machado, Oliveira and Fernandes (2009), severity 1.

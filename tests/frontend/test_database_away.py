@@ -18,7 +18,7 @@ ERRORS = [
 ]
 PROMETHEUS = ["/prometheus/api/v1/query?query=up", "/prometheus/api/v1/labels", "/prometheus/federate?match[]=up"]
 REST = ["/api/v1/apps", "/api/v1/apps/1/balance", "/api/v1/agents", "/api/v1/export?match[]=up"]
-PAGES = ["/", "/chart", "/alerts/", "/admin/"]
+PAGES = ["/", "/explore", "/alerts/", "/admin/"]
 
 
 @contextmanager

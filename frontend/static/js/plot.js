@@ -15,6 +15,7 @@ const MARKED_MAX = 30; // points with markers; of more, only those without a nei
 const TABLE_ROWS = 200;
 const SHORTEST_MS = 5000; // of a zoom
 const dark = matchMedia("(prefers-color-scheme: dark)");
+const theme = () => document.documentElement.dataset.theme ?? (dark.matches ? "dark" : "light");
 
 const element = (name, properties, ...children) => {
   const made = Object.assign(document.createElement(name), properties);
@@ -65,6 +66,7 @@ export class Plot {
     this.area.addEventListener("focusout", (event) => this.area.contains(event.relatedTarget) || this.leave());
     new ResizeObserver(() => this.chart?.setSize(this.size())).observe(this.area);
     dark.addEventListener("change", () => this.redraw());
+    document.addEventListener("spm:theme", () => this.redraw());
   }
 
   get zone() {
@@ -157,7 +159,7 @@ export class Plot {
     const earlier = this.earlierLines();
     const columns = [this.data.times.map((ms) => ms / 1000), ...this.data.series.map((each) => each.values), ...(this.band ? [this.band.low, this.band.high] : []), ...earlier.map(({ values }) => values)];
     this.points = this.data.series.reduce((sum, each) => sum + each.values.filter((v) => v !== null).length, 0);
-    const shape = JSON.stringify([this.names, this.slots, this.unit, this.coloured, this.points > THIN_FROM, this.points <= MARKED_MAX, !this.band, earlier.map(({ at }) => at), this.zone.name, dark.matches]);
+    const shape = JSON.stringify([this.names, this.slots, this.unit, this.coloured, this.points > THIN_FROM, this.points <= MARKED_MAX, !this.band, earlier.map(({ at }) => at), this.zone.name, theme()]);
     if (this.chart && this.shape === shape) {
       this.chart.setData(columns);
     } else {

@@ -50,6 +50,20 @@ document.addEventListener("spm:drawer", ({ detail: { title, sections } }) => {
   dialog("drawer", title, element("header", {}, element("h2", { textContent: title }), closing()), ...parts);
 });
 
+// --- the theme
+
+/** Take a theme, and remember it for this browser: the next page comes from the server with it. */
+function setTheme(name) {
+  const root = document.documentElement;
+  if (name === "system") delete root.dataset.theme;
+  else root.dataset.theme = name;
+  document.querySelector("link[data-dark]").media = { dark: "all", light: "not all" }[name] ?? "(prefers-color-scheme: dark)";
+  document.cookie = `theme=${name}; path=/; max-age=31536000; samesite=lax${location.protocol === "https:" ? "; secure" : ""}`;
+  for (const button of document.querySelectorAll("[data-set-theme]")) button.setAttribute("aria-pressed", String(button.dataset.setTheme === name));
+  document.dispatchEvent(new Event("spm:theme"));
+}
+for (const button of document.querySelectorAll("[data-set-theme]")) button.addEventListener("click", () => setTheme(button.dataset.setTheme));
+
 // --- the palette
 
 const bar = document.querySelector("header.bar");
@@ -61,6 +75,7 @@ const actions = () => [
     { text: "Times in UTC or local", hint: "t u", run: () => range("toggleUtc") },
     { text: "As of an earlier time…", hint: "t a", run: () => range("openAsof") },
   ] : []),
+  ...["light", "dark", "system"].map((name) => ({ text: `Theme: ${name}`, hint: "", run: () => setTheme(name) })),
   { text: "Keyboard shortcuts", hint: "?", run: () => showKeys() },
 ];
 
@@ -128,7 +143,7 @@ function openPalette() {
 
 const KEYS = [
   ["⌘K, Ctrl K or /", "search"], ["?", "this list"],
-  ["g h · e · o · a · s", "Home, Explore, Hosts, Alerts, Ingestion"],
+  ["g h · e · d · o · a · s", "Home, Explore, Dashboards, hOsts, Alerts, Data"],
   ["t ← · → · z", "half a range earlier, later, zoom out"], ["t c · v · u · a", "copy, paste the range; UTC or local; as of"],
   ["r", "refresh the charts"], ["j · k · ↵", "next, previous row, open it"],
   ["In a chart: ← → ↑ ↓", "time (Shift: ten), series"], ["In a chart: [ · ] · p or ↵ · Esc", "zoom out, zoom in, pin with acts, leave"],

@@ -52,7 +52,7 @@ def eventful(fleet: Tenant, client: Client) -> Tenant:
 
 def explore(page: Page, tenant: Tenant, expr: str = "cpu_usage_total", more: str = "") -> None:
     """Open a chart of an hour."""
-    page.goto(f"/apps/{tenant.app.pk}/chart?range=1h&expr={expr}{more}")
+    page.goto(f"/apps/{tenant.app.pk}/explore?range=1h&expr={expr}{more}")
     drawn(page)
 
 

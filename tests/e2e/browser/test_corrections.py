@@ -54,6 +54,7 @@ def past(fleet: Tenant) -> Tenant:
 
 def test_data_is_retracted_after_a_preview_and_restored(page: Page, past: Tenant) -> None:
     log_in(page, past)
+    page.get_by_role("link", name="Data", exact=True).click()
     page.get_by_role("link", name="Corrections").click()
     picture(page, "corrections-before")
     page.get_by_label("Source").fill("web-1")
@@ -65,21 +66,21 @@ def test_data_is_retracted_after_a_preview_and_restored(page: Page, past: Tenant
     page.get_by_role("button", name="Retract").click()
     expect(page.get_by_text("hides 720 samples")).to_be_visible()
     picture(page, "corrections-retracted")
-    page.goto(f"/apps/{past.app.pk}/chart?range=1h&expr=cpu_usage_total")
+    page.goto(f"/apps/{past.app.pk}/explore?range=1h&expr=cpu_usage_total")
     drawn(page)
     expect(page.locator(".legend")).not_to_contain_text("web-1")
-    page.goto(f"/apps/{past.app.pk}/corrections")
+    page.goto(f"/apps/{past.app.pk}/data/corrections")
     page.get_by_role("button", name="Undo").click()
     expect(page.get_by_text("is undone")).to_be_visible()
     picture(page, "corrections-undone")
-    page.goto(f"/apps/{past.app.pk}/chart?range=1h&expr=cpu_usage_total")
+    page.goto(f"/apps/{past.app.pk}/explore?range=1h&expr=cpu_usage_total")
     drawn(page)
     expect(page.locator(".legend")).to_contain_text("web-1")
 
 
 def test_a_refused_draft_keeps_its_input_and_says_why(page: Page, past: Tenant) -> None:
     log_in(page, past)
-    page.goto(f"/apps/{past.app.pk}/corrections")
+    page.goto(f"/apps/{past.app.pk}/data/corrections")
     page.get_by_label("Series, as PromQL").fill("sum(")
     page.get_by_label("Why").fill("nobody knows")
     page.get_by_role("button", name="Preview").click()
@@ -90,10 +91,10 @@ def test_a_refused_draft_keeps_its_input_and_says_why(page: Page, past: Tenant) 
 
 def test_a_chart_shows_what_was_known_at_a_moment(page: Page, past: Tenant) -> None:
     log_in(page, past)
-    page.goto(f"/apps/{past.app.pk}/chart?range=1h")
+    page.goto(f"/apps/{past.app.pk}/explore?range=1h")
     drawn(page)
     then = SystemClock().now_ms() // 1000 - 86_400
-    page.goto(f"/apps/{past.app.pk}/chart?range=1h&asof={then}")
+    page.goto(f"/apps/{past.app.pk}/explore?range=1h&asof={then}")
     expect(page.locator("[data-asof-banner]")).to_be_visible()
     expect(page.locator("[data-chart]")).to_have_attribute("data-state", "empty")
     picture(page, "chart-asof")
@@ -108,7 +109,7 @@ def test_a_chart_shows_what_was_known_at_a_moment(page: Page, past: Tenant) -> N
 
 def test_a_running_run_is_watched_and_a_finished_one_rolled_back(page: Page, past: Tenant) -> None:
     log_in(page, past)
-    page.goto(f"/apps/{past.app.pk}/runs")
+    page.goto(f"/apps/{past.app.pk}/data/rollups")
     expect(page.get_by_text("31 of 120 hours")).to_be_visible()
     Run.objects.filter(number=900).update(units=60)
     expect(page.get_by_text("60 of 120 hours")).to_be_visible(timeout=15_000)
@@ -121,7 +122,7 @@ def test_a_running_run_is_watched_and_a_finished_one_rolled_back(page: Page, pas
 def test_pages_of_corrections_fit_the_screen(look: str, open_page: Callable[..., Page], past: Tenant) -> None:
     page = open_page(**LOOKS[look])
     log_in(page, past)
-    page.goto(f"/apps/{past.app.pk}/corrections")
+    page.goto(f"/apps/{past.app.pk}/data/corrections")
     page.get_by_label("Source").fill("db-1")
     page.get_by_label("Why").fill("its clock was a day ahead after the power cut")
     page.get_by_role("button", name="Preview").click()

@@ -36,12 +36,12 @@ def test_the_pages_of_the_balance_fit_the_screen(
 ) -> None:
     page = open_page(**LOOKS[look])
     log_in(page, alpha)
-    page.goto(f"/apps/{alpha.app.pk}/delivery")
+    page.goto(f"/apps/{alpha.app.pk}/data/ingestion")
     expect(page.get_by_role("heading", name="By hour of acceptance")).to_be_visible()
     expect(page.get_by_role("heading", name="Missing messages")).to_be_visible()
     fits(page, f"delivery-{look}")
     for name in ("Rejected", "Dead letters"):
-        page.get_by_label("Ingestion").get_by_role("link", name=name).click()
+        page.get_by_role("navigation", name="Data").get_by_role("link", name=name).click()
         page.wait_for_load_state("networkidle")
         fits(page, f"delivery-{name.split()[0].lower()}-{look}")
 
@@ -52,7 +52,7 @@ def test_an_empty_or_faulty_balance_says_so(
 ) -> None:
     page = open_page(**LOOKS[look])
     log_in(page, alpha)
-    page.goto(f"/apps/{alpha.app.pk}/delivery")
+    page.goto(f"/apps/{alpha.app.pk}/data/ingestion")
     expect(page.get_by_role("heading", name="Nothing has been accepted yet")).to_be_visible()
     fits(page, f"delivery-empty-{look}")
     book = Book.open(own_store, alpha.app.pk, SystemClock().now_ms())
@@ -69,7 +69,7 @@ def test_an_empty_or_faulty_balance_says_so(
 
 def test_a_span_can_be_selected_and_downloaded(page: Page, alpha: Tenant, book: Book) -> None:
     log_in(page, alpha)
-    page.goto(f"/apps/{alpha.app.pk}/delivery")
+    page.goto(f"/apps/{alpha.app.pk}/data/ingestion")
     page.get_by_role("link", name="7 days").click()
     expect(page.locator("a[aria-current=true]", has_text="7 days")).to_be_visible()
     with page.expect_download() as download:

@@ -61,7 +61,7 @@ def test_a_part_that_cannot_be_refreshed_stays_and_says_so(page: Page, fleet: Te
 
 def test_a_chart_is_read_by_arrow_keys_and_says_what_it_shows(page: Page, fleet: Tenant) -> None:
     log_in(page, fleet)
-    page.goto(f"/apps/{fleet.app.pk}/chart?range=1h")
+    page.goto(f"/apps/{fleet.app.pk}/explore?range=1h")
     drawn(page)
     area = page.locator(".chart-area")
     expect(area).to_have_attribute(

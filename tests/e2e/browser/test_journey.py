@@ -68,7 +68,7 @@ def test_the_overview_shows_hosts_and_leads_to_their_charts(page: Page, fleet: T
 
 def test_the_chart_page_paints_every_series_with_its_points(page: Page, fleet: Tenant) -> None:
     log_in(page, fleet)
-    page.goto(f"/apps/{fleet.app.pk}/chart?range=1h")
+    page.goto(f"/apps/{fleet.app.pk}/explore?range=1h")
     drawn(page)
     assert all(host in series_of(page) for host in sample_app.HOSTS)
     assert points(page) > 1200
@@ -77,7 +77,7 @@ def test_the_chart_page_paints_every_series_with_its_points(page: Page, fleet: T
 
 def test_dragging_zooms_and_the_address_keeps_it_over_a_reload(page: Page, fleet: Tenant) -> None:
     log_in(page, fleet)
-    page.goto(f"/apps/{fleet.app.pk}/chart?range=1h")
+    page.goto(f"/apps/{fleet.app.pk}/explore?range=1h")
     drawn(page)
     drag(page, 0.25, 0.75)
     page.wait_for_url(re.compile(r"from=\d+&to=\d+"))
@@ -92,7 +92,7 @@ def test_dragging_zooms_and_the_address_keeps_it_over_a_reload(page: Page, fleet
 
 def test_a_double_click_and_the_back_button_leave_the_zoom(page: Page, fleet: Tenant) -> None:
     log_in(page, fleet)
-    page.goto(f"/apps/{fleet.app.pk}/chart?range=6h")
+    page.goto(f"/apps/{fleet.app.pk}/explore?range=6h")
     drawn(page)
     drag(page, 0.8, 0.95)
     page.wait_for_url(re.compile("from="))
@@ -106,7 +106,7 @@ def test_a_double_click_and_the_back_button_leave_the_zoom(page: Page, fleet: Te
 
 def test_a_metric_and_a_label_picked_draw_one_series(page: Page, fleet: Tenant) -> None:
     log_in(page, fleet)
-    page.goto(f"/apps/{fleet.app.pk}/chart")
+    page.goto(f"/apps/{fleet.app.pk}/explore")
     drawn(page)
     page.get_by_label("Metric").fill("net_bytes_recv")
     page.get_by_label("Metric").press("Tab")
@@ -122,7 +122,7 @@ def test_a_metric_and_a_label_picked_draw_one_series(page: Page, fleet: Tenant) 
 
 def test_a_silent_host_leaves_a_gap_in_its_line(page: Page, fleet: Tenant) -> None:
     log_in(page, fleet)
-    page.goto(f"/apps/{fleet.app.pk}/chart?range=1h&expr=last_over_time(cpu_usage_total{{host='db-1'}}[$window])")
+    page.goto(f"/apps/{fleet.app.pk}/explore?range=1h&expr=last_over_time(cpu_usage_total{{host='db-1'}}[$window])")
     drawn(page)
     assert 260 < points(page) < 300  # of 361, while 15 minutes are silent and a window holds one
     expect(page.locator(".chart-area")).to_have_attribute("aria-label", re.compile("1 with gaps"))
@@ -138,7 +138,7 @@ def test_a_silent_host_leaves_a_gap_in_its_line(page: Page, fleet: Tenant) -> No
 )
 def test_a_chart_without_data_says_why(page: Page, fleet: Tenant, expr: str, state: str, place: str, text: str) -> None:
     log_in(page, fleet)
-    page.goto(f"/apps/{fleet.app.pk}/chart?expr={expr}")
+    page.goto(f"/apps/{fleet.app.pk}/explore?expr={expr}")
     expect(page.locator("[data-chart]")).to_have_attribute("data-state", state)
     expect(page.locator(place)).to_contain_text(text)
     picture(page, f"chart-{state}")
@@ -162,17 +162,17 @@ def test_the_send_page_gives_a_command_that_works_as_pasted(page: Page, alpha: T
     picture(page, "send-token")
     process = subprocess.run(["sh", "-c", command], capture_output=True, text=True, timeout=30, check=True)
     assert re.match(r"HTTP/1.1 20[24]", process.stdout), process.stdout
-    page.goto(f"/apps/{alpha.app.pk}/chart?range=15m&expr=room_temperature")
+    page.goto(f"/apps/{alpha.app.pk}/explore?range=15m&expr=room_temperature")
     drawn(page)
     assert "21.5" in series_of(page)
 
 
 def test_a_token_just_made_is_not_shown_again(page: Page, alpha: Tenant) -> None:
     log_in(page, alpha)
-    page.goto(f"/apps/{alpha.app.pk}/send")
+    page.goto(f"/apps/{alpha.app.pk}/add-data")
     page.get_by_role("button", name="Create a token").click()
     secret = page.locator("#secret").inner_text()
-    page.goto(f"/apps/{alpha.app.pk}/send")
+    page.goto(f"/apps/{alpha.app.pk}/add-data")
     assert secret not in page.content()
     assert "YOUR_TOKEN" in (page.locator("#curl").text_content() or "")
 
@@ -180,7 +180,7 @@ def test_a_token_just_made_is_not_shown_again(page: Page, alpha: Tenant) -> None
 def test_the_picture_of_the_readme_is_made(open_page: Callable[..., Page], fleet: Tenant) -> None:
     page = open_page(width=1280, height=850)
     log_in(page, fleet)
-    page.goto(f"/apps/{fleet.app.pk}/chart?range=1h")
+    page.goto(f"/apps/{fleet.app.pk}/explore?range=1h")
     drawn(page)
     page.locator(".u-over").hover(position={"x": 700, "y": 150})
     expect(page.locator(".tip")).to_be_visible()

@@ -20,7 +20,7 @@ def test_the_first_data_of_a_method_appears_by_itself(
     page = open_page(width=width, dark=width < 400)
     page.set_default_timeout(DRAWN_MS)
     log_in(page, alpha)
-    page.goto(f"/apps/{alpha.app.pk}/send")
+    page.goto(f"/apps/{alpha.app.pk}/add-data")
     page.locator("summary", has_text="Telegraf").focus()
     page.keyboard.press("Enter")
     expect(page.locator("#telegraf")).to_be_visible()

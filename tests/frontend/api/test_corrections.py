@@ -118,8 +118,8 @@ def test_numbers_that_nothing_has_are_not_found(desk: Client, fleet: Tenant, num
     addresses = [f"retractions/{number}/undo", f"retractions/{number}/purge", f"runs/{number}/rollback"]
     assert {post(desk, at(fleet, address)).status_code for address in addresses} == {404}
     assert desk.get(at(fleet, f"runs/{number}")).status_code == 404
-    for act in (f"corrections/{number}/undo", f"corrections/{number}/purge", f"runs/{number}/rollback"):
-        assert desk.post(f"/apps/{fleet.app.pk}/{act}").status_code in (302, 400, 404)
+    for act in (f"corrections/{number}/undo", f"corrections/{number}/purge", f"rollups/{number}/rollback"):
+        assert desk.post(f"/apps/{fleet.app.pk}/data/{act}").status_code in (302, 400, 404)
 
 
 def test_a_retraction_needs_a_reason(desk: Client, fleet: Tenant) -> None:
@@ -258,7 +258,11 @@ def test_a_run_at_work_for_others_too_tells_none_of_their_numbers(desk: Client, 
     one = desk.get(at(fleet, "runs/5")).json()
     assert (one["percent"], one["state"]) == (25, "running")
     assert [one[name] for name in ("units", "units_total", "samples", "samples_per_s")] == [None] * 4
-    for address in (at(fleet, "runs"), f"/apps/{fleet.app.pk}/runs", f"/apps/{fleet.app.pk}/runs/table"):
+    for address in (
+        at(fleet, "runs"),
+        f"/apps/{fleet.app.pk}/data/rollups",
+        f"/apps/{fleet.app.pk}/data/rollups/table",
+    ):
         shown = desk.get(address).content.decode()
         assert not re.search(r"3,?017|12,?068|3,?000,?017", shown)
         assert "25" in shown

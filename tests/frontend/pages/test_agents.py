@@ -27,9 +27,9 @@ def agent(tenant: Tenant, name: str = "web-1", **changes: Any) -> Agent:
 
 
 def test_an_app_without_agents_shows_how_to_start_one(desk: Client, alpha: Tenant) -> None:
-    page = desk.get(f"/apps/{alpha.app.pk}/agents").content.decode()
+    page = desk.get(f"/apps/{alpha.app.pk}/data/sources").content.decode()
     assert "No agent has reported yet" in page
-    assert f"/apps/{alpha.app.pk}/send?way=agent" in page
+    assert f"/apps/{alpha.app.pk}/add-data?way=agent" in page
 
 
 def test_agents_are_shown_with_what_is_wrong_with_them(desk: Client, alpha: Tenant) -> None:
@@ -41,7 +41,7 @@ def test_agents_are_shown_with_what_is_wrong_with_them(desk: Client, alpha: Tena
         refused={"period_s": "set on the host (file)"},
         collectors={"redis:a": "<b>refused</b>", "cpu": "ok"},
     )
-    page = desk.get(f"/apps/{alpha.app.pk}/agents/table").content.decode()
+    page = desk.get(f"/apps/{alpha.app.pk}/data/sources/table").content.decode()
     for text in (
         "web-1",
         "late",
@@ -56,7 +56,7 @@ def test_agents_are_shown_with_what_is_wrong_with_them(desk: Client, alpha: Tena
 
 
 def test_settings_are_pushed_and_removed_by_a_form(desk: Client, alpha: Tenant) -> None:
-    path = f"/apps/{alpha.app.pk}/agents/settings"
+    path = f"/apps/{alpha.app.pk}/data/sources/settings"
     form = {
         "match": "role=web",
         "period_s": "30",
@@ -72,8 +72,8 @@ def test_settings_are_pushed_and_removed_by_a_form(desk: Client, alpha: Tenant) 
         "off": ["redis", "processes"],
         "discover": False,
     }
-    assert "rack=7,site=ber" in desk.get(f"/apps/{alpha.app.pk}/agents").content.decode()
-    assert "discover = false" in desk.get(f"/apps/{alpha.app.pk}/agents").content.decode()
+    assert "rack=7,site=ber" in desk.get(f"/apps/{alpha.app.pk}/data/sources").content.decode()
+    assert "discover = false" in desk.get(f"/apps/{alpha.app.pk}/data/sources").content.decode()
     page = desk.post(path, {"match": "role=web"}, follow=True).content.decode()
     assert "No settings are pushed to “role=web” any more." in page
     assert not AgentSettings.objects.exists()
@@ -90,7 +90,7 @@ def test_settings_are_pushed_and_removed_by_a_form(desk: Client, alpha: Tenant) 
     ],
 )
 def test_an_invalid_form_pushes_nothing(desk: Client, alpha: Tenant, form: dict[str, str]) -> None:
-    answer = desk.post(f"/apps/{alpha.app.pk}/agents/settings", form)
+    answer = desk.post(f"/apps/{alpha.app.pk}/data/sources/settings", form)
     page = answer.content.decode()
     assert (answer.status_code, page.count("Nothing was changed")) == (400, 1)
     assert all(f'value="{value}"' in page for value in form.values() if value)  # as it was filled in
@@ -100,12 +100,12 @@ def test_an_invalid_form_pushes_nothing(desk: Client, alpha: Tenant, form: dict[
 def test_viewers_see_agents_and_push_nothing(client: Client, alpha: Tenant) -> None:
     client.force_login(alpha.viewer)
     agent(alpha)
-    assert "web-1" in client.get(f"/apps/{alpha.app.pk}/agents").content.decode()
-    assert client.post(f"/apps/{alpha.app.pk}/agents/settings", {"match": "*"}).status_code == 403
+    assert "web-1" in client.get(f"/apps/{alpha.app.pk}/data/sources").content.decode()
+    assert client.post(f"/apps/{alpha.app.pk}/data/sources/settings", {"match": "*"}).status_code == 403
 
 
 def test_every_snippet_names_the_site_and_the_token_or_key(desk: Client, alpha: Tenant) -> None:
-    page = html.unescape(desk.get(f"/apps/{alpha.app.pk}/send").content.decode())
+    page = html.unescape(desk.get(f"/apps/{alpha.app.pk}/add-data").content.decode())
     for method in snippets.SEND_METHODS:
         texts = [
             snippets.fill_snippet(each.text, base="http://testserver", token="YOUR_TOKEN", key="YOUR_KEY")
@@ -134,13 +134,13 @@ def test_names_of_variables_are_not_replaced() -> None:
 
 @pytest.mark.parametrize("way", snippets.NAMES)
 def test_a_method_can_be_linked_to(desk: Client, alpha: Tenant, way: str) -> None:
-    page = desk.get(f"/apps/{alpha.app.pk}/send?way={way}").content.decode()
+    page = desk.get(f"/apps/{alpha.app.pk}/add-data?way={way}").content.decode()
     title = html.escape(next(each.title for each in snippets.SEND_METHODS if each.name == way))
     assert f'<details name="way" open><summary>{title} ' in page
 
 
 def test_the_first_data_of_a_method_appears_once(desk: Client, alpha: Tenant) -> None:
-    path = f"/apps/{alpha.app.pk}/send/arrivals"
+    path = f"/apps/{alpha.app.pk}/add-data/arrivals"
     empty = desk.get(path).content.decode()
     known = empty.partition("?known=")[2].partition('"')[0]
     assert desk.get(f"{path}?known={known}").status_code == 204
@@ -156,7 +156,7 @@ def test_a_method_with_two_protocols_shows_only_its_first_data(desk: Client, alp
     now = SystemClock().now_ms()
     notes.see_arrival(alpha.app.pk, "influx", "second", now)
     notes.see_arrival(alpha.app.pk, "json", "first", now - 1_000)
-    page = desk.get(f"/apps/{alpha.app.pk}/send/arrivals").content.decode()
+    page = desk.get(f"/apps/{alpha.app.pk}/add-data/arrivals").content.decode()
     assert (page.count("> curl <small>from first"), page.count("> curl <small>")) == (1, 1)
 
 

@@ -30,7 +30,7 @@ def fleet(alpha: Tenant, settings: Any) -> Tenant:
 @pytest.fixture
 def place(fleet: Tenant) -> str:
     """The page."""
-    return f"/apps/{fleet.app.pk}/corrections"
+    return f"/apps/{fleet.app.pk}/data/corrections"
 
 
 def text_of(client: Client, address: str) -> str:
@@ -123,7 +123,7 @@ def test_each_role_gets_its_part_of_the_pages(
     assert browser.post(place, form).status_code == look
     assert browser.post(place, {**form, "act": ""}).status_code == act
     assert browser.post(f"{place}/1/undo").status_code == act
-    for rest in ("runs", "runs/table", "retention"):
+    for rest in ("data/rollups", "data/rollups/table", "data/retention"):
         assert browser.get(f"/apps/{fleet.app.pk}/{rest}").status_code == own
 
 
@@ -165,20 +165,20 @@ def test_a_retention_is_previewed_before_it_is_saved(
     desk: Client, fleet: Tenant, days: tuple[str, str, str], status: int, text: str
 ) -> None:
     form = dict(zip(("raw_days", "hour_days", "day_days"), days, strict=True))
-    answer = desk.post(f"/apps/{fleet.app.pk}/retention", form)
+    answer = desk.post(f"/apps/{fleet.app.pk}/data/retention", form)
     assert (answer.status_code, text in answer.content.decode()) == (status, True)
     assert App.objects.get(pk=fleet.app.pk).raw_days == 90
 
 
 def test_the_fields_of_a_retention_have_its_bounds(desk: Client, fleet: Tenant) -> None:
-    page = desk.get(f"/apps/{fleet.app.pk}/retention").content.decode()
+    page = desk.get(f"/apps/{fleet.app.pk}/data/retention").content.decode()
     for name in ("raw_days", "hour_days", "day_days"):
         assert f'name="{name}" min="{limits.RETENTION_DAYS_MIN}" max="{limits.RETENTION_DAYS_MAX}"' in page
 
 
 def test_a_retention_is_saved_by_the_second_post(desk: Client, fleet: Tenant) -> None:
     form = {"raw_days": "14", "hour_days": "", "day_days": "", "act": ""}
-    answer = desk.post(f"/apps/{fleet.app.pk}/retention", form, follow=True).content.decode()
+    answer = desk.post(f"/apps/{fleet.app.pk}/data/retention", form, follow=True).content.decode()
     assert "The retention is changed" in answer
     app = App.objects.get(pk=fleet.app.pk)
     assert (app.raw_days, app.hour_days, app.day_days) == (14, None, None)
@@ -196,12 +196,12 @@ def test_an_owner_sees_runs_and_rolls_one_back(desk: Client, fleet: Tenant) -> N
         units_total=4,
         apps=[fleet.app.pk],
     )
-    page = text_of(desk, f"/apps/{fleet.app.pk}/runs")
+    page = text_of(desk, f"/apps/{fleet.app.pk}/data/rollups")
     assert "1 of 4 hours (25 %)" in page
-    answer = desk.post(f"/apps/{fleet.app.pk}/runs/{run.number}/rollback", follow=True).content.decode()
+    answer = desk.post(f"/apps/{fleet.app.pk}/data/rollups/{run.number}/rollback", follow=True).content.decode()
     assert "is rolled back:" in answer
     assert RunDay.objects.get().rolled_back
-    again = desk.post(f"/apps/{fleet.app.pk}/runs/{run.number}/rollback", follow=True).content.decode()
+    again = desk.post(f"/apps/{fleet.app.pk}/data/rollups/{run.number}/rollback", follow=True).content.decode()
     assert "is in no history" in again
 
 
@@ -209,11 +209,11 @@ def test_a_run_without_a_total_shows_no_percentage(desk: Client, fleet: Tenant) 
     Run.objects.create(
         number=99, kind=RunKind.FULL, executor="spark", started=services_runs.site().now(), apps=[fleet.app.pk]
     )
-    assert "It is planning its work." in text_of(desk, f"/apps/{fleet.app.pk}/runs")
+    assert "It is planning its work." in text_of(desk, f"/apps/{fleet.app.pk}/data/rollups")
 
 
 def test_an_app_is_deleted_by_who_types_its_name(desk: Client, fleet: Tenant) -> None:
-    place = f"/apps/{fleet.app.pk}/retention/delete"
+    place = f"/apps/{fleet.app.pk}/data/retention/delete"
     assert "Nothing was deleted" in desk.post(place, {"confirm": "delete"}, follow=True).content.decode()
     assert App.objects.get(pk=fleet.app.pk).going is None
     App.objects.create(organisation=fleet.organisation, name="other")

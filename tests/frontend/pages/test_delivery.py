@@ -39,8 +39,13 @@ def book(alpha: Tenant, settings: Any, now_ms: int) -> Book:
 
 
 @pytest.fixture
-def place(alpha: Tenant) -> str:
-    return f"/apps/{alpha.app.pk}/delivery"
+def data(alpha: Tenant) -> str:
+    return f"/apps/{alpha.app.pk}/data"
+
+
+@pytest.fixture
+def place(data: str) -> str:
+    return f"{data}/ingestion"
 
 
 @pytest.fixture
@@ -67,12 +72,12 @@ def test_the_balance_says_where_all_samples_are(desk: Client, api: str) -> None:
 
 
 @pytest.mark.usefixtures("book")
-def test_the_page_explains_each_line_and_links_to_details(desk: Client, place: str) -> None:
+def test_the_page_explains_each_line_and_links_to_details(desk: Client, place: str, data: str) -> None:
     page = text_of(desk, place)
     for text in ("Dead letters", "Rejected lines", "Queued", "In flight", "adds up", 'role="status"'):
         assert text in page
-    assert f'<a href="{place}/dead-letters">24</a>' in page
-    assert f'<a href="{place}/rejected">9</a>' in page
+    assert f'<a href="{data}/dead-letters">24</a>' in page
+    assert f'<a href="{data}/rejected">9</a>' in page
 
 
 @pytest.mark.usefixtures("book")
@@ -141,20 +146,20 @@ def test_an_unknown_download_is_not_found(desk: Client, place: str, query: str) 
     assert desk.get(f"{place}/download?{query}").status_code == 404
 
 
-def test_an_app_without_messages_says_what_the_page_will_show(desk: Client, place: str, api: str) -> None:
+def test_an_app_without_messages_says_what_the_page_will_show(desk: Client, place: str, data: str, api: str) -> None:
     assert "Nothing has been accepted yet" in text_of(desk, place)
     assert "No message got an outcome in this time" in text_of(desk, f"{place}/hours")
-    assert "None. Everything" in text_of(desk, f"{place}/rejected")
-    assert "None. All data" in text_of(desk, f"{place}/dead-letters")
+    assert "None. Everything" in text_of(desk, f"{data}/rejected")
+    assert "None. All data" in text_of(desk, f"{data}/dead-letters")
     assert desk.get(api).json()["samples"]["accepted"] == 0
 
 
 @pytest.mark.usefixtures("book")
-def test_rejected_lines_and_dead_letters_are_shown_with_their_cause(desk: Client, place: str) -> None:
-    rejected = text_of(desk, f"{place}/rejected")
+def test_rejected_lines_and_dead_letters_are_shown_with_their_cause(desk: Client, data: str) -> None:
+    rejected = text_of(desk, f"{data}/rejected")
     assert "a field without a value" in rejected
     assert "&lt;b&gt;web-2" in rejected
-    assert "already stands for another series" in text_of(desk, f"{place}/dead-letters")
+    assert "already stands for another series" in text_of(desk, f"{data}/dead-letters")
 
 
 def test_a_balance_that_does_not_add_up_says_so(
@@ -191,9 +196,9 @@ def test_a_process_whose_counts_cannot_be_read_is_named(
     assert "The counts of server process 1 cannot be read" in text_of(desk, place)
 
 
-@pytest.mark.parametrize("page", ["", "/hours", "/dead-letters"])
+@pytest.mark.parametrize("page", ["ingestion", "ingestion/hours", "dead-letters"])
 def test_a_store_that_is_away_costs_the_numbers_not_the_page(
-    desk: Client, place: str, page: str, monkeypatch: pytest.MonkeyPatch
+    desk: Client, data: str, page: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def away(*_: object, **__: object) -> None:
         raise StoreUnavailable("no answer")
@@ -204,8 +209,8 @@ def test_a_store_that_is_away_costs_the_numbers_not_the_page(
         "ingest.accounting.dead_letter_review.list_dead_letters",
     ):
         monkeypatch.setattr(name, away)
-    assert "cannot be read now: no answer" in text_of(desk, f"{place}{page}")
-    assert desk.get(f"{place}/download").status_code == 503
+    assert "cannot be read now: no answer" in text_of(desk, f"{data}/{page}")
+    assert desk.get(f"{data}/ingestion/download").status_code == 503
 
 
 def test_samples_that_an_ended_process_was_processing_are_unconfirmed(
@@ -265,10 +270,3 @@ def test_the_schema_describes_the_balance(desk: Client) -> None:
 @pytest.mark.parametrize("rest", ["", "/hours", "/rows?form=jsonl"])
 def test_the_old_addresses_of_the_balance_still_answer(desk: Client, api: str, rest: str) -> None:
     assert desk.get(api.replace("/balance", "/account") + rest).status_code == 200
-
-
-@pytest.mark.usefixtures("book")
-@pytest.mark.parametrize(("old", "new"), [("letters", "dead-letters"), ("refused", "rejected")])
-def test_the_old_addresses_of_pages_still_answer(desk: Client, place: str, old: str, new: str) -> None:
-    heads = {text_of(desk, f"{place}/{name}").partition("<main")[2].partition("</div>")[0] for name in (old, new)}
-    assert len(heads) == 1

@@ -93,10 +93,10 @@ def test_a_removed_member_gets_404_with_the_next_request_and_their_tokens_end(
 ) -> None:
     editor = browser_of("editor", people)
     _, secret = issue_token(people["editor"], alpha.app, name="own", scopes=["ingest"])
-    assert editor.get(f"/apps/{alpha.app.pk}/send").status_code == 200
+    assert editor.get(f"/apps/{alpha.app.pk}/add-data").status_code == 200
     member = Membership.objects.get(user=people["editor"])
     desk.post(f"/org/{alpha.organisation.pk}/settings/members", {"act": "remove", "member": member.pk, "revoke": "on"})
-    assert editor.get(f"/apps/{alpha.app.pk}/send").status_code == 404
+    assert editor.get(f"/apps/{alpha.app.pk}/add-data").status_code == 404
     assert editor.get(f"/api/v1/apps/{alpha.app.pk}/sources").status_code == 404
     assert tokens.authenticate(secret, "ingest") is None
 
@@ -124,7 +124,7 @@ def test_an_invited_person_joins_with_a_new_account_where_sign_up_is_by_invitati
     member = Membership.objects.get(user__username="guest@example.org")
     assert (member.organisation, member.role) == (alpha.organisation, "editor")
     assert EmailAddress.objects.get(user=member.user).verified
-    assert guest.get(f"/apps/{alpha.app.pk}/send").status_code == 200
+    assert guest.get(f"/apps/{alpha.app.pk}/add-data").status_code == 200
 
 
 def test_an_invitation_works_once_and_for_its_address_alone(desk: Client, alpha: Tenant, beta: Tenant) -> None:

@@ -28,10 +28,14 @@ def text_of(client: Client, address: str) -> str:
 
 
 def test_a_person_without_a_session_is_led_to_the_login_and_back(client: Client, alpha: Tenant) -> None:
-    response = client.get(f"/apps/{alpha.app.pk}/chart")
-    assert (response.status_code, response["Location"]) == (302, f"/login?next=/apps/{alpha.app.pk}/chart")
-    form = {"username": alpha.owner.get_username(), "password": "correct horse", "next": f"/apps/{alpha.app.pk}/chart"}
-    assert client.post("/login", form)["Location"] == f"/apps/{alpha.app.pk}/chart"
+    response = client.get(f"/apps/{alpha.app.pk}/explore")
+    assert (response.status_code, response["Location"]) == (302, f"/login?next=/apps/{alpha.app.pk}/explore")
+    form = {
+        "username": alpha.owner.get_username(),
+        "password": "correct horse",
+        "next": f"/apps/{alpha.app.pk}/explore",
+    }
+    assert client.post("/login", form)["Location"] == f"/apps/{alpha.app.pk}/explore"
 
 
 def test_the_login_redirects_to_no_foreign_site(client: Client, alpha: Tenant) -> None:
@@ -56,7 +60,7 @@ def test_logging_out_takes_a_post(desk: Client) -> None:
 def test_the_overview_of_a_new_app_points_to_sending(desk: Client, alpha: Tenant) -> None:
     page = text_of(desk, f"/apps/{alpha.app.pk}/")
     assert "Nothing has reported yet" in page
-    assert f"/apps/{alpha.app.pk}/send" in page
+    assert f"/apps/{alpha.app.pk}/add-data" in page
 
 
 def test_the_overview_shows_each_host_with_its_state_and_values(desk: Client, alpha: Tenant, settings: Any) -> None:
@@ -175,13 +179,13 @@ def test_a_host_that_is_down_is_shown_up_to_its_last_sample(desk: Client, alpha:
 
 
 def test_an_expression_of_the_address_is_escaped(desk: Client, alpha: Tenant) -> None:
-    page = text_of(desk, f'/apps/{alpha.app.pk}/chart?expr="><script>alert(1)</script>')
+    page = text_of(desk, f'/apps/{alpha.app.pk}/explore?expr="><script>alert(1)</script>')
     assert "<script>alert" not in page
 
 
 def test_pages_run_no_inline_script_or_style(desk: Client, alpha: Tenant) -> None:
     notes.see_source(alpha.app.pk, "x", SystemClock().now_ms())
-    for rest in ("", "chart", "send", "hosts/x"):
+    for rest in ("", "explore", "add-data", "hosts/x"):
         page = text_of(desk, f"/apps/{alpha.app.pk}/{rest}")
         assert " style=" not in page
         assert " onclick=" not in page
@@ -189,7 +193,7 @@ def test_pages_run_no_inline_script_or_style(desk: Client, alpha: Tenant) -> Non
 
 
 def test_a_new_token_is_in_the_commands_once(desk: Client, alpha: Tenant) -> None:
-    address = f"/apps/{alpha.app.pk}/send"
+    address = f"/apps/{alpha.app.pk}/add-data"
     response = desk.post(address, {"name": "mine", "use": "ingest"})
     page = html.unescape(response.content.decode())
     token = Token.objects.get(name="mine")
@@ -204,13 +208,13 @@ def test_a_new_token_is_in_the_commands_once(desk: Client, alpha: Tenant) -> Non
 @pytest.mark.parametrize("form", [{}, {"name": "x"}, {"name": "", "use": "read"}, {"name": "x", "use": "admin"}])
 def test_an_invalid_token_form_creates_none(desk: Client, alpha: Tenant, form: dict[str, str]) -> None:
     before = Token.objects.count()
-    assert desk.post(f"/apps/{alpha.app.pk}/send", form).status_code == 400
+    assert desk.post(f"/apps/{alpha.app.pk}/add-data", form).status_code == 400
     assert Token.objects.count() == before
 
 
 def test_a_viewer_creates_and_revokes_no_token(client: Client, alpha: Tenant) -> None:
     client.force_login(alpha.viewer)
-    address, token = f"/apps/{alpha.app.pk}/send", alpha.app.tokens.get()
+    address, token = f"/apps/{alpha.app.pk}/add-data", alpha.app.tokens.get()
     assert "Create a token</button>" not in text_of(client, address)
     assert client.post(address, {"name": "x", "use": "read"}).status_code == 403
     assert client.post(f"/apps/{alpha.app.pk}/tokens/{token.pk}/revoke").status_code == 403
@@ -231,9 +235,9 @@ def test_a_token_of_another_app_cannot_be_revoked(desk: Client, alpha: Tenant, b
 
 
 def test_arrivals_appear_as_they_come(desk: Client, alpha: Tenant) -> None:
-    assert "No data has arrived" in text_of(desk, f"/apps/{alpha.app.pk}/send/arrivals")
+    assert "No data has arrived" in text_of(desk, f"/apps/{alpha.app.pk}/add-data/arrivals")
     alpha.app.sources.create(name="laptop", first_seen="2026-01-01T00:00Z", last_seen="2026-01-01T00:00Z")
-    assert "laptop" in text_of(desk, f"/apps/{alpha.app.pk}/send/arrivals")
+    assert "laptop" in text_of(desk, f"/apps/{alpha.app.pk}/add-data/arrivals")
 
 
 def test_changing_the_password_removes_the_first_login(client: Client, db: None, tmp_path: Path) -> None:

@@ -32,7 +32,7 @@ def _rejected(alpha: Tenant, beta: Tenant) -> None:
 
 
 def test_the_page_counts_reasons_and_lists_lines_of_one(desk: Client, alpha: Tenant) -> None:
-    place = f"/apps/{alpha.app.pk}/delivery/rejected"
+    place = f"/apps/{alpha.app.pk}/data/rejected"
     page = desk.get(place).content.decode()
     assert "By reason" in page
     assert "cpu &lt;b&gt;x&lt;/b&gt;" in page
@@ -43,7 +43,7 @@ def test_the_page_counts_reasons_and_lists_lines_of_one(desk: Client, alpha: Ten
 
 
 def test_the_page_shows_quotas_and_says_when_they_are_used_up(desk: Client, alpha: Tenant) -> None:
-    place = f"/apps/{alpha.app.pk}/delivery/rejected"
+    place = f"/apps/{alpha.app.pk}/data/rejected"
     assert "not counted yet" in desk.get(place).content.decode()
     App.objects.filter(pk=alpha.app.pk).update(series_max=2)
     store = open_backend(settings.SPM_STORE_URL)
@@ -57,7 +57,7 @@ def test_the_page_counts_the_series_that_there_are_not_those_that_are_reserved(d
     lines = [sample_app.Line("m", {"n": str(number)}, np.array([1.0])) for number in range(7)]
     sample_app.write_lines(settings.SPM_STORE_URL, alpha.app.pk, "web-1", lines, np.array([now_ms]))
     quota.take_series(open_backend(settings.SPM_STORE_URL), alpha.app.pk, wanted=1, quota=9_000, now_ms=now_ms)
-    page = desk.get(f"/apps/{alpha.app.pk}/delivery/rejected").content.decode()
+    page = desk.get(f"/apps/{alpha.app.pk}/data/rejected").content.decode()
     assert "<dd>7 of 500,000" in page
 
 
@@ -79,12 +79,12 @@ def test_an_invalid_limit_is_a_bad_request(limit: str, client: Client, alpha: Te
 
 def test_rejections_of_others_are_not_found(desk: Client, alpha: Tenant, beta: Tenant) -> None:
     headers = {"Authorization": f"Bearer {alpha.token}"}
-    assert desk.get(f"/apps/{beta.app.pk}/delivery/rejected").status_code == 404
+    assert desk.get(f"/apps/{beta.app.pk}/data/rejected").status_code == 404
     assert Client().get(f"/api/v1/apps/{beta.app.pk}/rejections", headers=headers).status_code == 404
 
 
 def test_editors_create_see_and_delete_heartbeats(desk: Client, alpha: Tenant) -> None:
-    place = f"/apps/{alpha.app.pk}/send/heartbeats"
+    place = f"/apps/{alpha.app.pk}/heartbeats"
     assert desk.post(place, {"name": "nightly"}).status_code == 302
     heartbeat = Heartbeat.objects.get(app=alpha.app)
     assert f"/ping/{heartbeat.key}/start" in desk.get(place).content.decode()
@@ -106,7 +106,7 @@ def test_editors_create_see_and_delete_heartbeats(desk: Client, alpha: Tenant) -
 )
 def test_a_heartbeat_shows_its_last_result(desk: Client, alpha: Tenant, act: str, text: str, badge: str) -> None:
     heartbeat = pings.create_heartbeat(alpha.app, "nightly", actor=alpha.owner, now_ms=NOW_MS)
-    place = f"/apps/{alpha.app.pk}/send/heartbeats"
+    place = f"/apps/{alpha.app.pk}/heartbeats"
     assert "no call yet" in desk.get(place).content.decode()
     Heartbeat.objects.filter(pk=heartbeat.pk).update(last_ms=NOW_MS, last_act=act)
     assert f'<span class="badge {badge}">{text}</span>' in desk.get(place).content.decode()
@@ -114,14 +114,14 @@ def test_a_heartbeat_shows_its_last_result(desk: Client, alpha: Tenant, act: str
 
 def test_alerts_for_a_heartbeat_are_expressions_whatever_its_name_is(desk: Client, alpha: Tenant) -> None:
     pings.create_heartbeat(alpha.app, 'the "big" \\ one', actor=alpha.owner, now_ms=NOW_MS)
-    page = html.unescape(desk.get(f"/apps/{alpha.app.pk}/send/heartbeats").content.decode())
+    page = html.unescape(desk.get(f"/apps/{alpha.app.pk}/heartbeats").content.decode())
     shown = re.findall(r'<code id="(?:late|failed)-\d+">([^<]+)</code>', page)
     assert [str(parse(text)) != "" for text in shown] == [True, True]
     assert all('monitor="the \\"big\\" \\\\ one"' in text for text in shown)
 
 
 def test_a_heartbeat_has_a_name_of_one_line(desk: Client, alpha: Tenant) -> None:
-    place = f"/apps/{alpha.app.pk}/send/heartbeats"
+    place = f"/apps/{alpha.app.pk}/heartbeats"
     for name in ("two\nlines", "ü" * 120, " "):
         answer = desk.post(place, {"name": name})
         assert (name, answer.status_code) == (name, 302 if name[0] == "ü" else 400)
@@ -130,7 +130,7 @@ def test_a_heartbeat_has_a_name_of_one_line(desk: Client, alpha: Tenant) -> None
 def test_viewers_see_no_address_and_create_none(client: Client, alpha: Tenant) -> None:
     heartbeat = pings.create_heartbeat(alpha.app, "nightly", actor=alpha.owner, now_ms=NOW_MS)
     client.force_login(alpha.viewer)
-    place = f"/apps/{alpha.app.pk}/send/heartbeats"
+    place = f"/apps/{alpha.app.pk}/heartbeats"
     page = client.get(place).content.decode()
     assert "nightly" in page
     assert str(heartbeat.key) not in page
@@ -140,8 +140,8 @@ def test_viewers_see_no_address_and_create_none(client: Client, alpha: Tenant) -
 
 def test_heartbeats_of_others_are_not_found(desk: Client, alpha: Tenant, beta: Tenant) -> None:
     theirs = pings.create_heartbeat(beta.app, "nightly", actor=beta.owner, now_ms=NOW_MS)
-    assert desk.get(f"/apps/{beta.app.pk}/send/heartbeats").status_code == 404
-    assert desk.post(f"/apps/{alpha.app.pk}/send/heartbeats/{theirs.pk}/delete").status_code == 404
+    assert desk.get(f"/apps/{beta.app.pk}/heartbeats").status_code == 404
+    assert desk.post(f"/apps/{alpha.app.pk}/heartbeats/{theirs.pk}/delete").status_code == 404
     assert Heartbeat.objects.filter(pk=theirs.pk).exists()
 
 
@@ -161,4 +161,4 @@ def test_staff_change_quotas_in_the_admin_and_the_log_says_so(client: Client, al
 
 def test_old_rejections_know_no_way(alpha: Tenant, desk: Client) -> None:
     RejectedLine.objects.create(app=alpha.app, time_ms=1, source="s", line=1, reason="r")
-    assert desk.get(f"/apps/{alpha.app.pk}/delivery/rejected").status_code == 200
+    assert desk.get(f"/apps/{alpha.app.pk}/data/rejected").status_code == 200
