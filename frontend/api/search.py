@@ -16,7 +16,7 @@ from alerts.models import Rule
 from frontend.api.base import FailureSerializer, Operation
 from frontend.pages import registry
 from frontend.presenters import names
-from frontend.presenters.hosts import is_host
+from frontend.presenters.hosts.table import is_host
 from spm.accounts.access import apps_of
 from spm.accounts.models import App, Source
 from spm.accounts.organisations.rights import Right

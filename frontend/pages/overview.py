@@ -1,5 +1,4 @@
-"""The home page of an app and the overview: its hosts, one host with its charts, completeness of sources, and the
-system's own charts."""
+"""The home page of an app, its hosts, one host with its charts, completeness of sources, the system's own charts."""
 
 from typing import Any
 from urllib.parse import urlencode
@@ -11,8 +10,9 @@ from django.views import View
 
 from frontend.pages.base import AppPage, clock
 from frontend.presenters import attention, panels
-from frontend.presenters.host_head import head_of, nearest_names
-from frontend.presenters.hosts import HostFilter, hosts_of
+from frontend.presenters.hosts.filters import read_filter
+from frontend.presenters.hosts.head import head_of, nearest_names
+from frontend.presenters.hosts.table import MAP_MAX, ROWS, SORTS, HostChoice, fleet_of, hosts_of
 from frontend.queries import query_session
 from ingest.accounting import completeness
 from rollups.services import runs as services_runs
@@ -23,6 +23,16 @@ from spm.errors import SpmError
 
 COMPLETENESS_HOURS, COMPLETENESS_SHOWN = 24, 20
 TOP_SHOWN = 8  # lines of a chart of the home page
+_COLUMNS = (  # by which the table is sorted → heading → its class
+    ("name", "Host", ""),
+    ("problem", "State", ""),
+    ("alerts", "Alerts", "number"),
+    ("seen", "Last seen", ""),
+    ("cpu", "CPU, 30 min", "line-head"),
+    ("memory", "Memory, 30 min", "line-head"),
+    ("disk", "Disk", "number"),
+    ("load", "Load", "number"),
+)
 
 
 class Home(LoginRequiredMixin, View):
@@ -34,15 +44,55 @@ class Home(LoginRequiredMixin, View):
 
 
 class Overview(AppPage):
-    """Is anything wrong? What needs a person, the busiest hosts as charts, and a page of the table of hosts."""
+    """Is anything wrong? What needs a person, the busiest hosts as charts, and the groups of hosts."""
 
     template_name = "frontend/overview.html"
 
     def get_context_data(self, **kwargs: Any) -> dict[str, Any]:
-        """Add what needs a person, the hosts that the address asks for, and the expressions of the charts."""
+        """Add what needs a person, the groups of hosts, and the expressions of the charts."""
+        context = super().get_context_data(**kwargs)
+        app, by = context["app"], self.request.GET.get("by", "")
+        hosts = fleet_of(
+            app,
+            query_session(app, self.request),
+            context["now_ms"],
+            by=by,
+            firing=attention.firing_by_host(app),
+        )
+        return {
+            **context,
+            "hosts": hosts,
+            "attention": attention.attention_of(app),
+            "by": by if by in hosts.labels else next(iter(hosts.labels), ""),
+            "top_panels": panels.top_panels(),
+            "top_shown": TOP_SHOWN,
+            "top_note": f", top {TOP_SHOWN} of {hosts.total:,}" if hosts.total > TOP_SHOWN else "",
+        }
+
+
+class HomePart(Overview):
+    """The part of the home page that refreshes itself."""
+
+    template_name = "frontend/parts/home.html"
+
+
+class Hosts(AppPage):
+    """The table of hosts, or their map: those that a filter admits, in groups, problems first."""
+
+    template_name = "frontend/hosts.html"
+
+    def get_context_data(self, **kwargs: Any) -> dict[str, Any]:
+        """Add the hosts that the address asks for."""
         context = super().get_context_data(**kwargs)
         app, given = context["app"], self.request.GET
-        chosen = HostFilter(given.get("q", "").strip(), given.get("state", ""), given.get("after", ""))
+        is_map = given.get("view") == "map"
+        chosen = HostChoice(
+            filter=read_filter(given.get("q", "")),
+            sort=sort if (sort := given.get("sort", "")) in SORTS else SORTS[0],
+            by=given.get("by", ""),
+            after=given.get("after", ""),
+            most=MAP_MAX if is_map else ROWS,
+        )
         hosts = hosts_of(
             app,
             query_session(app, self.request),
@@ -50,18 +100,30 @@ class Overview(AppPage):
             chosen=chosen,
             firing=attention.firing_by_host(app),
         )
-        query = {"q": chosen.text, "state": chosen.state}
+        state = {"q": chosen.filter.text, "by": chosen.by, "view": "map" if is_map else "", "sort": chosen.sort}
+        kept = {name: value for name, value in state.items() if value and value != SORTS[0]}
         return {
             **context,
             "hosts": hosts,
-            "attention": attention.attention_of(app),
             "chosen": chosen,
-            "query": urlencode({name: value for name, value in {**query, "after": chosen.after}.items() if value}),
-            "next_query": urlencode({**query, "after": hosts.after}) if hosts.after else "",
-            "top_panels": panels.top_panels(),
-            "top_shown": TOP_SHOWN,
-            "top_note": f", top {TOP_SHOWN} of {hosts.total:,}" if hosts.total > TOP_SHOWN else "",
+            "is_map": is_map,
+            "query": urlencode({**kept, **({"after": chosen.after} if chosen.after else {})}),
+            "first_query": urlencode(kept),
+            "next_query": urlencode({**kept, "after": hosts.after}) if hosts.after else "",
+            "columns": [
+                (title, urlencode({**kept, "sort": name}), name == chosen.sort, css) for name, title, css in _COLUMNS
+            ],
+            "views": [
+                (title, urlencode({**kept, "view": view}), (view == "map") is is_map)
+                for title, view in (("Table", ""), ("Map", "map"))
+            ],
         }
+
+
+class HostsPart(Hosts):
+    """The part of the page of hosts that refreshes itself."""
+
+    template_name = "frontend/parts/hosts.html"
 
 
 class System(AppPage):
@@ -75,12 +137,6 @@ class System(AppPage):
         if not context["app"].organisation.internal:
             raise Http404("Only the product's own app has this page.")
         return context
-
-
-class HostsTable(Overview):
-    """The part of the home page that refreshes itself."""
-
-    template_name = "frontend/parts/hosts.html"
 
 
 class Completeness(AppPage):

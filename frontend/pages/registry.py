@@ -46,7 +46,9 @@ class Page:
 PAGES: tuple[Page, ...] = (
     Page("overview", "", overview.Overview, title="Home", on_phones=True),
     Page("chart", "explore", charts.Explore, title="Explore", former=("chart",), on_phones=True),
-    Page("hosts", "hosts", overview.HostsTable),
+    Page("home_part", "home", overview.HomePart),
+    Page("hosts", "hosts", overview.Hosts, title="Hosts"),
+    Page("hosts_part", "hosts-part", overview.HostsPart),
     Page("host", "hosts/<path:host>", overview.Host),
     Page("completeness", "completeness", overview.Completeness),
     Page("system", "system", overview.System, title="System", internal=True),

@@ -28,6 +28,16 @@ def memory_by_host(window: str = "$window", among: str = "") -> str:
     return f"avg by (host) (avg_over_time(mem_used_percent{{{among}}}[{window}]))"
 
 
+def disk_by_host(window: str = "$window") -> str:
+    """Write the expression of the fullest disk of each host, in percent."""
+    return f"max by (host) (last_over_time(disk_used_percent[{window}]))"
+
+
+def load_by_host(window: str = "$window") -> str:
+    """Write the expression of the load of one minute of each host."""
+    return f'max by (host) (last_over_time({{__name__=~"(load|system)_load1"}}[{window}]))'
+
+
 def top_panels() -> list[Panel]:
     """List the charts of the home page, which draw the highest series and the range of all others."""
     return [Panel("CPU", cpu_by_host(), "percent"), Panel("Memory", memory_by_host(), "percent")]

@@ -237,7 +237,7 @@ DATA = [
     *_all("GET", _API, Right.SEE_APP, "/balance/hours", "/account/hours", "/balance/rows", "/account/rows"),
     Row("GET", f"{_API}/labels", Right.SEE_APP, query="metric=up"),
     *(Row(method, "/api/v1/export", Right.SEE_APP, query="match[]=up") for method in ("GET", "POST")),
-    *_all("GET", _APP, Right.SEE_APP, "/", "/hosts", "/completeness", "/explore"),
+    *_all("GET", _APP, Right.SEE_APP, "/", "/home", "/hosts", "/hosts-part", "/completeness", "/explore"),
     *_all("GET", f"{_APP}/data", Right.SEE_APP, "/ingestion", "/ingestion/hours", "/ingestion/download"),
     *_all("GET", f"{_APP}/data", Right.SEE_APP, "/rejected", "/dead-letters"),
     *_all("GET", _APP, Who.EVERYBODY, *(f"/{old}" for page in PAGES for old in page.former), status=301),

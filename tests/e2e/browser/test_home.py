@@ -1,4 +1,4 @@
-"""The home page while somebody works with it: refreshes disturb nobody, and charts can be read by keyboard."""
+"""Pages while somebody works with them: refreshes disturb nobody, and charts can be read by keyboard."""
 
 import re
 
@@ -10,14 +10,20 @@ from tests.support.people import Tenant
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
-PART = ".home-live"
+PART = ".hosts-live"
 REFRESH = f"htmx.trigger(document.querySelector('{PART}'), 'every')"
-HOSTS = re.compile(r"/apps/\d+/hosts(\?|$)")
+HOSTS = re.compile(r"/apps/\d+/hosts-part(\?|$)")
+
+
+def look_at_hosts(page: Page, tenant: Tenant) -> None:
+    """Open the table of hosts."""
+    log_in(page, tenant)
+    page.goto(f"/apps/{tenant.app.pk}/hosts")
 
 
 def test_a_refresh_keeps_focus_selection_and_what_is_typed(page: Page, fleet: Tenant) -> None:
-    log_in(page, fleet)
-    page.get_by_label("Filter hosts by name").fill("we")
+    look_at_hosts(page, fleet)
+    page.get_by_label("Filter hosts").fill("we")
     page.evaluate("getSelection().selectAllChildren(document.querySelector('#host-web-2 th'))")
     page.locator("#host-web-1 a").focus()
     page.evaluate("document.querySelector('#host-web-1').marked = true")
@@ -27,12 +33,11 @@ def test_a_refresh_keeps_focus_selection_and_what_is_typed(page: Page, fleet: Te
     assert page.evaluate("document.activeElement.textContent") == "web-1"
     assert page.evaluate("getSelection().toString()").strip() == "web-2"
     assert page.evaluate("document.querySelector('#host-web-1').marked") is True
-    expect(page.get_by_label("Filter hosts by name")).to_have_value("we")
+    expect(page.get_by_label("Filter hosts")).to_have_value("we")
 
 
 def test_nothing_is_asked_for_while_nobody_looks(page: Page, fleet: Tenant) -> None:
-    log_in(page, fleet)
-    drawn(page, 2)
+    look_at_hosts(page, fleet)
     requests: list[str] = []
     page.on("request", lambda request: requests.append(request.url))
     page.evaluate("Object.defineProperty(document, 'hidden', { value: true, configurable: true })")
@@ -48,7 +53,7 @@ def test_a_part_that_cannot_be_refreshed_stays_and_says_so(page: Page, fleet: Te
     def refuse(route: Route) -> None:
         route.fulfill(status=429, body="later", content_type="text/plain")
 
-    log_in(page, fleet)
+    look_at_hosts(page, fleet)
     page.route(HOSTS, refuse)
     page.evaluate(REFRESH)
     expect(page.locator(".stale")).to_contain_text("not refreshed for")
@@ -80,9 +85,9 @@ def test_a_chart_is_read_by_arrow_keys_and_says_what_it_shows(page: Page, fleet:
 
 
 def test_a_filter_of_hosts_stands_in_the_address_and_survives_refreshes(page: Page, fleet: Tenant) -> None:
-    log_in(page, fleet)
-    page.get_by_label("Filter hosts by name").fill("web")
-    page.get_by_label("Filter hosts by name").press("Enter")
+    look_at_hosts(page, fleet)
+    page.get_by_label("Filter hosts").fill("web")
+    page.get_by_label("Filter hosts").press("Enter")
     page.wait_for_url(re.compile(r"\?q=web"))
     rows = page.locator("#hosts tbody tr")
     expect(rows).to_have_count(2)

@@ -60,6 +60,7 @@ def series_of(page: Page) -> str:
 def test_the_overview_shows_hosts_and_leads_to_their_charts(page: Page, fleet: Tenant) -> None:
     log_in(page, fleet)
     drawn(page)
+    page.get_by_role("link", name="Hosts", exact=True).click()
     expect(page.get_by_role("row", name=re.compile("db-1.*up"))).to_be_visible()
     page.get_by_role("link", name="db-1").click()
     expect(page.get_by_role("heading", name="db-1")).to_be_visible()
@@ -149,7 +150,7 @@ def test_new_samples_appear_without_a_reload(page: Page, alpha: Tenant, own_stor
     expect(page.get_by_text("Nothing has reported yet")).to_be_visible()
     picture(page, "overview-empty")
     sample_app.fill(own_store, alpha.app.pk, now_ms=SystemClock().now_ms(), span_ms=600_000)
-    expect(page.get_by_role("link", name="web-1")).to_be_visible(timeout=20_000)
+    expect(page.get_by_role("link", name="of 4 hosts up")).to_be_visible(timeout=20_000)
     drawn(page)
 
 

@@ -19,6 +19,8 @@ pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
 PAGES = {
     "overview": ("/apps/{app}/", 1),
+    "hosts": ("/apps/{app}/hosts", 0),
+    "hosts-map": ("/apps/{app}/hosts?view=map", 0),
     "host": ("/apps/{app}/hosts/db-1", 10),
     "chart": ("/apps/{app}/explore?range=1h", 1),
     "send": ("/apps/{app}/add-data", 0),

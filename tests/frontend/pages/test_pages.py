@@ -84,7 +84,7 @@ def test_the_home_page_says_first_what_needs_a_person(desk: Client, alpha: Tenan
     Instance.objects.create(fingerprint="1", labels={"host": "web-1", "disk": "a"}, phase="firing", **fields)
     Instance.objects.create(fingerprint="2", labels={"host": "web-1"}, phase="pending", **fields)
     page = text_of(desk, f"/apps/{alpha.app.pk}/")
-    section = page[page.index('id="attention"') : page.index('id="hosts"')]
+    section = page[page.index('id="attention"') : page.index("home-charts")]
     shown = re.sub(r"\s+", " ", re.sub("<[^>]*>", "", section))
     assert "Needs attention" in shown
     assert "1 of 2 hosts up" in shown
@@ -100,7 +100,7 @@ def test_a_home_page_without_problems_says_so_in_one_line(desk: Client, alpha: T
     assert 'class="problems"' not in page
 
 
-def test_a_home_page_of_a_thousand_hosts_is_small(desk: Client, alpha: Tenant, settings: Any) -> None:
+def test_pages_of_a_thousand_hosts_are_small(desk: Client, alpha: Tenant, settings: Any) -> None:
     now_ms = SystemClock().now_ms()
     times = np.arange(now_ms - 1_800_000, now_ms, 60_000, dtype=np.int64)
     draw = np.random.default_rng(1)
@@ -110,13 +110,21 @@ def test_a_home_page_of_a_thousand_hosts_is_small(desk: Client, alpha: Tenant, s
         for metric in ("cpu_usage_total", "mem_used_percent")
     ]
     sample_app.write_lines(settings.SPM_STORE_URL, alpha.app.pk, "relay", lines, times)
-    answer = desk.get(f"/apps/{alpha.app.pk}/", HTTP_ACCEPT_ENCODING="gzip")
-    part = desk.get(f"/apps/{alpha.app.pk}/hosts", HTTP_ACCEPT_ENCODING="gzip")
+    home = desk.get(f"/apps/{alpha.app.pk}/", HTTP_ACCEPT_ENCODING="gzip")
+    answer = desk.get(f"/apps/{alpha.app.pk}/hosts", HTTP_ACCEPT_ENCODING="gzip")
+    part = desk.get(f"/apps/{alpha.app.pk}/hosts-part", HTTP_ACCEPT_ENCODING="gzip")
+    map_of_all = desk.get(f"/apps/{alpha.app.pk}/hosts?view=map", HTTP_ACCEPT_ENCODING="gzip")
     text = gzip.decompress(answer.content).decode()
     assert text.count('<tr id="host-') == 50
     assert "50 of 1,000 hosts" in text
-    assert (len(answer.content) <= 25_000, len(part.content) <= 20_000) == (True, True)
-    following = text_of(desk, f"/apps/{alpha.app.pk}/?{re.search(r'after=web-[0-9]+', text)[0]}")  # type: ignore[index]
+    assert "of 1,000 hosts up" in gzip.decompress(home.content).decode()
+    assert gzip.decompress(map_of_all.content).decode().count('id="host-') == 1_000
+    sizes = {"home": len(home.content), "hosts": len(answer.content), "part": len(part.content)}
+    assert sizes["home"] <= 12_000, sizes
+    assert sizes["hosts"] <= 25_000, sizes
+    assert sizes["part"] <= 20_000, sizes
+    assert len(map_of_all.content) <= 40_000
+    following = text_of(desk, f"/apps/{alpha.app.pk}/hosts?{re.search(r'after=web-[0-9]+', text)[0]}")  # type: ignore[index]
     assert 'id="host-web-0050"' in following
     assert 'id="host-web-0049"' not in following
 
@@ -267,7 +275,7 @@ def test_a_crash_shows_the_page_for_it(desk: Client, alpha: Tenant, monkeypatch:
     def crash(*_: object) -> None:
         raise RuntimeError("boom")
 
-    monkeypatch.setattr("frontend.pages.overview.hosts_of", crash)
+    monkeypatch.setattr("frontend.pages.overview.fleet_of", crash)
     desk.raise_request_exception = False
     response = desk.get(f"/apps/{alpha.app.pk}/")
     assert response.status_code == 500

@@ -160,7 +160,7 @@ def test_a_theme_that_does_not_exist_is_the_system_s(client: Client, db: None) -
     ("path", "title"),
     [
         ("", "Home"),
-        ("hosts/web-1", "Home"),
+        ("hosts/web-1", "Hosts"),
         ("data/sources", "Data"),
         ("heartbeats", "Alerts"),
         ("data/rollups", "Data"),

@@ -5,7 +5,17 @@ import re
 import pytest
 
 from frontend.presenters.charts import Steps, fill_variables
-from frontend.presenters.hosts import ROWS, HostFilter, HostNumbers, is_host, list_rows, select_page
+from frontend.presenters.hosts.filters import read_filter
+from frontend.presenters.hosts.table import (
+    ROWS,
+    HostChoice,
+    HostNumbers,
+    group_rows,
+    grouping_labels,
+    is_host,
+    list_rows,
+    select_page,
+)
 from frontend.presenters.panels import host_panels, quote
 from frontend.presenters.sparkline import HEIGHT, WIDTH, draw_sparkline
 from frontend.templatetags.site_text import age, percent
@@ -54,21 +64,87 @@ FLEET = list_rows(WEB | {"db": (1, None)}, HostNumbers(), {}, NOW)
 @pytest.mark.parametrize(
     ("chosen", "first", "count", "after", "matching"),
     [
-        (HostFilter(), "db", ROWS, "web-048", 121),
-        (HostFilter(after="web-048"), "web-049", ROWS, "web-098", 121),
-        (HostFilter(after="web-098"), "web-099", 21, "", 121),
-        (HostFilter(text="WEB-01"), "web-010", 10, "", 10),
-        (HostFilter(state="gone"), "db", 1, "", 1),
-        (HostFilter(after="left meanwhile"), "db", ROWS, "web-048", 121),
-        (HostFilter(text="none"), None, 0, "", 0),
+        (HostChoice(), "db", ROWS, "web-048", 121),
+        (HostChoice(after="web-048"), "web-049", ROWS, "web-098", 121),
+        (HostChoice(after="web-098"), "web-099", 21, "", 121),
+        (HostChoice(read_filter("WEB-01")), "web-010", 10, "", 10),
+        (HostChoice(read_filter("state=down")), "db", 1, "", 1),
+        (HostChoice(after="left meanwhile"), "db", ROWS, "web-048", 121),
+        (HostChoice(read_filter("none")), None, 0, "", 0),
+        (HostChoice(read_filter("rack=7 -1")), None, 0, "", 0),
+        (HostChoice(most=500), "db", 121, "", 121),
     ],
-    ids=["first page", "second", "last", "by name", "by state", "a cursor that is gone", "no match"],
+    ids=["first page", "second", "last", "by name", "by state", "a gone cursor", "no match", "no such label", "map"],
 )
 def test_a_page_has_few_rows_and_leads_to_the_next(
-    chosen: HostFilter, first: str | None, count: int, after: str, matching: int
+    chosen: HostChoice, first: str | None, count: int, after: str, matching: int
 ) -> None:
     page, end, total = select_page(FLEET, chosen)
     assert (page[0].name if page else None, len(page), end, total) == (first, count, after, matching)
+
+
+MIXED = list_rows(
+    dict.fromkeys(("web-1", "web-2", "db-1", "db-2"), (NOW, None)),
+    HostNumbers(
+        cpu={"web-1": 91.5, "web-2": 20, "db-1": 80},
+        load={"db-1": 0.0},
+        labels={
+            "web-1": {"role": "web", "rack": "7"},
+            "web-2": {"role": "web", "rack": "8"},
+            "db-1": {"role": "db", "rack": "7"},
+        },
+    ),
+    {"db-2": 3},
+    NOW,
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("", ["db-2", "db-1", "web-1", "web-2"]),
+        ("web", ["web-1", "web-2"]),
+        ("w 2", ["web-2"]),
+        ("role=web", ["web-1", "web-2"]),
+        ('role="db"', ["db-1"]),
+        ("role!=web", ["db-2", "db-1"]),
+        ("cpu>80", ["web-1"]),
+        ("cpu>=80", ["db-1", "web-1"]),
+        ("CPU<50", ["web-2"]),
+        ("load<=0", ["db-1"]),
+        ("alerts>0", ["db-2"]),
+        ("rack=7 cpu>85%", ["web-1"]),
+        ("state=up name!=db-2 db", ["db-1"]),
+        ("state=late", []),
+        ("disk>0", []),
+        ("cpu>many", []),
+    ],
+)
+def test_a_filter_chooses_hosts_by_name_label_state_and_number(text: str, names: list[str]) -> None:
+    page, _, _ = select_page(MIXED, HostChoice(read_filter(text)))
+    assert [row.name for row in page] == names
+
+
+@pytest.mark.parametrize(
+    ("sort", "names"),
+    [
+        ("name", ["db-1", "db-2", "web-1", "web-2"]),
+        ("cpu", ["web-1", "db-1", "web-2", "db-2"]),
+        ("load", ["db-1", "db-2", "web-1", "web-2"]),
+        ("alerts", ["db-2", "db-1", "web-1", "web-2"]),
+    ],
+)
+def test_the_highest_number_stands_first_and_what_has_none_last(sort: str, names: list[str]) -> None:
+    page, _, _ = select_page(MIXED, HostChoice(sort=sort))
+    assert [row.name for row in page] == names
+
+
+def test_hosts_are_grouped_by_labels_that_many_have_and_that_name_no_host() -> None:
+    labels = {f"h{number}": {"role": "db" if number % 2 else "web", "serial": str(number)} for number in range(60)}
+    rows = list_rows(dict.fromkeys(labels, (NOW, None)), HostNumbers(labels=labels), {}, NOW)
+    assert grouping_labels(rows) == ["role"]
+    assert grouping_labels(MIXED) == ["role", "rack"]
+    assert [(group.value, len(group.rows)) for group in group_rows(MIXED, "role")] == [("db", 1), ("web", 2), ("", 1)]
 
 
 def places(path: str) -> list[tuple[int, int]]:

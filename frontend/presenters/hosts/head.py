@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from difflib import get_close_matches
 from functools import reduce
 
-from frontend.presenters.hosts import is_host
+from frontend.presenters.hosts.table import is_host
 from frontend.presenters.panels import quote
 from ingest.models import Agent
 from spm.accounts import sources
