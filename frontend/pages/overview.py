@@ -101,20 +101,21 @@ class Hosts(AppPage):
             firing=attention.firing_by_host(app),
         )
         state = {"q": chosen.filter.text, "by": chosen.by, "view": "map" if is_map else "", "sort": chosen.sort}
-        kept = {name: value for name, value in state.items() if value and value != SORTS[0]}
+        address_state = {name: value for name, value in state.items() if value and value != SORTS[0]}
         return {
             **context,
             "hosts": hosts,
             "chosen": chosen,
             "is_map": is_map,
-            "query": urlencode({**kept, **({"after": chosen.after} if chosen.after else {})}),
-            "first_query": urlencode(kept),
-            "next_query": urlencode({**kept, "after": hosts.after}) if hosts.after else "",
+            "query": urlencode({**address_state, **({"after": chosen.after} if chosen.after else {})}),
+            "first_query": urlencode(address_state),
+            "next_query": urlencode({**address_state, "after": hosts.after}) if hosts.after else "",
             "columns": [
-                (title, urlencode({**kept, "sort": name}), name == chosen.sort, css) for name, title, css in _COLUMNS
+                (title, urlencode({**address_state, "sort": name}), name == chosen.sort, css)
+                for name, title, css in _COLUMNS
             ],
             "views": [
-                (title, urlencode({**kept, "view": view}), (view == "map") is is_map)
+                (title, urlencode({**address_state, "view": view}), (view == "map") is is_map)
                 for title, view in (("Table", ""), ("Map", "map"))
             ],
         }

@@ -267,8 +267,19 @@ def list_rows(
         source_ms, period_ms = seen.get(name, (0, None))
         heard_ms = max(source_ms, numbers.seen_ms.get(name, 0))
         state, age_ms = sources.state(heard_ms, now_ms, period_ms), max(now_ms - heard_ms, 0)
-        values = [each.get(name) for each in (numbers.cpu, numbers.memory, numbers.disk, numbers.load)]
-        rows.append(HostRow(name, state, age_ms, firing.get(name, 0), *values, labels=numbers.labels.get(name, {})))
+        rows.append(
+            HostRow(
+                name,
+                state,
+                age_ms,
+                firing.get(name, 0),
+                numbers.cpu.get(name),
+                numbers.memory.get(name),
+                numbers.disk.get(name),
+                numbers.load.get(name),
+                numbers.labels.get(name, {}),
+            )
+        )
     return sorted(rows, key=lambda row: (STATES.index(row.state), -row.firing, row.name))
 
 
@@ -302,9 +313,10 @@ def _seen_ms(queries: QuerySession, now_ms: int) -> dict[str, int]:
 
 
 def _numbers(queries: QuerySession, now_ms: int) -> HostNumbers:
-    expressions = (panels.cpu_by_host(_NOW), panels.memory_by_host(_NOW), panels.disk_by_host(_NOW))
-    values = [_instant(queries.engine(), expr, now_ms) for expr in (*expressions, panels.load_by_host(_NOW))]
-    return HostNumbers(_seen_ms(queries, now_ms), *values, labels=labels_of_hosts(queries.storage, now_ms))
+    writers = (panels.cpu_by_host, panels.memory_by_host, panels.disk_by_host, panels.load_by_host)
+    cpu, memory, disk, load = (_instant(queries.engine(), write(_NOW), now_ms) for write in writers)
+    labels = labels_of_hosts(queries.storage, now_ms)
+    return HostNumbers(_seen_ms(queries, now_ms), cpu, memory, disk, load, labels)
 
 
 def _instant(engine: Engine, expr: str, now_ms: int) -> dict[str, float]:
