@@ -14,8 +14,10 @@ where it is and says why. Enter by ``evaluate_due_lanes``.
 
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 
+from django.db import DatabaseError
 from django.db.models import Exists, OuterRef, Q, QuerySet
 
 from alerts import journal
@@ -23,7 +25,7 @@ from alerts.judging import limits
 from alerts.judging.answers import Read
 from alerts.judging.kinds import Kind
 from alerts.judging.knowledge.sight import Sight
-from alerts.judging.lane_plan import Decision, Operation, OperationKind, aligned_ms, decide
+from alerts.judging.lane_plan import Decision, News, Operation, OperationKind, aligned_ms, decide
 from alerts.judging.run import Outcome, incomplete_at, run
 from alerts.judging.selections import traits_of
 from alerts.judging.versions import RuleVersion, Steps
@@ -66,12 +68,19 @@ def evaluate_due_lanes(*, observe: Observe, clock: Clock) -> EvaluationCounts:
         except StoreUnavailable as error:
             Lane.objects.filter(pk=lane_id).exclude(waiting=str(error)).update(waiting=str(error))
             failed += 1
-        except Exception:  # a loop's top: the other lanes must be judged, and this one is due again
+        except Exception as fault:  # a loop's top: the other lanes must be judged, and this one is due again
             log.exception("lane %d could not be judged", lane_id)
+            _note_fault(lane_id, fault)
             failed += 1
     telemetry.RULES_EVALUATED.labels("done").inc(evaluated)
     telemetry.RULES_EVALUATED.labels("failed").inc(failed)
     return EvaluationCounts(evaluated, failed)
+
+
+def _note_fault(lane_id: int, fault: Exception) -> None:
+    """Say on the lane that it stands still, if the database takes that."""
+    with suppress(DatabaseError):
+        Lane.objects.filter(pk=lane_id).update(waiting=f"A fault of this service: {type(fault).__name__}: {fault}")
 
 
 def evaluate_lane(lane_id: int, *, observe: Observe, clock: Clock) -> int:
@@ -119,8 +128,24 @@ def judge(lane: Lane, decision: Decision, sight: Sight, *, now_ms: int) -> bool:
         part = journal.Part(operation.after_ms, before, Outcome((), before.states, {}))
         return journal.commit(lane, decision, [part], sight, now_ms=now_ms)
     versions = journal.versions_between(lane, operation.after_ms, operation.upto_ms)
+    parts = _judge_parts(lane, decision, versions, sight)
+    try:
+        return journal.commit(lane, decision, parts, sight, now_ms=now_ms)
+    except journal.WORLD_ERRORS:
+        raise
+    except Exception:  # a loop's top: what one rule makes of its data must not stop its lane
+        faults = journal.unwritable_rules(lane, decision, parts, sight, now_ms=now_ms)
+        if not faults:
+            raise
+    versions = [replace(each, fault=faults.get(each.rule, each.fault)) for each in versions]
+    return journal.commit(lane, decision, _judge_parts(lane, decision, versions, sight), sight, now_ms=now_ms)
+
+
+def _judge_parts(lane: Lane, decision: Decision, versions: Sequence[RuleVersion], sight: Sight) -> list[journal.Part]:
+    """Judge the steps of an operation: by the rules that news concerns from its beginning on, by the others anew."""
+    operation = decision.operation
     again = _rules_to_judge_again(versions, decision)
-    parts = [
+    return [
         _judge_part(lane, after_ms, operation, versions, sight, concerns)
         for after_ms, concerns in (
             (operation.after_ms, again.__contains__),
@@ -128,7 +153,6 @@ def judge(lane: Lane, decision: Decision, sight: Sight, *, now_ms: int) -> bool:
         )
         if after_ms < operation.upto_ms
     ]
-    return journal.commit(lane, decision, parts, sight, now_ms=now_ms)
 
 
 def _rules_to_judge_again(versions: Sequence[RuleVersion], decision: Decision) -> frozenset[int]:
@@ -140,7 +164,16 @@ def _rules_to_judge_again(versions: Sequence[RuleVersion], decision: Decision) -
     if news is None:
         return frozenset()
     is_joined = any(each.kind is Kind.COMPOSITE for each in versions)
-    return frozenset(each.rule for each in versions if is_joined or traits_of(each.value_expr).reads_any(news.metrics))
+    return frozenset(each.rule for each in versions if is_joined or _reads_any(each, news))
+
+
+def _reads_any(version: RuleVersion, news: News) -> bool:
+    """Whether the rule reads a metric of the news; if a fault of ours hides that, it may: its judging says so."""
+    try:
+        return traits_of(version.value_expr).reads_any(news.metrics)
+    except Exception:  # a loop's top: one rule must not stop its lane
+        log.exception("what rule %d reads is not known", version.rule)
+        return True
 
 
 def _judge_part(

@@ -5,11 +5,12 @@ that goes back behind the lane's position replaces what was said of those steps:
 marked, states and episodes follow. Unchanged rules cost two rows for the whole lane: its own and the operation's.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import logging
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from django.db import transaction
+from django.db import InterfaceError, OperationalError, transaction
 from django.db.models import F, Q
 
 from alerts import episodes
@@ -21,9 +22,13 @@ from alerts.judging.knowledge.patience import not_waited_for
 from alerts.judging.knowledge.sight import Sight
 from alerts.judging.lane_plan import Decision
 from alerts.judging.limits import OWED_METRICS_MAX
-from alerts.judging.run import InstanceKey, Outcome, States, Transition
+from alerts.judging.run import InstanceKey, Outcome, States, Transition, fault_text
 from alerts.judging.versions import RuleVersion
 from alerts.models import AlertEvent, Instance, Lane, Operation, Rule, RuleVersionRow
+from spm.errors import SpmError
+
+log = logging.getLogger("spm.alerts")
+WORLD_ERRORS = (SpmError, OSError, MemoryError, OperationalError, InterfaceError)  # of no rule: they concern all
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +53,29 @@ class Part:
     after_ms: int
     before: LaneStates
     outcome: Outcome
+
+    @property
+    def rules(self) -> frozenset[int]:
+        """The rules of which it says anything."""
+        keys = [*self.before.rows, *self.outcome.states, *(each.key for each in self.outcome.transitions)]
+        return frozenset(key.rule for key in keys) | {event.rule_id for event in self.before.later}
+
+    def of(self, rules: Collection[int]) -> "Part":
+        """Return what it says of some rules."""
+        before, outcome = self.before, self.outcome
+        return Part(
+            self.after_ms,
+            LaneStates(
+                {key: state for key, state in before.states.items() if key.rule in rules},
+                {key: row for key, row in before.rows.items() if key.rule in rules},
+                tuple(event for event in before.later if event.rule_id in rules),
+            ),
+            Outcome(
+                tuple(each for each in outcome.transitions if each.key.rule in rules),
+                {key: state for key, state in outcome.states.items() if key.rule in rules},
+                outcome.labels,
+            ),
+        )
 
 
 def _any_rule(rule: int) -> bool:
@@ -76,7 +104,16 @@ def versions_between(lane: Lane, after_ms: int, upto_ms: int) -> list[RuleVersio
     """Return the versions of the lane's rules that are in force at any step of (after, upto], or end there."""
     is_in_force = Q(until_ms=None) | Q(until_ms__gt=after_ms)
     rows = RuleVersionRow.objects.filter(is_in_force, rule__app=lane.app_id, from_ms__lte=upto_ms)
-    return [version_from(*row) for row in rows.values_list("rule", "from_ms", "until_ms", "content")]
+    return [_version_or_fault(*row) for row in rows.values_list("rule", "from_ms", "until_ms", "content")]
+
+
+def _version_or_fault(rule: int, from_ms: int, until_ms: int | None, content: Mapping[str, Any]) -> RuleVersion:
+    """Return the version; if its content cannot be read, one that says so, as the lane's other rules must be judged."""
+    try:
+        return version_from(rule, from_ms, until_ms, content)
+    except Exception as fault:  # a loop's top
+        log.exception("a version of rule %d cannot be read", rule)
+        return RuleVersion(rule, from_ms, until_ms, "", Condition(), Timing(), fault=fault_text(fault))
 
 
 def version_from(rule: int, from_ms: int, until_ms: int | None, content: Mapping[str, Any]) -> RuleVersion:
@@ -138,6 +175,33 @@ def commit(lane: Lane, decision: Decision, parts: Sequence[Part], sight: Sight, 
             own = replace(operation, after_ms=part.after_ms)
             episodes.follow(lane, own, before.states, outcome, changed, labels, now_ms=now_ms)
     return True
+
+
+def unwritable_rules(
+    lane: Lane, decision: Decision, parts: Sequence[Part], sight: Sight, *, now_ms: int
+) -> Mapping[int, str]:
+    """Return the rules whose changes alone make ``commit`` fail, each with the fault; nothing stays written.
+
+    Rules are tried together and those of a try that fails in halves: a few tries for each rule that is found.
+    """
+    faults: dict[int, str] = {}
+    waiting = [sorted(frozenset().union(*(part.rules for part in parts)))]
+    while waiting:
+        rules = waiting.pop()
+        try:
+            with transaction.atomic():
+                commit(lane, decision, [part.of(rules) for part in parts], sight, now_ms=now_ms)
+                transaction.set_rollback(True)
+        except WORLD_ERRORS:
+            raise
+        except Exception as fault:  # a loop's top: it is found out whose fault it is
+            if len(rules) == 1:
+                log.exception("the changes of rule %d cannot be written", rules[0])
+                faults[rules[0]] = fault_text(fault)
+            else:
+                half = len(rules) // 2
+                waiting += [rules[:half], rules[half:]]
+    return faults
 
 
 def _take_number(lane: Lane, decision: Decision, sight: Sight) -> bool:

@@ -116,6 +116,11 @@ def run(
     return Outcome(tuple(fold.transitions), fold.states, fold.labels)
 
 
+def fault_text(fault: Exception) -> str:
+    """Say of a rule that a fault of ours stopped its judging."""
+    return f"A fault of this service stopped the judging of this rule: {type(fault).__name__}: {fault}"
+
+
 def incomplete_at(steps: Steps, behind_ms: int | None) -> BOOL | None:
     """bool[T]: the steps at which absences cannot be judged, from ``behind_ms`` on; None if there are none."""
     if behind_ms is None or behind_ms > steps.last_ms:
@@ -196,12 +201,14 @@ class _Fold:
             for key in self._active_keys(rule):
                 del self.states[key]
             self.states.update(states)
-            text = f"A fault of this service stopped the judging of this rule: {type(fault).__name__}: {fault}"
-            self._fold_errors(rule, dict.fromkeys(range(len(steps)), text), steps)
+            self._fold_errors(rule, dict.fromkeys(range(len(steps)), fault_text(fault)), steps)
 
     def judge(self, rule: int, version: RuleVersion, before: RuleVersion | None, steps: Steps) -> None:
         """Judge one version of a rule at its steps."""
         known = self._active_keys(rule)
+        if version.fault:
+            self._fold_errors(rule, dict.fromkeys(range(len(steps)), version.fault), steps)
+            return
         if version.ended:
             self._end_all(known, EndReason(version.ended), steps.first_ms)
             return

@@ -34,7 +34,8 @@ class RuleVersion:
     """What a rule was from the step ``from_ms`` until before ``until_ms`` (None: it still is).
 
     ``ended`` says why the rule is not judged in this version: "deleted", "switched off", or "" if it is judged.
-    ``missing_for_ms`` counts if the absence of a series is an alert of its own.
+    ``missing_for_ms`` counts if the absence of a series is an alert of its own. ``fault`` says why the rule cannot be
+    judged, whatever its data: each step is an error of it, and its series stay as they are.
     """
 
     rule: int
@@ -47,6 +48,7 @@ class RuleVersion:
     ended: str = ""
     kind: Kind = Kind.THRESHOLD
     parameters: Parameters = field(default_factory=Parameters)
+    fault: str = ""
 
     @property
     def value_expr(self) -> str:
@@ -60,6 +62,8 @@ class RuleVersion:
 
     def selects_anew(self, before: "RuleVersion") -> bool:
         """Whether the series of the version before may be no series of this one."""
+        if before.fault:
+            return False
         own, old = self.condition.comparator, before.condition.comparator
         is_same = self.value_expr == before.value_expr and self.kind == before.kind
         return not is_same or self.parameters.by != before.parameters.by or bool(own) != bool(old)

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from typing import Any
 from unittest.mock import patch
 
 import numpy as np
@@ -15,8 +16,11 @@ from hypothesis import strategies as st
 from alerts import episodes, evaluate, journal, rulebook
 from alerts.judging.answers import Answer, Read
 from alerts.judging.automaton import OK, Input, step
-from alerts.judging.lane_plan import Decision, OperationKind
+from alerts.judging.knowledge.sight import Sight
+from alerts.judging.lane_plan import Decision, News, OperationKind
 from alerts.judging.lane_plan import Operation as Plan
+from alerts.judging.run import InstanceKey
+from alerts.judging.selections import Traits, traits_of
 from alerts.judging.versions import Steps
 from alerts.models import AlertEvent, Episode, Instance, Lane, Operation, Rule, RuleVersionRow
 from alerts.models.telling import LastWord
@@ -376,3 +380,78 @@ def test_a_store_that_does_not_answer_is_no_error_of_a_rule(make_rule: MakeRule,
     counts = evaluate.evaluate_due_lanes(observe=evaluate.at_present(away, world.clock), clock=world.clock)
     assert (counts.failed, Lane.objects.get().position_ms) == (1, position_ms)
     assert not Instance.objects.filter(rule=rule).exists()
+
+
+def error_of(rule: Rule) -> str:
+    """The text of the error of a rule."""
+    return Instance.objects.get(rule=rule, aspect="error").detail
+
+
+def test_a_version_that_cannot_be_read_is_its_rules_error_and_the_other_rules_go_on(
+    make_rule: MakeRule, world: AlertingWorld
+) -> None:
+    broken, _ = make_rule(), make_rule()
+    world.evaluate_values(95, 95)
+    content = RuleVersionRow.objects.get(rule=broken).content
+    RuleVersionRow.objects.filter(rule=broken).update(content={"expr": "cpu"})
+    world.evaluate_values(95, 50, 50)
+    assert "KeyError" in error_of(broken)
+    phases = {each.rule_id: each.phase for each in Instance.objects.filter(aspect="value")}
+    assert phases == {broken.pk: "firing"}, "the broken rule keeps its state, the other one has recovered"
+    RuleVersionRow.objects.filter(rule=broken).update(content=content)
+    world.evaluate_values(50)
+    assert not Instance.objects.exists()
+    assert statuses() == ["ended"] * 2 + ["ended"], "an alert of each rule, and one of the error"
+
+
+def test_changes_that_cannot_be_written_are_their_rules_error_and_the_other_rules_go_on(
+    make_rule: MakeRule, world: AlertingWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rules = [make_rule() for _ in range(7)]
+    broken, original = rules[2], journal._instance
+
+    def refusing(key: InstanceKey, *rest: Any) -> Instance:
+        if key.rule == broken.pk and key.aspect == "value":
+            raise TypeError("no column takes this")
+        return original(key, *rest)
+
+    monkeypatch.setattr(journal, "_instance", refusing)
+    world.evaluate_values(95, 95, 95)
+    assert "TypeError: no column takes this" in error_of(broken)
+    fired = Instance.objects.filter(phase="firing", aspect="value").order_by("rule")
+    assert [each.rule for each in fired] == [each for each in rules if each != broken]
+    assert not AlertEvent.objects.filter(rule=broken, aspect="value").exists()
+    assert Operation.objects.count() == 3, "each step was committed once"
+
+
+def test_an_expression_whose_traits_fail_stops_no_other_rule_when_data_comes_late(
+    make_rule: MakeRule, world: AlertingWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broken, well = make_rule(expr="broken"), make_rule()
+    world.evaluate_values(50, 50, 50)
+
+    def traits(expr: str) -> Traits:
+        if expr == "broken":
+            raise RecursionError("too deep")
+        return traits_of(expr)
+
+    monkeypatch.setattr(evaluate, "traits_of", traits)
+    lane = Lane.objects.get()
+    read = recorded([95.0] * 20)(broken.app_id)
+    upto_ms = lane.position_ms
+    plan = Plan(OperationKind.JUDGE, upto_ms - 2 * PERIOD_MS, upto_ms, None)
+    now_ms = world.clock.now_ms()
+    decision = Decision(plan, news=News(upto_ms - PERIOD_MS, traits_of("cpu").metrics))
+    assert evaluate.judge(lane, decision, Sight(read, now_ms, now_ms, now_ms), now_ms=now_ms)
+    assert {each.rule_id for each in Instance.objects.filter(phase="firing")} == {broken.pk, well.pk}
+
+
+def test_a_lane_that_a_fault_stops_says_so(make_rule: MakeRule, world: AlertingWorld) -> None:
+    make_rule()
+    world.clock.advance(PERIOD_MS)
+
+    def observe(lane: Lane) -> Sight:
+        raise AssertionError("BUG: no sight")
+
+    assert evaluate.evaluate_due_lanes(observe=observe, clock=world.clock).failed == 1
+    assert Lane.objects.get().waiting == "A fault of this service: AssertionError: BUG: no sight"
