@@ -20,7 +20,7 @@ from django.conf import settings
 from alerts.notify.base import DeliveryFailed, RenderedMessage
 from alerts.notify.http import limits
 from alerts.notify.http.post import check, excerpt, open_exchange, request
-from alerts.notify.links import rule_links
+from alerts.notify.links import home_url, rule_links
 from alerts.notify.wording import is_over, plain_text, subject
 
 if TYPE_CHECKING:
@@ -239,7 +239,7 @@ def _outcome(attempt: _Attempt, *, is_sent: bool) -> str:
 
 
 def _text(payload: Mapping[str, Any]) -> str:
-    return _calm(plain_text(payload, rule_links(payload)))
+    return _calm(plain_text(payload, rule_links(payload), home_url()))
 
 
 def _calm(text: str) -> str:

@@ -27,7 +27,7 @@ from django.urls import reverse
 
 from alerts.notify.base import DeliveryFailed, RenderedMessage
 from alerts.notify.chart import ChartData, draw
-from alerts.notify.links import Purpose, act_links, link_url, rule_links
+from alerts.notify.links import Purpose, act_links, home_url, link_url, rule_links
 from alerts.notify.wording import chart_text, is_over, line_texts, more_text, plain_text, subject
 
 _CHART_ID = "chart@spm"
@@ -94,7 +94,7 @@ def compose(key: str, payload: Mapping[str, Any]) -> EmailMessage:
     links, acts = rule_links(payload), act_links(payload)
     message = _FrozenMail(
         subject=subject(payload),
-        body=plain_text(payload, links, acts),
+        body=plain_text(payload, links, home_url(), acts),
         to=receivers,
         headers=_headers(key, payload),
     )
@@ -148,7 +148,7 @@ def _html(payload: Mapping[str, Any], links: Mapping[int, str], acts: Mapping[st
         "subject": subject(payload),
         "lines": lines,
         "more": more_text(payload),
-        "home": f"{settings.SPM_BASE_URL}{reverse('alerts:rules')}",
+        "home": home_url(),
         "receiver": payload["receivers"][0],
         "acts": acts,
         "stop": link_url(Purpose.STOP, payload["key"]) if payload.get("may_stop") else "",

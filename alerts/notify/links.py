@@ -44,6 +44,11 @@ def rule_links(payload: Mapping[str, Any]) -> dict[int, str]:
     return {line["rule"]: rule_url(line["rule"]) for line in payload["lines"]}
 
 
+def home_url() -> str:
+    """Return the address of all alerts."""
+    return f"{settings.SPM_BASE_URL}{reverse('alerts:rules')}"
+
+
 def act_links(payload: Mapping[str, Any]) -> dict[str, str]:
     """Return the links that do something about the alerts of a notification that go on, by what they say."""
     if all(map(is_over, payload["lines"])):

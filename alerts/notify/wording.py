@@ -120,8 +120,13 @@ def _shortened(text: LineText) -> LineText:
     return replace(text, title=title, summary="", description="", runbook="")
 
 
-def plain_text(body: Mapping[str, Any], links: Mapping[int, str], acts: Mapping[str, str] | None = None) -> str:
-    """Write the whole notification as text; ``links`` are the addresses of its rules, ``acts`` what can be done."""
+def plain_text(
+    body: Mapping[str, Any], links: Mapping[int, str], home: str, acts: Mapping[str, str] | None = None
+) -> str:
+    """Write the whole notification as text.
+
+    ``links`` are the addresses of its rules, ``home`` that of all alerts, ``acts`` what can be done.
+    """
     parts = []
     for each in line_texts(body["lines"]):
         facts = [part for part in (each.value, each.condition, each.time) if part]
@@ -129,7 +134,7 @@ def plain_text(body: Mapping[str, Any], links: Mapping[int, str], acts: Mapping[
         parts += [part for part in (each.summary, each.description, each.note) if part]
         parts += [f"Runbook: {each.runbook}", ""] if each.runbook else [""]
     if body["more"]:
-        parts += [f"and {more_text(body)}", ""]
+        parts += [f"and {more_text(body)}: {home}", ""]
     parts += [f"{text}: {link}" for text, link in (acts or {}).items()]
     parts += ["Rules:", *(f"  {link}" for link in links.values())]
     return "\n".join(parts) + "\n"
@@ -143,7 +148,9 @@ def chart_text(line: Mapping[str, Any]) -> str:
 
 def more_text(body: Mapping[str, Any]) -> str:
     """Say what is not shown line by line: ``990 more firing``; an empty text if nothing is left out."""
-    return ", ".join(f"{count:,} more {WORDS[kind].lower()}" for kind, count in body["more"].items())
+    more = ", ".join(f"{count:,} more {WORDS[kind].lower()}" for kind, count in body["more"].items())
+    groups = len(body["groups"]) + body.get("groups_more", 0)
+    return f"{more}, in {groups:,} groups together" if more and groups > 1 else more
 
 
 def _place(labels: Mapping[str, str]) -> str:

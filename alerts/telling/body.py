@@ -1,7 +1,8 @@
 """Freezes what a notification says: all facts as they are when it is written, as JSON.
 
 Notifiers make text, pages and requests from this body alone, so that a retry sends the same bytes. The worst and the
-ends come first; at most ``LINES_IN_FULL_MAX`` lines are written in full, the others are numbers.
+ends come first; at most ``LINES_IN_FULL_MAX`` lines and ``GROUPS_IN_FULL_MAX`` groups are written in full, the others
+are numbers.
 """
 
 from collections import Counter
@@ -53,7 +54,8 @@ def write(
         "may_stop": not receiver.is_member,
         "at_ms": now_ms,
         "known": knowledge and {"vector": knowledge.vector.hex(), "retractions": knowledge.retractions},
-        "groups": [{"id": group.pk, "labels": group.labels} for group in groups],
+        "groups": [{"id": group.pk, "labels": group.labels} for group in groups[: limits.GROUPS_IN_FULL_MAX]],
+        "groups_more": max(len(groups) - limits.GROUPS_IN_FULL_MAX, 0),
         "counts": dict(Counter(map(_word, lines))),
         "lines": [write_line(line) for line in ordered[: limits.LINES_IN_FULL_MAX]],
         "more": dict(Counter(map(_word, ordered[limits.LINES_IN_FULL_MAX :]))),

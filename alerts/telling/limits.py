@@ -14,6 +14,7 @@ RECEIVER_TOKENS_MAX = 10  # at once, after a quiet time
 DIGEST_GROUPS_MIN = 3  # so many groups due at once make one digest
 ANNOTATION_CHARS_MAX = 1_000  # of one alert's text in a notification: what is longer belongs into the runbook
 LINES_IN_FULL_MAX = 50  # of one notification; the others are numbers
+GROUPS_IN_FULL_MAX = 50  # of one digest; 5,000 of them would be a megabyte in each row
 DEAD_IN_A_ROW_MAX = 3  # notifications: then the receiver counts as failing
 FAILING_PROBE_MS = 3_600_000  # a failing receiver is tried once an hour
 MATCHERS_MAX = 20  # of a silence, a policy or an inhibition

@@ -17,7 +17,10 @@ OPEN_END = "0001-01-01T00:00:00Z"  # how Go writes no time
 
 
 def webhook_body(body: Mapping[str, Any], *, base_url: str) -> bytes:
-    """Return the JSON of a webhook: Alertmanager's fields, and ``key``, ``sequence`` and ``title`` besides."""
+    """Return the JSON of a webhook: Alertmanager's fields, and ours: key, sequence, title, groupCount.
+
+    What is counted and not written (``truncatedAlerts``) is seen at ``externalURL``.
+    """
     alerts = [webhook_alert(line, body["at_ms"], base_url) for line in body["lines"]]
     group = dict(body["groups"][0]["labels"]) if len(body["groups"]) == 1 else {}
     return orjson.dumps(
@@ -25,6 +28,7 @@ def webhook_body(body: Mapping[str, Any], *, base_url: str) -> bytes:
             "version": "4",
             "groupKey": body["key"].rsplit(".", 1)[0],
             "truncatedAlerts": sum(body["more"].values()),
+            "groupCount": len(body["groups"]) + body.get("groups_more", 0),
             "status": "firing" if any(alert["status"] == "firing" for alert in alerts) else "resolved",
             "receiver": body["key"].partition(".")[0],
             "groupLabels": group,

@@ -82,6 +82,10 @@ def test_a_thousand_groups_of_one_cause_are_one_mail_per_receiver(
     make_rule(receivers=())
     live(world, dict.fromkeys(HOSTS, BUSY), limits.GROUP_INTERVAL_MS)
     assert counts(server) == for_each([{"FIRING": 1_000}])
+    body = Notification.objects.all()[0].body
+    assert (len(body["groups"]), body["groups_more"]) == (limits.GROUPS_IN_FULL_MAX, 950)
+    written = message_from_bytes(server.received[0][1], policy=policy.default).get_body(("plain",))
+    assert "and 950 more firing, in 1,000 groups together: http" in str(written and written.get_content())
     live(world, dict.fromkeys(HOSTS, WELL), limits.GROUP_INTERVAL_MS)
     assert counts(server) == for_each([{"FIRING": 1_000}, {"RESOLVED": 1_000}])
 

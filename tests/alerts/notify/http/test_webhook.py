@@ -13,6 +13,7 @@ import pytest
 
 from alerts.notify.base import DeliveryFailed
 from alerts.notify.http import limits
+from alerts.notify.http.alert_format import webhook_body
 from alerts.notify.webhook import WebhookNotifier, secret_of
 from spm.clock import FakeClock
 from tests.alerts.conftest import START_MS
@@ -42,6 +43,14 @@ def test_a_webhook_carries_key_sequence_and_a_signature_that_its_receiver_can_ve
     expected = base64.b64encode(hmac.new(secret, signed, hashlib.sha256).digest()).decode()
     assert got.headers["webhook-signature"] == f"v1,{expected}"
     assert secret_of(7) != secret_of(8)
+
+
+def test_a_webhook_counts_the_alerts_and_groups_that_it_does_not_write() -> None:
+    groups = [{"id": n, "labels": {"host": str(n)}} for n in range(50)]
+    digest = body(line(), more={"firing": 4_999}, groups=groups, groups_more=4_950)
+    sent = json.loads(webhook_body(digest, base_url="https://spm.example.org"))
+    assert (sent["truncatedAlerts"], sent["groupCount"]) == (4_999, 5_000)
+    assert sent["externalURL"] == "https://spm.example.org/alerts/"
 
 
 def test_a_webhook_has_the_form_of_an_alertmanagers(server: HttpServer) -> None:
