@@ -4,14 +4,16 @@ from django.urls import path
 from django.views.generic import RedirectView
 
 from alerts.pages import notifications, routing, views
+from alerts.pages.editor import views as editor
 
 app_name = "alerts"
 urlpatterns = [
     path("", views.rule_list, name="rules"),
-    path("new", views.rule_new, name="new"),
-    path("check", views.rule_check, name="check"),
+    path("new", editor.rule_new, name="new"),
+    path("check", editor.rule_check, name="check"),
+    path("try", editor.rule_try, name="try"),
     path("rules/<int:rule_id>", views.rule_page, name="rule"),
-    path("rules/<int:rule_id>/edit", views.rule_edit, name="edit"),
+    path("rules/<int:rule_id>/edit", editor.rule_edit, name="edit"),
     path("rules/<int:rule_id>/delete", views.rule_delete, name="delete"),
     path("mail", RedirectView.as_view(pattern_name="alerts:notifications", query_string=True)),
     path("mail/<path:rest>", RedirectView.as_view(url="/alerts/notifications")),

@@ -2,12 +2,12 @@
 
 ``backtest`` judges all steps at one knowledge, in chunks. ``replay`` follows the operations of a lane, each at the K
 that it kept, and gives what the lane said after each of them: the newest operation decides about its steps. A rule that
-was written today is tried with it on what was known then. ``notifications`` counts what receivers would have got.
+was written today is tried with it on what was known then. ``notification_times`` says when receivers would have heard.
 """
 
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from alerts.judging import limits
@@ -98,29 +98,35 @@ def replay(
         yield line
 
 
-def backtest(versions: Sequence[RuleVersion], steps: Steps, states: States, *, read: Read, active_max: int) -> Line:
-    """Judge all steps at one knowledge, a chunk at a time, and return the line."""
-    lines = replay(versions, _chunks(steps, read), states, period_ms=steps.period_ms, active_max=active_max)
+def backtest(
+    versions: Sequence[RuleVersion], steps: Steps, states: States, *, open_read: Callable[[], Read], active_max: int
+) -> Line:
+    """Judge all steps at one knowledge, a chunk at a time, and return the line.
+
+    ``open_read`` returns what evaluates the expressions of one chunk: answers of past chunks need not be kept.
+    """
+    lines = replay(versions, _chunks(steps, open_read), states, period_ms=steps.period_ms, active_max=active_max)
     [last] = deque(lines, maxlen=1) or [Line((), states, {})]
     return last
 
 
-def _chunks(steps: Steps, read: Read) -> Iterator[KnownSteps]:
+def _chunks(steps: Steps, open_read: Callable[[], Read]) -> Iterator[KnownSteps]:
     size_ms = limits.BACKTEST_CHUNK_STEPS * steps.period_ms
     for after_ms in range(steps.first_ms - steps.period_ms, steps.last_ms, size_ms):
-        yield KnownSteps(after_ms, min(after_ms + size_ms, steps.last_ms), read)
+        yield KnownSteps(after_ms, min(after_ms + size_ms, steps.last_ms), open_read())
 
 
-def notifications(stretches: Iterable[Stretch], *, wait_ms: int, interval_ms: int) -> int:
-    """Count the notifications that one receiver of a group would get of these stretches.
+def notification_times(stretches: Iterable[Stretch], *, wait_ms: int, interval_ms: int) -> list[int]:
+    """Return when one receiver of a group would get notifications of these stretches.
 
     A group is flushed a while after its first change, then at most once in an interval; each flush says everything that
     changed since.
     """
     changes = sorted({at for each in stretches for at in (each.start_ms, each.end_ms) if at is not None})
-    count, next_ms, said_ms = 0, 0, -1
+    times, next_ms, said_ms = list[int](), 0, -1
     for at_ms in changes:
         if at_ms > said_ms:
             said_ms = max(at_ms + wait_ms, next_ms)
-            next_ms, count = said_ms + interval_ms, count + 1
-    return count
+            next_ms = said_ms + interval_ms
+            times.append(said_ms)
+    return times

@@ -9,7 +9,7 @@ from django import forms
 
 from alerts import durations
 from alerts.models.telling import ContactPoint, Policy
-from alerts.pages.forms import DurationField
+from alerts.pages.fields import DurationField
 from alerts.telling import limits
 
 _PLAIN = {"spellcheck": "false", "autocomplete": "off"}

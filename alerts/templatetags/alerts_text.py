@@ -3,11 +3,14 @@
 from collections.abc import Mapping
 
 from django import template
+from django.forms import BoundField
 
 from alerts import durations
 from alerts.models.telling import Receiver
 from alerts.notify import registry, text
 from alerts.notify.email import goes_to_a_folder
+from alerts.pages.editor.kinds import FIELD_KINDS
+from spm.clock import moment as moment_of
 
 register = template.Library()
 
@@ -28,6 +31,19 @@ def spell(ms: int) -> str:
 def moment(ms: int) -> str:
     """Write a time: ``2026-11-21 09:00:00 UTC``."""
     return text.time_text(ms)
+
+
+@register.filter
+def short_moment(ms: int) -> str:
+    """Write a time without its year and seconds: ``21 Nov 09:00``."""
+    return f"{moment_of(ms):%d %b %H:%M}"
+
+
+@register.filter
+def kind_classes(field: BoundField) -> str:
+    """Return the style classes of a field that only some kinds of rules use."""
+    kinds = FIELD_KINDS.get(field.name, ())
+    return " ".join(["of", *(f"of-{kind}" for kind in kinds)]) if kinds else ""
 
 
 @register.filter

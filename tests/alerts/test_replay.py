@@ -15,7 +15,8 @@ from typing import Any
 
 import pytest
 
-from alerts import backtests, journal, rulebook
+from alerts import journal, rulebook
+from alerts.backtesting import backtests
 from alerts.judging.backtest import Line
 from alerts.judging.reconciliation import EpisodeStatus
 from alerts.judging.versions import Steps

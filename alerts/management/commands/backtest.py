@@ -11,7 +11,7 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError
 
 from alerts import durations
-from alerts.backtests import PastEpisode, rule_to_try, try_rule
+from alerts.backtesting.backtests import PastEpisode, rule_to_try, try_rule
 from alerts.judging.kinds import Kind
 from alerts.models import Rule
 from spm.accounts.access import require_app_number
@@ -50,10 +50,10 @@ class Command(BaseCommand):
             raise CommandError(str(error)) from error
         for each in report.episodes:
             self.stdout.write(_line(each))
-        self.stdout.write(
-            f"{len(report.episodes)} episodes, {report.notifications} notifications to one receiver; "
-            f"without for: {report.episodes_without_for} and {report.notifications_without_for}"
-        )
+        self.stdout.write(f"{len(report.episodes)} episodes, {report.notifications} notifications to one receiver")
+        for effect in report.effects:
+            counts = f"{effect.episodes} episodes, {effect.notifications} notifications"
+            self.stdout.write(f"with for {durations.spell(effect.for_ms)}: {counts}")
 
 
 def _line(episode: PastEpisode) -> str:

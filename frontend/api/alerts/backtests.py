@@ -8,7 +8,7 @@ from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from alerts.backtests import rule_to_try, try_rule
+from alerts.backtesting.backtests import rule_to_try, try_rule
 from alerts.judging.kinds import Kind
 from alerts.models import Rule
 from frontend.api.base import FailureSerializer, Operation
@@ -77,6 +77,14 @@ class PastEpisodeSerializer(serializers.Serializer[Any]):
     value = serializers.FloatField(allow_null=True)
 
 
+class ForEffectSerializer(serializers.Serializer[Any]):
+    """The rule with another ``for``."""
+
+    for_ms = serializers.IntegerField()
+    episodes = serializers.IntegerField()
+    notifications = serializers.IntegerField(help_text="to one receiver")
+
+
 class ReportSerializer(serializers.Serializer[Any]):
     """What the rule would have said."""
 
@@ -84,8 +92,7 @@ class ReportSerializer(serializers.Serializer[Any]):
     last_ms = serializers.IntegerField()
     episodes = PastEpisodeSerializer(many=True)
     notifications = serializers.IntegerField(help_text="to one receiver")
-    episodes_without_for = serializers.IntegerField()
-    notifications_without_for = serializers.IntegerField()
+    effects = ForEffectSerializer(many=True, help_text="without for, and with longer ones")
 
 
 class Backtests(Operation):

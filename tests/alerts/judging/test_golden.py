@@ -9,7 +9,7 @@ from alerts.expressions import evaluate
 from alerts.judging import composites
 from alerts.judging.answers import Answer, Read
 from alerts.judging.automaton import Timing
-from alerts.judging.backtest import KnownSteps, Line, backtest, notifications, replay
+from alerts.judging.backtest import KnownSteps, Line, backtest, notification_times, replay
 from alerts.judging.conditions import Condition, MissingPolicy
 from alerts.judging.kinds import Kind, Parameters
 from alerts.judging.versions import RuleVersion, Steps
@@ -39,7 +39,7 @@ def every_ten(first: int, last: int, value: Callable[[int], float]) -> Points:
 
 
 def judged(versions: Sequence[RuleVersion], read: Read, seconds: int) -> Line:
-    return backtest(versions, Steps(START, START + seconds * 1000, STEP), {}, read=read, active_max=100)
+    return backtest(versions, Steps(START, START + seconds * 1000, STEP), {}, open_read=lambda: read, active_max=100)
 
 
 def stretches(line: Line, rule: int = 1) -> list[tuple[str, float, float | None, str]]:
@@ -209,13 +209,15 @@ def test_chunks_of_a_backtest_give_what_single_steps_give() -> None:
     version = CASES["a threshold fires after for, and recovers below its recovery threshold"].version
     points = [(at * 10, v) for at, v in enumerate([50, 95, 95, 95, 85, 85, 70, 70, 50] * 3)]
     read, steps = reading({"x": {"a": points}}), Steps(START, START + 260_000, STEP)
-    whole = backtest([version], steps, {}, read=read, active_max=9)
+    whole = backtest([version], steps, {}, open_read=lambda: read, active_max=9)
     line = Line((), {}, {})
     for at in range(len(steps)):
         own = Steps(steps.at_ms(at), steps.at_ms(at), STEP)
         states = line.states_at(own.first_ms - STEP)
         line = Line(
-            line.transitions + backtest([version], own, states, read=read, active_max=9).transitions, {}, whole.labels
+            line.transitions + backtest([version], own, states, open_read=lambda: read, active_max=9).transitions,
+            {},
+            whole.labels,
         )
     assert line.transitions == whole.transitions
 
@@ -231,5 +233,5 @@ def test_a_replay_knows_the_labels_of_what_is_missing_at_an_operation() -> None:
 def test_a_receiver_gets_one_notification_in_an_interval() -> None:
     line = judged([part(1, "cpu")], reading({"cpu": {"a": firing_in({1, 3, 5}), "b": firing_in({1})}}), 70)
     own = [each for _, each in line.stretches()]
-    assert notifications(own, wait_ms=5_000, interval_ms=10_000) == 6
-    assert notifications(own, wait_ms=5_000, interval_ms=60_000) == 2
+    assert len(notification_times(own, wait_ms=5_000, interval_ms=10_000)) == 6
+    assert len(notification_times(own, wait_ms=5_000, interval_ms=60_000)) == 2

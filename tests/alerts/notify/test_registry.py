@@ -70,7 +70,7 @@ def test_a_new_notifier_delivers_an_alert(
 def test_the_form_accepts_receivers_of_a_new_notifier(
     app: App, editor: Client, pager: PagerNotifier, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("alerts.pages.views.query_engine", lambda app, expr, at_ms: [])
+    monkeypatch.setattr("alerts.pages.editor.views.query_engine", lambda app, expr, at_ms: [])
     form = {"name": "Disk", "expr": "disk", "comparator": ">", "threshold": "95", "severity": "critical"}
     editor.post(f"/alerts/new?app={app.pk}", {**form, "receivers": "pager:17"})
     assert Rule.objects.get().receivers == ["pager:17"]

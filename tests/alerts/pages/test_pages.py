@@ -35,7 +35,7 @@ FORM = {
 def machine(monkeypatch: pytest.MonkeyPatch) -> Machine:
     """Answers the pages in place of the engine."""
     machine = Machine({"web-1": 97.0, "web-2": 12.5})
-    monkeypatch.setattr("alerts.pages.views.query_engine", machine.query)
+    monkeypatch.setattr("alerts.pages.editor.views.query_engine", machine.query)
     return machine
 
 

@@ -7,7 +7,8 @@ from random import Random
 import pytest
 from django.contrib.auth.models import User
 
-from alerts import backtests, journal, rulebook
+from alerts import journal, rulebook
+from alerts.backtesting import backtests
 from alerts.judging import limits
 from alerts.judging.knowledge.frontier import AcceptorSight, Frontier
 from alerts.judging.versions import Steps

@@ -8,7 +8,7 @@ from django.contrib.auth.models import User
 from django.core.management import CommandError, call_command
 from django.test import Client
 
-from alerts import backtests
+from alerts.backtesting import backtests
 from alerts.models import Episode, Rule
 from spm import query
 from spm.accounts.models import App
@@ -49,7 +49,7 @@ def test_a_backtest_says_what_live_judging_said(
     [episode] = report.episodes
     assert (episode.start_ms, episode.end_ms) == (late_ms, late_ms + RULE_PERIOD_MS)
     assert Episode.objects.get().start_ms == episode.start_ms
-    assert (report.notifications, report.episodes_without_for) == (2, 1)
+    assert (report.notifications, report.effects[0]) == (2, backtests.ForEffect(0, 1, 2))
 
 
 def test_what_is_retracted_since_still_counts_as_live_knew(
@@ -69,7 +69,7 @@ def test_for_saves_notifications(installation: Installation, amended: tuple[Rule
     rule.for_ms = 20_000
     report = backtests.try_rule(rule, start_ms, start_ms + 200_000)
     assert (report.episodes, report.notifications) == ((), 0)
-    assert (report.episodes_without_for, report.notifications_without_for) == (1, 2)
+    assert report.effects[0] == backtests.ForEffect(0, 1, 2)
 
 
 def test_a_backtest_is_bounded(installation: Installation, amended: tuple[Rule, int, int]) -> None:

@@ -5,17 +5,19 @@ and again as the lane was; steps that no operation with a K covers are left out.
 """
 
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from django.conf import settings
 
 from alerts import journal, rulebook
+from alerts.backtesting.ranges import ValueRanges
 from alerts.durations import spell
 from alerts.expressions import check_expression, open_session
 from alerts.judging import composites, limits
-from alerts.judging.backtest import KnownSteps, Line, backtest, notifications, replay
+from alerts.judging.answers import Answer, Read
+from alerts.judging.backtest import KnownSteps, Line, backtest, notification_times, replay
 from alerts.judging.kinds import Kind
 from alerts.judging.lane_plan import OperationKind, aligned_ms
 from alerts.judging.run import Aspect
@@ -27,6 +29,9 @@ from spm.accounts.models import App
 from spm.errors import CorruptBlock, LimitExceeded, Refused
 from spm.limits import RULE_ACTIVE_MAX, RULE_PERIOD_MS
 from spm.store.versions.knowledge import KnowledgeExpired
+
+_FOR_CHOICES_MS = (60_000, 300_000, 600_000, 900_000, 1_800_000, 3_600_000, 7_200_000)
+_LONGER_FOR_CHOICES = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,15 +47,33 @@ class PastEpisode:
 
 
 @dataclass(frozen=True, slots=True)
+class ForEffect:
+    """How often a rule would have fired with another ``for``, and how many notifications one receiver had got."""
+
+    for_ms: int
+    episodes: int
+    notifications: int
+
+
+@dataclass(frozen=True, slots=True)
 class BacktestReport:
-    """What a rule would have said: its episodes, how many notifications one receiver had got, and both without for."""
+    """What a rule would have said: its episodes, when one receiver had heard, and both with other ``for``.
+
+    ``effects`` begins without any ``for``; longer ones than the rule's follow. ``ranges`` are the values that were
+    judged, to be drawn.
+    """
 
     first_ms: int
     last_ms: int
     episodes: tuple[PastEpisode, ...]
-    notifications: int
-    episodes_without_for: int
-    notifications_without_for: int
+    notification_times: tuple[int, ...]
+    effects: tuple[ForEffect, ...]
+    ranges: ValueRanges
+
+    @property
+    def notifications(self) -> int:
+        """How many notifications one receiver had got."""
+        return len(self.notification_times)
 
 
 def rule_to_try(app: App, number: int | None, fields: Mapping[str, Any]) -> Rule:
@@ -73,27 +96,64 @@ def try_rule(rule: Rule, from_ms: int, to_ms: int, *, as_live_knew: bool = False
         raise LimitExceeded(
             "a backtest cannot be that long", got=spell(to_ms - from_ms), wanted=f"at most {spell(longest_ms)}"
         )
-    version = _version(rule, rule.pk or 0)
+    version = version_of(rule, rule.pk or 0)
     if version.kind is not Kind.COMPOSITE:
         check_expression(version.value_expr)
-    run_versions = _run_as_live_knew if as_live_knew else _run_now
-    line = run_versions(rule, [*_parts(version, rule), version], steps)
-    eager = replace(version, timing=replace(version.timing, for_ms=0))
-    line_without_for = line if not version.timing.for_ms else run_versions(rule, [*_parts(version, rule), eager], steps)
-    episodes, others = _episodes(line, version.rule), _episodes(line_without_for, version.rule)
-    counts = [_notification_count(each, version.rule) for each in (line, line_without_for)]
-    return BacktestReport(steps.first_ms, steps.last_ms, episodes, counts[0], len(others), counts[1])
+    variants = [_with_for(version, -number, for_ms) for number, for_ms in enumerate(_for_choices(version), 1)]
+    ranges = ValueRanges(steps, limits.BACKTEST_COLUMNS)
+    judge = _run_as_live_knew if as_live_knew else _run_now
+    line = judge(rule.app_id, [*_parts(version, rule), version, *variants], steps, _watch(version, ranges))
+    effects = [
+        ForEffect(each.timing.for_ms, len(_episodes(line, each.rule)), len(_told_at(line, each.rule)))
+        for each in variants
+    ]
+    told_at = _told_at(line, version.rule)
+    return BacktestReport(
+        steps.first_ms, steps.last_ms, _episodes(line, version.rule), tuple(told_at), tuple(effects), ranges
+    )
 
 
-def _run_now(rule: Rule, versions: list[RuleVersion], steps: Steps) -> Line:
+Watch = Callable[[Read], Read]  # adds something to what evaluates expressions
+
+
+def _watch(version: RuleVersion, ranges: ValueRanges) -> Watch:
+    """Return what lets the ranges see the values that the version judges."""
+
+    def watch(read: Read) -> Read:
+        def read_and_note(expr: str, steps: Steps) -> Answer:
+            answer = read(expr, steps)
+            if expr == version.value_expr and steps.period_ms == RULE_PERIOD_MS:
+                ranges.add(answer, steps)
+            return answer
+
+        return read_and_note
+
+    return watch
+
+
+def _for_choices(version: RuleVersion) -> list[int]:
+    """Return no ``for`` at all, and the next longer ones than the version has."""
+    longer = [for_ms for for_ms in _FOR_CHOICES_MS if for_ms > version.timing.for_ms]
+    return [0, *longer[:_LONGER_FOR_CHOICES]]
+
+
+def _with_for(version: RuleVersion, number: int, for_ms: int) -> RuleVersion:
+    return replace(version, rule=number, timing=replace(version.timing, for_ms=for_ms))
+
+
+def _run_now(app: int, versions: list[RuleVersion], steps: Steps, watch: Watch) -> Line:
     query.configure(settings.SPM_STORE_URL)
-    storage = query.storage_for(rule.app_id)
-    read = open_session(rule.app_id, storage.known_at(storage.knowledge()[0]))
-    return backtest(versions, steps, {}, read=read, active_max=RULE_ACTIVE_MAX)
+    storage = query.storage_for(app)
+    known = storage.known_at(storage.knowledge()[0])
+    return backtest(versions, steps, {}, open_read=lambda: watch(open_session(app, known)), active_max=RULE_ACTIVE_MAX)
 
 
-def _run_as_live_knew(rule: Rule, versions: list[RuleVersion], steps: Steps) -> Line:
-    [last] = deque(lines_as_live_knew(rule.app_id, versions, steps), maxlen=1) or [Line((), {}, {})]
+def _run_as_live_knew(app: int, versions: list[RuleVersion], steps: Steps, watch: Watch) -> Line:
+    operations = (
+        each if each.read is None else replace(each, read=watch(each.read)) for each in _operations(app, steps)
+    )
+    lines = replay(versions, operations, {}, period_ms=RULE_PERIOD_MS, active_max=RULE_ACTIVE_MAX)
+    [last] = deque(lines, maxlen=1) or [Line((), {}, {})]
     return last
 
 
@@ -121,7 +181,8 @@ def _operations(app: int, steps: Steps) -> Iterator[KnownSteps]:
         yield KnownSteps(after_ms, upto_ms, open_session(app, known), row.behind_ms)
 
 
-def _version(rule: Rule, number: int) -> RuleVersion:
+def version_of(rule: Rule, number: int = 0) -> RuleVersion:
+    """Return the present content of a rule as a version, under a number."""
     return journal.version_from(number, 0, None, journal.content_of(rule))
 
 
@@ -134,7 +195,7 @@ def _parts(version: RuleVersion, rule: Rule) -> list[RuleVersion]:
     while wanted:
         number = wanted.pop()
         if number in others and number not in parts and number != version.rule:
-            parts[number] = _version(others[number], number)
+            parts[number] = version_of(others[number], number)
             if parts[number].kind is Kind.COMPOSITE:
                 wanted |= composites.parse(parts[number].expr).rules
     return list(parts.values())
@@ -155,6 +216,6 @@ def _episodes(line: Line, rule: int) -> tuple[PastEpisode, ...]:
     )
 
 
-def _notification_count(line: Line, rule: int) -> int:
+def _told_at(line: Line, rule: int) -> list[int]:
     own = (each for key, each in line.stretches() if key.rule == rule and key.aspect != Aspect.ERROR)
-    return notifications(own, wait_ms=GROUP_WAIT_MS, interval_ms=GROUP_INTERVAL_MS)
+    return notification_times(own, wait_ms=GROUP_WAIT_MS, interval_ms=GROUP_INTERVAL_MS)
