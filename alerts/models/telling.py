@@ -111,6 +111,21 @@ class Policy(models.Model):
         return f"{self.matchers} → {self.contact_point}"
 
 
+class EscalationStep(models.Model):
+    """Who hears, besides, of an alert of a policy that is still open after a time and that nobody has acknowledged."""
+
+    policy = models.ForeignKey(Policy, models.CASCADE, related_name="escalation")
+    after_ms = models.BigIntegerField(help_text="since the alert became known")
+    contact_point = models.ForeignKey(ContactPoint, models.CASCADE, related_name="+")
+
+    class Meta:
+        ordering = ["after_ms"]
+        constraints = [models.UniqueConstraint(fields=["policy", "after_ms"], name="one_escalation_step")]
+
+    def __str__(self) -> str:
+        return f"{self.policy}, then {self.contact_point}"
+
+
 class Silence(models.Model):
     """Alerts that match are not told during [from_ms, to_ms); they are judged all the same."""
 
@@ -248,6 +263,7 @@ class LastWord(models.Model):
     level = models.CharField(max_length=8, default="nothing")
     is_doubtful = models.BooleanField(default=False)
     reason = models.CharField(max_length=200, blank=True)
+    not_before_ms = models.BigIntegerField(default=0, help_text="by escalation; 0: at once")
 
     class Meta:
         constraints = [models.UniqueConstraint(fields=["receiver", "episode"], name="one_last_word")]

@@ -1,18 +1,19 @@
 """Reads the rows that say who is told and when not, and turns them and episodes into the values of ``decide``."""
 
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from django.db.models import Exists, OuterRef
 
 from alerts.models import Episode, EpisodeStatus, Instance, Lane, Rule, Severity
-from alerts.models.telling import ContactPoint, Inhibition, MuteTiming, Policy, Silence
+from alerts.models.telling import ContactPoint, EscalationStep, Inhibition, MuteTiming, Policy, Silence
 from alerts.telling import limits
 from alerts.telling.alert_facts import matched_labels
 from alerts.telling.decide import covers, inhibition, windows
 from alerts.telling.decide.episodes import EpisodeView, Level
 from alerts.telling.decide.matchers import read_matchers
-from alerts.telling.decide.routing import PolicyNode
+from alerts.telling.decide.routing import Escalation, PolicyNode
 from alerts.telling.decide.timing import Waits
 
 SEVERITY_RANKS = {Severity.INFO: 0, Severity.WARNING: 1, Severity.CRITICAL: 2}
@@ -86,11 +87,17 @@ def read_policies(organisation: int) -> tuple[PolicyNode, ...]:
         return ()
     points = ContactPoint.objects.filter(organisation=organisation).prefetch_related("receivers")
     receivers = {point.pk: frozenset(each.pk for each in point.receivers.all()) for point in points}
-    return _children(rows, None, receivers)
+    escalation: dict[int, list[Escalation]] = defaultdict(list)
+    for step in EscalationStep.objects.filter(policy__organisation=organisation):
+        escalation[step.policy_id].append(Escalation(step.after_ms, receivers[step.contact_point_id]))
+    return _children(rows, None, receivers, escalation)
 
 
 def _children(
-    rows: Sequence[Policy], parent: int | None, receivers: Mapping[int, frozenset[int]]
+    rows: Sequence[Policy],
+    parent: int | None,
+    receivers: Mapping[int, frozenset[int]],
+    escalation: Mapping[int, Sequence[Escalation]],
 ) -> tuple[PolicyNode, ...]:
     return tuple(
         PolicyNode(
@@ -100,7 +107,8 @@ def _children(
             group_by=tuple(row.group_by),
             waits=Waits(row.wait_ms, row.interval_ms, row.repeat_ms),
             goes_on=row.goes_on,
-            children=_children(rows, row.pk, receivers),
+            children=_children(rows, row.pk, receivers, escalation),
+            escalation=tuple(escalation.get(row.pk, ())),
         )
         for row in rows
         if row.parent_id == parent

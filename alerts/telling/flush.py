@@ -159,10 +159,11 @@ def _drafts(receiver: Receiver, groups: Sequence[NotificationGroup], now_ms: int
     silent = [pair for pairs in by_group.values() for pair in pairs if pair[0].level == Level.NOTHING]
     covers = Covers.of(receiver.organisation_id, configuration, [each for _, each in silent], now_ms)
     positions = judged_positions(word.episode.rule.app_id for word, _ in silent)
-    around = Surroundings(receiver, configuration, covers, positions, now_ms)
+    escalated = [pair for pair in silent if pair[0].not_before_ms]
+    around = Surroundings(receiver, configuration, covers, positions, now_ms, _taken(escalated, now_ms))
     decisions = {key: [(word, each, _decide(around, word, each)) for word, each in by_group[key]] for key in by_group}
     _write_reasons([each for decided in decisions.values() for each in decided])
-    taken = _acknowledged([pair for pairs in by_group.values() for pair in pairs], now_ms)
+    taken = _taken([pair for pairs in by_group.values() for pair in pairs if _is_told_open(*pair)], now_ms)
     return [_draft(group, decisions[group.pk], taken, now_ms) for group in free]
 
 
@@ -210,13 +211,17 @@ def _sources(organisation: int, first_ms: int) -> list[EpisodeView]:
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """What all decisions of one flush share: the receiver, its organisation's settings, and how far apps are judged."""
+    """What all decisions of one flush share: the receiver, its organisation's settings, and how far apps are judged.
+
+    ``taken`` says until when episodes are acknowledged that may escalate to the receiver, by their id.
+    """
 
     receiver: Receiver
     configuration: Configuration
     covers: Covers
     positions: Mapping[int, int]
     now_ms: int
+    taken: Mapping[int, int]
 
 
 def _draft(group: NotificationGroup, decided: Sequence[Decided], taken: Mapping[int, int], now_ms: int) -> Draft:
@@ -242,6 +247,8 @@ def _decide(around: Surroundings, word: LastWord, episode: EpisodeView) -> Decis
         is_routed=is_known or is_routed(around.receiver, word, around.configuration),
         mutes=around.covers.mutes.get(episode.id, ()),
         inhibitors=around.covers.inhibitors.get(episode.id, ()),
+        not_before_ms=word.not_before_ms,
+        taken_until_ms=around.taken.get(episode.id, 0),
     )
     return decide(last, episode, about)
 
@@ -258,10 +265,9 @@ def _is_told_open(word: LastWord, episode: EpisodeView) -> bool:
     return word.level == Level.OPEN and episode.level is Level.OPEN
 
 
-def _acknowledged(pairs: Sequence[tuple[LastWord, EpisodeView]], now_ms: int) -> Mapping[int, int]:
-    """Return until when the episodes are acknowledged that somebody has taken, by their id."""
-    opened = [each.id for word, each in pairs if _is_told_open(word, each)]
-    rows = Acknowledgement.objects.filter(episode__in=opened, until_ms__gt=now_ms)
+def _taken(pairs: Sequence[tuple[LastWord, EpisodeView]], now_ms: int) -> Mapping[int, int]:
+    """Return until when those of the episodes are acknowledged that somebody has taken, by their id."""
+    rows = Acknowledgement.objects.filter(episode__in=[each.id for _, each in pairs], until_ms__gt=now_ms)
     return dict(rows.values_list("episode", "until_ms"))
 
 

@@ -2,6 +2,7 @@
 
 1. Each episode is routed: the receivers of its rule and those of the policies that match.
 2. Each receiver gets a row for the episode, in the group that its route names. A receiver on two routes has one row.
+   One to which only escalation leads has it with the time from which on it may hear of the episode.
 3. The groups of all rows of these episodes, old and new, are to be looked at now.
 
 Nothing is sent or decided here. Enter by ``mark`` (episodes changed) and ``mark_organisation`` (its settings did).
@@ -37,6 +38,7 @@ class _Membership:
     episode: int
     policy: int | None
     labels: tuple[tuple[str, str], ...]
+    not_before_ms: int = 0  # 0: no escalation
 
     @property
     def group_key(self) -> str:
@@ -125,7 +127,8 @@ def _mark(organisation: int, episodes: Sequence[Episode], now_ms: int) -> None:
         own = frozenset(receivers[each] for each in own_addresses(episode))
         for route in routes_of(episode, configuration, own):
             for receiver in sorted(route.receivers):
-                each = _Membership(receiver, episode.pk, route.policy, route.group)
+                not_before_ms = episode.created_ms + route.after_ms if route.after_ms else 0
+                each = _Membership(receiver, episode.pk, route.policy, route.group, not_before_ms)
                 memberships.setdefault((receiver, episode.pk), each)
     _write_words(memberships, _groups(memberships.values()))
     words = LastWord.objects.filter(episode__in=[each.pk for each in episodes])
@@ -164,7 +167,10 @@ def _write_words(memberships: Mapping[tuple[int, int], _Membership], groups: Map
     """Write a row for each receiver and episode; one that was never told moves to the group of today's route."""
     rows = {
         pair: LastWord(
-            receiver_id=each.receiver, episode_id=each.episode, group_id=groups[each.receiver, each.group_key]
+            receiver_id=each.receiver,
+            episode_id=each.episode,
+            group_id=groups[each.receiver, each.group_key],
+            not_before_ms=each.not_before_ms,
         )
         for pair, each in memberships.items()
     }
@@ -172,13 +178,14 @@ def _write_words(memberships: Mapping[tuple[int, int], _Membership], groups: Map
     silent = LastWord.objects.filter(episode__in={episode for _, episode in rows}, level=Level.NOTHING)
     moved = [word for word in silent if _has_moved(word, rows)]
     for word in moved:
-        word.group_id = rows[word.receiver_id, word.episode_id].group_id
-    LastWord.objects.bulk_update(moved, ["group"], batch_size=500)
+        row = rows[word.receiver_id, word.episode_id]
+        word.group_id, word.not_before_ms = row.group_id, row.not_before_ms
+    LastWord.objects.bulk_update(moved, ["group", "not_before_ms"], batch_size=500)
 
 
 def _has_moved(word: LastWord, rows: Mapping[tuple[int, int], LastWord]) -> bool:
     row = rows.get((word.receiver_id, word.episode_id))
-    return row is not None and row.group_id != word.group_id
+    return row is not None and (row.group_id, row.not_before_ms) != (word.group_id, word.not_before_ms)
 
 
 def _look_at(groups: Iterable[int], now_ms: int) -> None:

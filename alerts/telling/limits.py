@@ -24,6 +24,7 @@ WINDOWS_SPAN_MS = 31 * 86_400_000  # windows before this are forgotten: an episo
 POLICIES_MAX = 200  # of an organisation
 POLICY_DEPTH_MAX = 10  # policies above one another: what is deeper nobody follows
 POLICY_GROUP_BY_MAX = 10  # labels: more make a group of each alert
+ESCALATION_STEPS_MAX = 5  # of a policy: who comes later hears of it too late
 POLICY_SPAN_MS_MAX = 31 * 86_400_000  # of its waits: a month is never
 POLICY_INTERVAL_MS_MIN = 10_000  # the rules' grid: nothing changes in between
 MUTE_TIMINGS_MAX = 100  # of an organisation: all are worked out at each flush with news

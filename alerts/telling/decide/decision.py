@@ -2,10 +2,11 @@
 
 1. The difference of the receiver's last word and the episode's level names the line; without one, nothing is said.
 2. A receiver that has heard of the episode hears everything else of it, whatever routes, silences and labels say since.
-3. The first line needs a route, no cover now, and a step of the episode that no cover met: what happened wholly inside
+3. A receiver by escalation hears of an alert that is open at its time and that nobody has acknowledged then.
+4. The first line needs a route, no cover now, and a step of the episode that no cover met: what happened wholly inside
    a window is not told because it was judged after it.
-4. An alert that was over before anybody could hear of it is BRIEF, or LATE if that was long ago.
-5. While judging catches up after a stall, first lines wait for a while: what is known is of long ago.
+5. An alert that was over before anybody could hear of it is BRIEF, or LATE if that was long ago.
+6. While judging catches up after a stall, first lines wait for a while: what is known is of long ago.
 """
 
 from collections.abc import Sequence
@@ -19,13 +20,19 @@ from alerts.telling.decide.episodes import Decision, EpisodeView, LastWord, Leve
 
 @dataclass(frozen=True, slots=True)
 class Circumstances:
-    """What a decision rests on, besides the episode: the time, how far its app is judged, its route and its covers."""
+    """What a decision rests on, besides the episode: the time, how far its app is judged, its route and its covers.
+
+    ``not_before_ms`` is 0, or the time from which on escalation leads to the receiver; ``taken_until_ms``: until when
+    the episode is acknowledged.
+    """
 
     now_ms: int
     judged_ms: int
     is_routed: bool = True
     mutes: Sequence[Cover] = field(default=())
     inhibitors: Sequence[Cover] = field(default=())
+    not_before_ms: int = 0
+    taken_until_ms: int = 0
 
 
 def decide(last: LastWord, episode: EpisodeView, about: Circumstances) -> Decision:
@@ -39,7 +46,24 @@ def decide(last: LastWord, episode: EpisodeView, about: Circumstances) -> Decisi
         return Decision(None, "it became a part of another alert")
     if not about.is_routed:
         return Decision(None, "no route leads to this receiver")
-    return _covered(episode, about) or _first(kind, episode, about)
+    return _not_escalated(episode, about) or _covered(episode, about) or _first(kind, episode, about)
+
+
+def _not_escalated(episode: EpisodeView, about: Circumstances) -> Decision | None:
+    """Return why escalation has not come to the receiver, or None if it has or is not what leads there.
+
+    An acknowledgement may end before its time, when the alert begins anew: so it is looked at again soon.
+    """
+    if not about.not_before_ms:
+        return None
+    if episode.level is not Level.OPEN:
+        return Decision(None, "it was over before it escalated to this receiver")
+    if about.now_ms < about.not_before_ms:
+        return Decision(None, "it has not escalated to this receiver yet", about.not_before_ms)
+    if about.now_ms < about.taken_until_ms:
+        look_ms = min(about.taken_until_ms, about.now_ms + limits.GROUP_INTERVAL_MS)
+        return Decision(None, "somebody has acknowledged it", look_ms)
+    return None
 
 
 def _covered(episode: EpisodeView, about: Circumstances) -> Decision | None:

@@ -6,7 +6,7 @@ The rule's own receivers always hear of it; a policy adds receivers and takes no
 ``walk`` to see why.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from alerts.telling.decide.matchers import Matchers, select
@@ -25,22 +25,39 @@ class PolicyNode:
     waits: Waits = field(default_factory=Waits)
     goes_on: bool = False
     children: "tuple[PolicyNode, ...]" = ()
+    escalation: "tuple[Escalation, ...]" = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Escalation:
+    """Receivers that hear of an alert that is still open after a time and that nobody has acknowledged."""
+
+    after_ms: int
+    receivers: frozenset[int]
 
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """Receivers of an alert, and how it is grouped for them; ``policy`` is None for the rule's own receivers."""
+    """Receivers of an alert, and how it is grouped for them; ``policy`` is None for the rule's own receivers.
+
+    ``after_ms`` is 0, or that of the step of escalation by which they come.
+    """
 
     policy: int | None
     receivers: frozenset[int]
     group: tuple[tuple[str, str], ...]
     waits: Waits
+    after_ms: int = 0
 
 
 def routes(roots: Sequence[PolicyNode], own: frozenset[int], *, rule: int, labels: Mapping[str, str]) -> list[Route]:
-    """Return the routes of an alert: the rule's own receivers, grouped by rule, then the policies that match."""
+    """Return the routes of an alert: the rule's own receivers, grouped by rule, then the policies that match.
+
+    Steps of escalation follow, the earliest first: a receiver on several routes is on the first.
+    """
     first = [Route(None, own, (("rule", str(rule)),), Waits())] if own else []
-    return first + [_route(policy, labels) for policy in matching_policies(roots, labels)]
+    every = [route for policy in matching_policies(roots, labels) for route in _routes(policy, labels)]
+    return first + sorted(every, key=lambda route: route.after_ms)
 
 
 def matching_policies(roots: Sequence[PolicyNode], labels: Mapping[str, str]) -> list[PolicyNode]:
@@ -72,6 +89,8 @@ def walk(roots: Sequence[PolicyNode], labels: Mapping[str, str]) -> list[Visit]:
     return visits
 
 
-def _route(policy: PolicyNode, labels: Mapping[str, str]) -> Route:
+def _routes(policy: PolicyNode, labels: Mapping[str, str]) -> Iterator[Route]:
     group = tuple((name, labels.get(name, "")) for name in policy.group_by)
-    return Route(policy.id, policy.receivers, group, policy.waits)
+    yield Route(policy.id, policy.receivers, group, policy.waits)
+    for step in policy.escalation:
+        yield Route(policy.id, step.receivers, group, policy.waits, step.after_ms)

@@ -3,7 +3,7 @@
 Nothing is changed here. Enter by ``check``.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from alerts.models.telling import ContactPoint, Inhibition, MuteTiming, Policy
 from alerts.telling import limits
@@ -26,6 +26,19 @@ def check(row: Setting) -> None:
         read_matchers(row.source)
         read_matchers(row.target)
         _check_labels("equal", row.equal)
+
+
+def check_escalation(policy: Policy, steps: Sequence[tuple[int, int]]) -> None:
+    """Raise ``BadQuery`` with what is wrong with steps of escalation: after how long, and the contact point."""
+    times = [after_ms for after_ms, _ in steps]
+    least_ms, most_ms = limits.POLICY_INTERVAL_MS_MIN, limits.POLICY_SPAN_MS_MAX
+    if len(steps) > limits.ESCALATION_STEPS_MAX or times != sorted(set(times)):
+        raise BadQuery(f"escalation has at most {limits.ESCALATION_STEPS_MAX} steps, each later than the one before")
+    if any(not least_ms <= after_ms <= most_ms for after_ms in times):
+        raise BadQuery(f"a step of escalation comes after {least_ms} to {most_ms} ms")
+    points = ContactPoint.objects.filter(organisation=policy.organisation_id)
+    if not {point for _, point in steps} <= set(points.values_list("pk", flat=True)):
+        raise BadQuery("a contact point of the escalation is missing or belongs to another organisation")
 
 
 def _check_policy(policy: Policy) -> None:

@@ -3,16 +3,16 @@
 Each change is checked, audited, and in force at once. Admin, pages and REST make changes by this alone.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from django.contrib.auth.models import User
 from django.db import transaction
 
-from alerts.models.telling import Inhibition, MuteTiming, Policy
+from alerts.models.telling import EscalationStep, Inhibition, MuteTiming, Policy
 from alerts.telling import limits
 from alerts.telling.hook import mark_organisation
-from alerts.telling.settings.checks import Setting, check
+from alerts.telling.settings.checks import Setting, check, check_escalation
 from spm.accounts import audit
 from spm.accounts.models import Organisation
 from spm.errors import LimitExceeded
@@ -32,6 +32,20 @@ def write(row: Setting, values: Mapping[str, Any], *, by: User, now_ms: int) -> 
     row.save()
     audit.record(_action(row, "write"), str(row), actor=by, organisation=organisation)
     mark_organisation(organisation.pk, now_ms=now_ms)
+
+
+@transaction.atomic
+def write_policy(
+    policy: Policy, values: Mapping[str, Any], escalation: Sequence[tuple[int, int]], *, by: User, now_ms: int
+) -> None:
+    """Write a policy as ``write`` does, with these steps of escalation: after how long, and the contact point."""
+    check_escalation(policy, escalation)
+    write(policy, values, by=by, now_ms=now_ms)
+    policy.escalation.all().delete()
+    EscalationStep.objects.bulk_create(
+        EscalationStep(policy=policy, after_ms=after_ms, contact_point_id=point) for after_ms, point in escalation
+    )
+    mark_organisation(policy.organisation_id, now_ms=now_ms)
 
 
 @transaction.atomic

@@ -53,6 +53,7 @@ def labels_text(labels: Mapping[str, str]) -> str:
 def tree_of(organisation: int) -> list[tuple[Policy, int]]:
     """List the policies, each with its depth, in the order in which an alert comes to them."""
     rows = Policy.objects.filter(organisation=organisation).select_related("contact_point")
+    rows = rows.prefetch_related("escalation__contact_point")
     return list(_below(list(rows[: limits.POLICIES_MAX]), None, 0))
 
 

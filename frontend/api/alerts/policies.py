@@ -50,6 +50,13 @@ class LabelNamesField(serializers.ListField):
         super().__init__(child=name, default=list, max_length=limits.POLICY_GROUP_BY_MAX, **kwargs)
 
 
+class EscalationStepSerializer(serializers.Serializer[Any]):
+    """Who hears, besides, of an alert that is still open after a time and that nobody has acknowledged then."""
+
+    after_ms = serializers.IntegerField(min_value=limits.POLICY_INTERVAL_MS_MIN, max_value=limits.POLICY_SPAN_MS_MAX)
+    contact_point = serializers.IntegerField(source="contact_point_id", min_value=0, max_value=_NUMBER_MAX)
+
+
 class PolicyDraftSerializer(serializers.Serializer[Any]):
     """A policy to create or to put in place of another."""
 
@@ -66,6 +73,7 @@ class PolicyDraftSerializer(serializers.Serializer[Any]):
     interval_ms = _WaitField(limits.GROUP_INTERVAL_MS, help_text="at least, between two notifications of a group")
     repeat_ms = _WaitField(limits.GROUP_REPEAT_MS, help_text="then what nobody acknowledges is said again")
     goes_on = serializers.BooleanField(default=False, help_text="the siblings after it may take the alert, too")
+    escalation = EscalationStepSerializer(many=True, default=list)
 
 
 class PolicySerializer(PolicyDraftSerializer):
@@ -73,6 +81,7 @@ class PolicySerializer(PolicyDraftSerializer):
 
     id = serializers.IntegerField(source="pk")
     contact_point_name = serializers.CharField(source="contact_point.name")
+    escalation = EscalationStepSerializer(source="escalation.all", many=True)
 
 
 class PolicyTreeSerializer(serializers.Serializer[Any]):
@@ -133,6 +142,11 @@ class InhibitionPageSerializer(serializers.Serializer[Any]):
     next = serializers.IntegerField(allow_null=True)
 
 
+def _steps(body: dict[str, Any]) -> list[tuple[int, int]]:
+    """Take the steps of escalation out of the body."""
+    return [(step["after_ms"], step["contact_point_id"]) for step in body.pop("escalation")]
+
+
 class Policies(OrganisationOperation):
     """The policies of an organisation."""
 
@@ -149,8 +163,8 @@ class Policies(OrganisationOperation):
     def post(self, request: Request, organisation_id: int) -> Response:
         """Create one; for admins. It is in force at once, also for alerts that are open and that nobody was told of."""
         own, body = self.membership(organisation_id, Right.MANAGE_POLICIES), self.validated_body(PolicyDraftSerializer)
-        policy = Policy(organisation=own.organisation)
-        rows.write(policy, body, by=own.user, now_ms=_clock.now_ms())
+        policy, steps = Policy(organisation=own.organisation), _steps(body)
+        rows.write_policy(policy, body, steps, by=own.user, now_ms=_clock.now_ms())
         return Response(PolicySerializer(policy).data, status=status.HTTP_201_CREATED)
 
 
@@ -163,8 +177,8 @@ class OnePolicy(OrganisationOperation):
     def put(self, request: Request, organisation_id: int, number: int) -> Response:
         """Put another in its place, for admins: what is left out gets its default. Those below it stay there."""
         own, body = self.membership(organisation_id, Right.MANAGE_POLICIES), self.validated_body(PolicyDraftSerializer)
-        policy = self.row(Policy, own, number)
-        rows.write(policy, body, by=own.user, now_ms=_clock.now_ms())
+        policy, steps = self.row(Policy, own, number), _steps(body)
+        rows.write_policy(policy, body, steps, by=own.user, now_ms=_clock.now_ms())
         return Response(PolicySerializer(policy).data)
 
     @extend_schema(operation_id="policy_delete", request=None, responses={204: None, **_READ})

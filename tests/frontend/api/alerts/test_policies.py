@@ -114,6 +114,25 @@ def test_a_policy_leads_to_no_contact_point_of_another_organisation(desk: Client
     assert desk.get(at(alpha)).json()["policies"] == []
 
 
+def test_steps_of_escalation_are_written_replaced_and_refused(desk: Client, alpha: Tenant) -> None:
+    night = point_of(alpha, "Night")
+    steps = [{"after_ms": after_ms, "contact_point": night} for after_ms in (600_000, 1_200_000)]
+    policy = post(desk, alpha, escalation=steps).json()
+    assert policy["escalation"] == steps
+    assert desk.get(at(alpha)).json()["policies"] == [policy]
+    body = {"matchers": 'a="b"', "contact_point": night}
+    one = at(alpha, f"policies/{policy['id']}")
+
+    def put(escalation: list[dict[str, int]]) -> Any:
+        return desk.put(one, {**body, "escalation": escalation}, content_type="application/json")
+
+    assert put(steps[:1]).json()["escalation"] == steps[:1]
+    missing = {"after_ms": 600_001, "contact_point": 1 << 40}
+    for wrong in ([*steps[:1], missing], steps[::-1], [{"after_ms": 1, "contact_point": night}], steps * 3):
+        assert put(wrong).status_code == 400
+    assert desk.get(at(alpha)).json()["policies"][0]["escalation"] == steps[:1]
+
+
 def test_the_tester_says_of_every_policy_what_it_does_and_why(desk: Client, alpha: Tenant) -> None:
     prod = post(desk, alpha, position=1, group_by=["host"]).json()["id"]
     post(desk, alpha, parent=prod, matchers='severity="critical"')
