@@ -12,7 +12,18 @@ from django.urls import URLPattern, path, reverse
 from django.views.decorators.http import require_safe
 from django.views.generic import RedirectView
 
-from frontend.pages import agents, charts, corrections, delivery, heartbeats, overview, retention, runs, send
+from frontend.pages import (
+    agents,
+    charts,
+    corrections,
+    dashboards,
+    delivery,
+    heartbeats,
+    overview,
+    retention,
+    runs,
+    send,
+)
 from frontend.pages.base import AppPage
 from spm.accounts.models import App
 
@@ -46,6 +57,13 @@ class Page:
 PAGES: tuple[Page, ...] = (
     Page("overview", "", overview.Overview, title="Home", on_phones=True),
     Page("chart", "explore", charts.Explore, title="Explore", former=("chart",), on_phones=True),
+    Page("dashboards", "dashboards", dashboards.Dashboards, title="Dashboards", on_phones=True),
+    Page("dashboard_import", "dashboards/import", dashboards.Import),
+    Page("dashboard", "dashboards/<slug:uid>", dashboards.View),
+    Page("dashboard_edit", "dashboards/<slug:uid>/edit", dashboards.Edit),
+    Page("dashboard_panel", "dashboards/<slug:uid>/panels/<int:number>", dashboards.Panel),
+    Page("dashboard_settings", "dashboards/<slug:uid>/settings", dashboards.Settings),
+    Page("dashboard_download", "dashboards/<slug:uid>/json", dashboards.Download),
     Page("home_part", "home", overview.HomePart),
     Page("hosts", "hosts", overview.Hosts, title="Hosts"),
     Page("hosts_part", "hosts-part", overview.HostsPart),

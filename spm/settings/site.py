@@ -45,6 +45,7 @@ INSTALLED_APPS = [
     "rollups",
     "alerts",
     "frontend",
+    "frontend.dashboards",
     "spm.apps.Unfold",
     "spm.apps.Admin",
     "django.contrib.auth",

@@ -30,13 +30,21 @@ export function shown(value, unit) {
   if (value === null || value === undefined) return "–";
   if (unit === "percent") return `${steps[Math.abs(value) >= 10 ? 1 : 2].format(value)}\u202f%`;
   if (unit.startsWith("bytes")) return scaled(value, 1024, ["", "Ki", "Mi", "Gi", "Ti", "Pi"], unit === "bytes/s" ? "B/s" : "B");
+  if (unit === "bits/s") return scaled(value, 1000, ["", "k", "M", "G", "T"], "bit/s");
+  if (unit === "seconds") return secondsText(value);
   if (value !== 0 && Math.abs(value) < 0.01) return value.toPrecision(2);
   return Math.abs(value) < 10_000 ? steps[Math.abs(value) < 100 ? 2 : 1].format(value) : scaled(value, 1000, ["", "k", "M", "G", "T", "P"], "");
 }
 
+/** Seconds in the unit that suits them: 250 µs, 12 ms, 3 min. */
+function secondsText(value) {
+  const [size, unit] = [[86_400, "d"], [3600, "h"], [60, "min"], [1, "s"], [1e-3, "ms"], [1e-6, "µs"]].find(([each]) => Math.abs(value) >= each) ?? [1e-9, "ns"];
+  return value === 0 ? "0\u202fs" : `${steps[Math.abs(value / size) >= 100 ? 0 : 2].format(value / size)}\u202f${unit}`;
+}
+
 /** Write the values of the grid lines, with enough digits to tell neighbours apart. */
 export function valueTicks(ticks, unit, step) {
-  if (unit.startsWith("bytes") || ticks.some((value) => Math.abs(value) >= 10_000)) return ticks.map((value) => shown(value, unit));
+  if (unit.startsWith("bytes") || unit === "bits/s" || unit === "seconds" || ticks.some((value) => Math.abs(value) >= 10_000)) return ticks.map((value) => shown(value, unit));
   let digits = 0;
   while (digits < 12 && Math.abs(step * 10 ** digits - Math.round(step * 10 ** digits)) > 1e-6) digits += 1;
   const text = decimal(digits);

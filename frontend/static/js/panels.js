@@ -5,11 +5,14 @@
 // the address says nothing. Nothing is asked for while nobody looks, and less often when the server is busy.
 
 import { Zone, durationText, parseMoment, parsePair, rangeMs } from "./grammar.js";
+import { Figures } from "./figures.js";
 import { Plot } from "./plot.js";
 
 const REFRESH_S = 10;
 const SLOWEST_S = 60; // of a refresh that the server refuses
 const ANSWER_MS = 30_000; // a live chart that waited forever would never refresh
+const FIGURES = ["stat", "gauge", "toplist", "table"];
+const BATCH = 40; // charts of one request
 const RECENT = 5; // ranges that are remembered
 const KEPT = ["range", "from", "to", "tz", "refresh", "asof"]; // parameters that links carry on
 const WORDS = { s: "s", m: "min", h: "h", d: "days", w: "weeks" };
@@ -30,7 +33,7 @@ class ChartPage {
     this.slower = 1;
     this.inView = new Set();
     this.setZone();
-    this.plots = [...document.querySelectorAll("[data-chart]")].map((figure) => new Plot(figure, this));
+    this.plots = [...document.querySelectorAll("[data-chart]")].map((figure) => new (FIGURES.includes(figure.dataset.kind) ? Figures : Plot)(figure, this));
     const observer = new IntersectionObserver((entries) => this.seen(entries), { rootMargin: "100% 0%" });
     for (const plot of this.plots) observer.observe(plot.figure);
     this.byFigure = new Map(this.plots.map((plot) => [plot.figure, plot]));
@@ -226,6 +229,10 @@ class ChartPage {
   }
 
   async* lines(panels, limits) {
+    for (let at = 0; at < panels.length; at += BATCH) yield* this.batch(panels.slice(at, at + BATCH), limits);
+  }
+
+  async* batch(panels, limits) {
     const asof = this.parameters.get("asof");
     const token = document.querySelector("[name=csrfmiddlewaretoken]")?.value ?? "";
     const body = JSON.stringify({ app: Number(this.bar.dataset.app), ...limits, panels, ...(asof ? { asof } : {}) });
@@ -435,7 +442,7 @@ class ChartPage {
       png: async () => save(await plot.png(), `${plot.title}.png`),
       explain: () => this.explain(plot),
     };
-    for (const button of menu.querySelectorAll("[data-act]")) button.addEventListener("click", () => { menu.open = false; if (plot.chart) acts[button.dataset.act](); });
+    for (const button of menu.querySelectorAll("[data-act]")) button.addEventListener("click", () => { menu.open = false; if (button.dataset.act === "png" ? plot.chart : plot.data) acts[button.dataset.act](); });
   }
 }
 

@@ -135,7 +135,8 @@ export class Plot {
 
   draw(data, range) {
     const names = lineNames(data.series.map((each) => each.labels));
-    const named = data.series.map((each, index) => ({ ...each, name: each.name ?? names[index] }));
+    const given = this.named(data.series, names);
+    const named = data.series.map((each, index) => ({ ...each, name: each.name ?? given[index] }));
     named.sort((one, other) => one.name.localeCompare(other.name, undefined, { numeric: true }));
     const [coloured, grey] = splitLines(named, COLOURED, HIGHEST);
     this.band = bandOf(grey, data.rest);
@@ -157,7 +158,7 @@ export class Plot {
       return;
     }
     const earlier = this.earlierLines();
-    const columns = [this.data.times.map((ms) => ms / 1000), ...this.data.series.map((each) => each.values), ...(this.band ? [this.band.low, this.band.high] : []), ...earlier.map(({ values }) => values)];
+    const columns = [this.data.times.map((ms) => ms / 1000), ...this.columns(), ...(this.band ? [this.band.low, this.band.high] : []), ...earlier.map(({ values }) => values)];
     this.points = this.data.series.reduce((sum, each) => sum + each.values.filter((v) => v !== null).length, 0);
     const shape = JSON.stringify([this.names, this.slots, this.unit, this.coloured, this.points > THIN_FROM, this.points <= MARKED_MAX, !this.band, earlier.map(({ at }) => at), this.zone.name, theme()]);
     if (this.chart && this.shape === shape) {
@@ -172,6 +173,24 @@ export class Plot {
     this.describe();
     this.state("drawn", "");
     this.figure.dataset.points = this.points;
+  }
+
+  /** Names by the legends of a dashboard's queries, in which {{label}} stands for a label's value; others by labels. */
+  named(series, names) {
+    const legends = JSON.parse(this.figure.dataset.legends ?? "{}");
+    const made = series.map(({ labels }, at) => {
+      const legend = legends[labels.__query__ ?? ""];
+      return legend ? legend.replace(/\{\{\s*([\w.]+)\s*\}\}/g, (_, label) => labels[label] ?? "") : names[at].replace("__query__=", "");
+    });
+    return made.map((name, at) => (made.indexOf(name) !== made.lastIndexOf(name) ? `${name} · ${names[at].replace("__query__=", "")}` : name));
+  }
+
+  /** What is drawn of the lines: the values, or of areas the sum with those below. */
+  columns() {
+    const values = this.data.series.map((each) => each.values);
+    if (this.figure.dataset.kind !== "area") return values;
+    const below = this.data.times.map(() => 0);
+    return values.map((line) => line.map((value, at) => (value === null || value === undefined ? null : (below[at] += value))));
   }
 
   /** The lines of the range before, each beside the one of now: [{at, values}]. */
@@ -252,14 +271,16 @@ export class Plot {
     const lines = this.names.map((label, index) => (index < this.coloured
       ? {
         ...plain, label, stroke: this.colour(index), width, dash: DASHES[this.dash(index)], show: !this.hidden.has(label),
-        fill: alone ? `color-mix(in srgb, ${this.colour(index)} 12%, transparent)` : undefined,
+        ...(this.figure.dataset.kind === "bars" ? { paths: uPlot.paths.bars({ size: [0.8, 40] }) } : {}),
+        fill: alone || this.figure.dataset.kind === "bars" || (this.figure.dataset.kind === "area" && index === 0) ? `color-mix(in srgb, ${this.colour(index)} 12%, transparent)` : undefined,
         points: { size: 4, show: this.points <= MARKED_MAX, filter: (chart, series, all) => (all ? null : lonely(chart.data[series])) },
       }
       : { ...plain, label, stroke: faint, width: thin }));
     const edges = this.band ? ["low", "high"].map((label) => ({ ...plain, label, width: 0 })) : [];
     const before = earlier.map(({ at }) => ({ ...plain, label: "earlier", stroke: this.colour(at), alpha: 0.5, width: 1.5, dash: [2, 3], show: !this.hidden.has(this.names[at]) }));
     const [low, high] = [this.names.length + 1, this.names.length + 2];
-    const bands = this.band ? [{ series: [high, low], fill: `color-mix(in srgb, ${quiet} 16%, transparent)` }] : [];
+    const stacked = this.figure.dataset.kind === "area" ? this.names.slice(1, this.coloured).map((_, at) => ({ series: [at + 2, at + 1], fill: `color-mix(in srgb, ${this.colour(at + 1)} 30%, transparent)` })) : [];
+    const bands = [...stacked, ...(this.band ? [{ series: [high, low], fill: `color-mix(in srgb, ${quiet} 16%, transparent)` }] : [])];
     return { series: [{}, ...lines, ...edges, ...before], bands };
   }
 
@@ -323,7 +344,7 @@ export class Plot {
   fillTip(chart, idx, near) {
     const time = this.data.times[idx];
     const rows = this.names
-      .map((name, index) => ({ name, index, value: chart.data[index + 1][idx] }))
+      .map((name, index) => ({ name, index, value: this.data.series[index].values[idx] }))
       .filter((row) => row.value !== null && row.value !== undefined && !this.hidden.has(row.name))
       .sort((one, other) => other.value - one.value);
     const nearest = this.keyedSeries !== undefined ? rows.find(({ index }) => index === this.keyedSeries)

@@ -171,7 +171,7 @@ function moveRow(step) {
   rows[Math.max(0, Math.min(rows.length - 1, at < 0 ? 0 : at + step))]?.focus();
 }
 
-const SINGLE = { "/": openPalette, "?": showKeys, r: () => range("refresh"), j: () => moveRow(1), k: () => moveRow(-1) };
+const SINGLE = { "/": openPalette, "?": showKeys, r: () => range("refresh"), e: () => document.dispatchEvent(new CustomEvent("spm:edit")), j: () => moveRow(1), k: () => moveRow(-1) };
 let [first, since] = ["", 0];
 
 document.addEventListener("keydown", (event) => {

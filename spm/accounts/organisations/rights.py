@@ -34,6 +34,7 @@ class Right(Enum):
 
     # an app: its data and all that is said about it
     SEE_APP = "see the app", Role.VIEWER
+    EDIT_DASHBOARDS = "create, edit, import and delete dashboards", Role.EDITOR
     SET_RETENTION = "see and change how long data is kept", Role.OWNER
     DELETE_APP = "delete the app", Role.OWNER
 

@@ -1,0 +1,1 @@
+"""Dashboards: their document, variables, versions, and the import of Grafana's."""

@@ -1,0 +1,123 @@
+"""Reads a dashboard of Grafana's classic schema: a list of panels on a grid, or rows of panels before version 16. Pure.
+
+Enter by ``read``, which takes V2 as well: ``schema_v2`` puts that into the classic form first.
+"""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from frontend.dashboards.document import Document, PanelSpec, VariableSpec
+from frontend.dashboards.grafana import schema_v2
+from frontend.dashboards.grafana.panels import Place, read_panel
+from frontend.dashboards.grafana.report import Imported, Line
+from frontend.dashboards.grafana.variables import read_variable
+from frontend.dashboards.limits import COLUMNS, IMPORT_BYTES_MAX, PANELS_MAX, TITLE_CHARS_MAX, VARIABLES_MAX
+from spm.errors import LimitExceeded, Refused
+
+_SPAN = 12  # columns of the grid before version 16
+_ROW_PIXELS = 38  # height and gap of one row of the grid
+_OLD_HEIGHT = 7  # rows of a panel that does not say its height
+
+Json = Mapping[str, Any]
+
+
+def read(text: str | bytes) -> Imported:
+    """Read a file of Grafana's; raises ``Refused`` if it is none."""
+    if len(text) > IMPORT_BYTES_MAX:
+        raise LimitExceeded("the file is too large", got=f"{len(text):,} bytes", wanted=f"{IMPORT_BYTES_MAX:,}")
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise Refused("this is no JSON", got=str(error)) from error
+    return read_value(value)
+
+
+def read_value(value: object) -> Imported:
+    """Read a dashboard from JSON's values, whatever wraps it."""
+    inside = value.get("dashboard", value) if isinstance(value, Mapping) else value
+    if not isinstance(inside, Mapping):
+        raise Refused("this is no dashboard", got=type(inside).__name__, wanted="a JSON object")
+    classic = schema_v2.as_classic(inside) if schema_v2.is_v2(inside) else inside
+    if not isinstance(classic.get("panels", classic.get("rows")), list):
+        raise Refused("this is no dashboard of Grafana's", wanted="“panels” of the classic schema, or “elements” of V2")
+    try:
+        return _read(classic)
+    except (AttributeError, TypeError, ValueError, KeyError) as error:
+        raise Refused("a part of this dashboard has another form than Grafana gives it", got=str(error)) from error
+
+
+def _read(classic: Json) -> Imported:
+    lines: list[Line] = []
+    variables: list[VariableSpec] = []
+    for each in (classic.get("templating") or {}).get("list") or []:
+        variable, line = read_variable(each)
+        if variable is not None and len(variables) == VARIABLES_MAX:
+            variable, line = None, replace(line, notes=[f"there are more than {VARIABLES_MAX}"], is_left_out=True)
+        variables.extend([] if variable is None else [variable])
+        lines.append(line)
+    panels: list[PanelSpec] = []
+    for each, place in _placed(classic):
+        panel, line = _read_one(each, len(panels) + 1, place)
+        if panel is not None and len(panels) == PANELS_MAX:
+            panel, line = None, replace(line, notes=[f"there are more than {PANELS_MAX}"], is_left_out=True)
+        panels.extend([] if panel is None else [panel])
+        lines.append(line)
+    title = str(classic.get("title") or "Imported dashboard")[:TITLE_CHARS_MAX]
+    tags = [str(each)[:60] for each in classic.get("tags") or []][:30]
+    return Imported(
+        Document(title, str(classic.get("description") or "")[:TITLE_CHARS_MAX], tags, variables, panels), lines
+    )
+
+
+def _read_one(panel: Json, number: int, place: Place) -> tuple[PanelSpec | None, Line]:
+    if panel.get("type") != "row":
+        return read_panel(panel, number, place)
+    title = str(panel.get("title") or "")[:TITLE_CHARS_MAX]
+    notes = [f"it is drawn once, not for each value of ${panel['repeat']}"] if panel.get("repeat") else []
+    return PanelSpec(number, "row", title, x=0, y=place.y, w=COLUMNS, h=1), Line("panel", title, "row", notes)
+
+
+def _placed(classic: Json) -> Iterator[tuple[Json, Place]]:
+    """Yield each panel with its place; panels of a folded row stand below it, as if it were open."""
+    if "panels" not in classic and classic.get("rows"):
+        yield from _of_rows(classic["rows"])
+        return
+    shift = 0
+    for panel in classic["panels"]:
+        place = _place_of(panel)
+        yield panel, replace(place, y=place.y + shift)
+        inside = panel.get("panels") or []
+        if panel.get("type") == "row" and inside:
+            top = min(_place_of(each).y for each in inside)
+            places = [_place_of(each) for each in inside]
+            for each, own in zip(inside, places, strict=True):
+                yield each, replace(own, y=own.y - top + place.y + shift + 1)
+            shift += max(own.y + own.h for own in places) - top
+
+
+def _of_rows(rows: Sequence[Json]) -> Iterator[tuple[Json, Place]]:
+    y = 0
+    for row in rows:
+        if row.get("showTitle") or row.get("collapse"):
+            yield {"type": "row", "title": row.get("title"), "repeat": row.get("repeat")}, Place(0, y, COLUMNS, 1)
+            y += 1
+        x, height = 0, _rows_of(row.get("height"))
+        for panel in row.get("panels") or []:
+            width = round(float(panel.get("span") or _SPAN) * COLUMNS / _SPAN)
+            if x + width > COLUMNS:
+                x, y = 0, y + height
+            yield panel, Place(x, y, width, height)
+            x += width
+        y += height if row.get("panels") else 0
+
+
+def _rows_of(height: object) -> int:
+    digits = "".join(each for each in str(height or "") if each.isdigit())
+    return max(round(int(digits) / _ROW_PIXELS), 2) if digits else _OLD_HEIGHT
+
+
+def _place_of(panel: Json) -> Place:
+    given = panel.get("gridPos") or {}
+    return Place(*(int(given.get(name) or default) for name, default in (("x", 0), ("y", 0), ("w", 12), ("h", 8))))

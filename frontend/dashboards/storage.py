@@ -1,0 +1,141 @@
+"""Creates, saves, restores and deletes dashboards. Every save is a version; none is changed afterwards.
+
+A save names the version that it started from. If there is a newer one, the two are merged panel by panel; where both
+changed the same thing, ``Conflict`` says what. Enter by ``create`` and ``save``.
+"""
+
+import base64
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from django.contrib.auth.models import User
+from django.db import transaction
+
+from frontend.dashboards.document import Document, from_dict
+from frontend.dashboards.limits import DASHBOARDS_PER_APP_MAX, VERSIONS_KEPT_MAX
+from frontend.dashboards.models import Dashboard, DashboardVersion
+from spm.accounts import audit
+from spm.accounts.models import App
+from spm.clock import random_bytes
+from spm.errors import LimitExceeded, Refused
+
+
+class Conflict(Refused):
+    """Somebody else saved in the meantime, and changed the same. ``places``: what both changed."""
+
+    def __init__(self, author: str, places: Sequence[str]) -> None:
+        self.author, self.places = author, places
+        super().__init__(
+            f"{author} saved this dashboard in the meantime, and changed the same: {', '.join(places)}",
+            remedy="Read it again, and make your change there.",
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Author:
+    """Who saves, when, and why."""
+
+    person: User
+    now_ms: int
+    note: str = ""
+
+
+def create(app: App, document: Document, by: Author) -> Dashboard:
+    """Save a new dashboard."""
+    with transaction.atomic():
+        App.objects.select_for_update().get(pk=app.pk)
+        if Dashboard.objects.filter(app=app).count() >= DASHBOARDS_PER_APP_MAX:
+            raise LimitExceeded("the app has too many dashboards", wanted=f"at most {DASHBOARDS_PER_APP_MAX}")
+        uid = base64.b32encode(random_bytes(8)).decode().rstrip("=").lower()
+        dashboard = Dashboard.objects.create(app=app, uid=uid, title=document.title, version=0, changed_ms=by.now_ms)
+        _add_version(dashboard, document, by, "dashboard.created")
+    return dashboard
+
+
+def save(dashboard: Dashboard, document: Document, by: Author, *, base: int) -> Document:
+    """Save a change of version ``base``; returns what is saved, which holds others' changes since then, too."""
+    with transaction.atomic():
+        newest = Dashboard.objects.select_for_update().get(pk=dashboard.pk)
+        saved = document
+        if newest.version != base:
+            theirs = newest.versions.get(number=newest.version)
+            before = newest.versions.filter(number=base).first()
+            if before is None:
+                raise Conflict(theirs.author, ["all of it"])
+            saved, places = merge(from_dict(before.document), document, from_dict(theirs.document))
+            if places:
+                raise Conflict(theirs.author, places)
+        _add_version(newest, saved, by, "dashboard.saved")
+    dashboard.refresh_from_db()
+    return saved
+
+
+def restore(dashboard: Dashboard, number: int, by: Author) -> None:
+    """Save an older version once more."""
+    old = dashboard.versions.filter(number=number).first()
+    if old is None:
+        raise Refused("there is no such version any more", got=number)
+    note = f"version {number} again"
+    save(dashboard, from_dict(old.document), replace(by, note=note), base=dashboard.version)
+
+
+def delete(dashboard: Dashboard, by: Author) -> None:
+    """Delete a dashboard with all its versions."""
+    with transaction.atomic():
+        _note(dashboard, by, "dashboard.deleted")
+        dashboard.delete()
+
+
+def document_of(dashboard: Dashboard) -> Document:
+    """Return the document of the newest version."""
+    return from_dict(dashboard.versions.get(number=dashboard.version).document)
+
+
+def merge(before: Document, mine: Document, theirs: Document) -> tuple[Document, list[str]]:
+    """Join two changes of one document; returns it, and what both changed differently. Pure."""
+    places: list[str] = []
+
+    def join(place: str, old: Any, own: Any, other: Any) -> Any:
+        if own in (old, other):
+            return other
+        if other != old:
+            places.append(place)
+        return own
+
+    plain = {
+        name: join(f"the {name}", getattr(before, name), getattr(mine, name), getattr(theirs, name))
+        for name in ("title", "description", "tags", "variables")
+    }
+    old, own, other = ({each.number: each for each in document.panels} for document in (before, mine, theirs))
+    numbers = [*own, *(number for number in other if number not in own)]
+    panels = [
+        join(f"panel {_title(number, own, other)}", old.get(number), own.get(number), other.get(number))
+        for number in numbers
+    ]
+    return Document(**plain, panels=[panel for panel in panels if panel is not None]), places
+
+
+def _title(number: int, *documents: Mapping[int, Any]) -> str:
+    titles = [panels[number].title for panels in documents if number in panels]
+    return f"“{titles[0]}”" if titles and titles[0] else str(number)
+
+
+def _add_version(dashboard: Dashboard, document: Document, by: Author, action: str) -> None:
+    dashboard.version, dashboard.title, dashboard.changed_ms = dashboard.version + 1, document.title, by.now_ms
+    dashboard.save()
+    DashboardVersion.objects.create(
+        dashboard=dashboard,
+        number=dashboard.version,
+        document=document.as_dict(),
+        author=by.person.get_username(),
+        note=by.note[:200],
+        saved_ms=by.now_ms,
+    )
+    dashboard.versions.filter(number__lte=dashboard.version - VERSIONS_KEPT_MAX).delete()
+    _note(dashboard, by, action)
+
+
+def _note(dashboard: Dashboard, by: Author, action: str) -> None:
+    detail = {"app": dashboard.app_id, "uid": dashboard.uid, "version": dashboard.version}
+    audit.record(action, dashboard.title, actor=by.person, organisation=dashboard.app.organisation, detail=detail)

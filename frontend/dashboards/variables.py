@@ -1,0 +1,148 @@
+"""The variables of a dashboard: what can be chosen, what is chosen, and texts in which they are filled in.
+
+A variable may use others, whatever their order. In an expression several values become a regular expression, one value
+a text of PromQL. Enter by ``settle`` and ``fill``. Pure but for ``Catalogue``, which asks the app.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from frontend.dashboards.document import VariableSpec
+from frontend.dashboards.limits import OPTIONS_MAX
+from spm.errors import SpmError
+
+ALL = "$__all"
+AUTO = "$__auto"  # of an interval: whatever suits the range
+_REFERENCE = re.compile(r"\$(\w+)|\$\{(\w+)(?::(\w+))?\}|\[\[(\w+)(?::(\w+))?\]\]")
+_SPECIAL = re.compile(r"[\\^$.|?*+()\[\]{}/-]")
+
+
+class Catalogue(Protocol):
+    """Answers the queries of variables."""
+
+    def find(self, query: str) -> list[str]:
+        """List what a query like ``label_values(metric, label)`` finds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Variable:
+    """A variable with its options, the chosen ones, and why there are none."""
+
+    spec: VariableSpec
+    options: Sequence[str]
+    values: Sequence[str]
+    is_all: bool = False
+    problem: str = ""
+
+    @property
+    def shown(self) -> str:
+        """What titles and texts say in its place."""
+        return "All" if self.is_all else " + ".join(self.values)
+
+
+def settle(specs: Sequence[VariableSpec], given: Mapping[str, Sequence[str]], catalogue: Catalogue) -> list[Variable]:
+    """Return the variables in their order, with the values that an address gives, else their first ones."""
+    known: dict[str, Variable] = {}
+    for spec in _by_need(specs):
+        known[spec.name] = _settled(spec, given.get(spec.name, ()), known, catalogue)
+    return [known[spec.name] for spec in specs]
+
+
+def fill(text: str, variables: Sequence[Variable] | Mapping[str, Variable], *, is_expr: bool = False) -> str:
+    """Replace ``$name``, ``${name:format}`` and ``[[name]]``; names that are no variable stay."""
+    known = variables if isinstance(variables, Mapping) else {each.spec.name: each for each in variables}
+
+    def value(match: re.Match[str]) -> str:
+        plain, braced, style, bracketed, other_style = match.groups()
+        variable = known.get(plain or braced or bracketed)
+        if variable is None:
+            return match[0]
+        chosen = style or other_style or ("promql" if is_expr else "shown")
+        return _write(variable, chosen)
+
+    return _REFERENCE.sub(value, text)
+
+
+def names_in(text: str) -> set[str]:
+    """Return the names that a text refers to."""
+    return {match[1] or match[2] or match[4] for match in _REFERENCE.finditer(text)}
+
+
+def _by_need(specs: Sequence[VariableSpec]) -> list[VariableSpec]:
+    """Put variables behind those that they use; of a circle, the first one comes first."""
+    waiting, ready = list(specs), list[VariableSpec]()
+    while waiting:
+        open_names = {each.name for each in waiting}
+        free = next((each for each in waiting if not (names_in(each.query) & open_names - {each.name})), waiting[0])
+        waiting.remove(free)
+        ready.append(free)
+    return ready
+
+
+def _settled(spec: VariableSpec, given: Sequence[str], known: Mapping[str, Variable], catalogue: Catalogue) -> Variable:
+    problem = ""
+    try:
+        options = _options(spec, known, catalogue)
+    except SpmError as error:
+        options, problem = [], str(error)
+    if spec.kind in ("text", "constant"):
+        return Variable(spec, (), [*given[:1]] if given and spec.kind == "text" else [spec.query])
+    wanted = list(given) or list(spec.values)
+    if ALL in wanted and spec.all:
+        return Variable(spec, options, options, is_all=True, problem=problem)
+    chosen = [each for each in wanted if each in options] or (wanted if given or not options else [])
+    if not chosen and spec.all and not spec.values:
+        return Variable(spec, options, options, is_all=True, problem=problem)
+    chosen = (chosen or options[:1])[: None if spec.multi else 1]
+    return Variable(spec, options, chosen, problem=problem)
+
+
+def _options(spec: VariableSpec, known: Mapping[str, Variable], catalogue: Catalogue) -> list[str]:
+    if spec.kind == "query":
+        found = catalogue.find(fill(spec.query, known, is_expr=True))
+    elif spec.kind in ("custom", "interval"):
+        found = [each.replace("\\,", ",").strip() for each in re.split(r"(?<!\\),", spec.query) if each.strip()]
+        found = [each.partition(" : ")[2].strip() or each for each in found]
+    else:
+        return []
+    return list(dict.fromkeys(filter(None, (_picked(each, spec.regex) for each in found))))[:OPTIONS_MAX]
+
+
+def _picked(text: str, regex: str) -> str:
+    """Return the part of a text that a regular expression picks, empty if it does not match."""
+    pattern = regex[1:].rpartition("/")[0] if regex.startswith("/") and regex.count("/") > 1 else regex
+    if not pattern:
+        return text
+    try:
+        match = re.search(re.sub(r"\(\?<(?=[A-Za-z])", "(?P<", pattern), text[:2_000])
+    except re.error:
+        return text
+    if match is None:
+        return ""
+    named = match.groupdict().get("value")
+    return named or (match[1] if match.groups() and match[1] else text)
+
+
+def _write(variable: Variable, style: str) -> str:
+    values = ["$__interval" if each == AUTO else each for each in variable.values]
+    if variable.is_all and variable.spec.all_value and style != "shown":
+        return variable.spec.all_value
+    if style in ("promql", "regex"):
+        if variable.is_all and not values:
+            return ".*"
+        several = variable.is_all or variable.spec.multi
+        if not several and style == "promql":
+            only = values[0] if values else ""
+            return only if variable.spec.kind in ("interval", "text", "constant") else _quoted(only)
+        escaped = [_SPECIAL.sub(r"\\\g<0>", each) for each in values]
+        text = escaped[0] if len(escaped) == 1 else f"({'|'.join(escaped)})"
+        return _quoted(text) if style == "promql" else text
+    joined = {"pipe": "|", "csv": ",", "raw": ",", "glob": ","}
+    return joined[style].join(values) if style in joined else variable.shown
+
+
+def _quoted(text: str) -> str:
+    """Write a text as it stands between quotes of PromQL."""
+    return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")

@@ -1,0 +1,298 @@
+"""The pages of dashboards: the list, one dashboard, its editor, the editor of a panel, settings, and the import.
+
+A change is a form that names the version it started from. Others' changes since then are kept; a conflict is said
+beside the form, which keeps its input.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import orjson
+from django.contrib import messages
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import redirect
+
+from frontend.dashboards import drawing, storage
+from frontend.dashboards.catalogue import AppCatalogue
+from frontend.dashboards.document import CALCULATIONS, KINDS, UNITS, Document, PanelSpec, check, from_dict, parse
+from frontend.dashboards.grafana import classic
+from frontend.dashboards.models import Dashboard
+from frontend.dashboards.variables import settle
+from frontend.pages.base import AppPage, clock
+from frontend.queries import query_session
+from spm.accounts.models import App
+from spm.accounts.organisations.rights import Right
+from spm.errors import LimitExceeded, Refused
+
+VERSIONS_SHOWN = 30
+_PREFIX = "var-"  # of variables in an address, as in Grafana's
+
+
+class DashboardPage(AppPage):
+    """A page of one dashboard; 404 for one of another app."""
+
+    def dashboard(self) -> Dashboard:
+        """Return the dashboard that the address names."""
+        found = Dashboard.objects.filter(app=self.app(), uid=self.kwargs["uid"]).first()
+        if found is None:
+            raise Http404("There is no such dashboard.")
+        return found
+
+    def author(self, note: str = "") -> storage.Author:
+        """Return who saves."""
+        return storage.Author(self.person, clock.now_ms(), note)
+
+    def drawn(self, app: App, document: Document) -> dict[str, Any]:
+        """Return the variables and panels as the page shows them."""
+        given = {name[len(_PREFIX) :]: values for name, values in self.request.GET.lists() if name.startswith(_PREFIX)}
+        with query_session(app, self.request) as session:
+            variables = settle(document.variables, given, AppCatalogue(session, clock.now_ms()))
+        kept = [(name, value) for name, value in self.request.GET.items() if not name.startswith(_PREFIX)]
+        return {"variables": variables, "panels": drawing.drawn(document, variables), "kept": kept}
+
+    def refused(self, error: Refused | LimitExceeded, **context: Any) -> HttpResponse:
+        """Show the page once more, with what is wrong."""
+        status = 409 if isinstance(error, storage.Conflict) else 400
+        return self.render_to_response(self.get_context_data(refusal=str(error), **context), status=status)
+
+
+class Dashboards(AppPage):
+    """The list, with a filter, and a form for a new one."""
+
+    template_name = "frontend/dashboards/list.html"
+
+    def get_context_data(self, **kwargs: Any) -> dict[str, Any]:
+        """Add the dashboards whose titles hold the text of the filter."""
+        context, text = super().get_context_data(**kwargs), self.request.GET.get("q", "").strip()
+        found = Dashboard.objects.filter(app=context["app"])
+        return {**context, "dashboards": found.filter(title__icontains=text), "count": found.count(), "text": text}
+
+    def post(self, request: HttpRequest, app_id: int) -> HttpResponse:
+        """Create a dashboard with one panel, and lead to that."""
+        self.right = Right.EDIT_DASHBOARDS
+        app, title = self.app(), request.POST.get("title", "").strip()
+        try:
+            document = check({"title": title, "panels": [{"number": 1, "w": 24, "title": "New panel"}]})
+            made = storage.create(app, document, storage.Author(self.person, clock.now_ms()))
+        except (Refused, LimitExceeded) as error:
+            return self.render_to_response(self.get_context_data(refusal=str(error)), status=400)
+        return redirect("frontend:dashboard_panel", app_id, made.uid, 1)
+
+
+class View(DashboardPage):
+    """One dashboard."""
+
+    template_name = "frontend/dashboards/view.html"
+
+    def get_context_data(self, **kwargs: Any) -> dict[str, Any]:
+        """Add the panels, with the variables that the address gives."""
+        context, dashboard = super().get_context_data(**kwargs), self.dashboard()
+        document = storage.document_of(dashboard)
+        return {**context, "dashboard": dashboard, "document": document, **self.drawn(context["app"], document)}
+
+
+class Edit(View):
+    """The same grid, whose panels can be moved, sized, added, copied and removed."""
+
+    right = Right.EDIT_DASHBOARDS
+
+    def get_context_data(self, **kwargs: Any) -> dict[str, Any]:
+        """Draw each panel once: copies of repeated ones cannot be moved."""
+        context = super().get_context_data(**kwargs)
+        plain = replace(context["document"], panels=[replace(each, repeat="") for each in context["document"].panels])
+        return {**context, "panels": drawing.drawn(plain, context["variables"]), "editing": True}
+
+    def post(self, request: HttpRequest, app_id: int, uid: str) -> HttpResponse:
+        """Save the places of panels, or add one."""
+        dashboard = self.dashboard()
+        document = storage.document_of(dashboard)
+        try:
+            base = _base_of(request)
+            if request.POST.get("act") == "add":
+                panel = PanelSpec(document.next_number, title="New panel", y=document.bottom)
+                storage.save(dashboard, _with(document, panel), self.author("a panel added"), base=dashboard.version)
+                return redirect("frontend:dashboard_panel", app_id, uid, panel.number)
+            before = dashboard.versions.filter(number=base).first()
+            started = document if before is None else from_dict(before.document)
+            changed = _arranged(started, json.loads(request.POST.get("layout") or "[]"))
+            storage.save(dashboard, changed, self.author(request.POST.get("note", "")), base=base)
+        except json.JSONDecodeError as error:
+            return self.refused(Refused("the places of the panels are no JSON", got=str(error)))
+        except (Refused, LimitExceeded) as error:
+            return self.refused(error)
+        return redirect("frontend:dashboard", app_id, uid)
+
+
+class Panel(DashboardPage):
+    """The editor of a panel: what it asks, and how that is shown; with ``act=preview`` it is drawn and not saved."""
+
+    template_name = "frontend/dashboards/panel.html"
+    right = Right.EDIT_DASHBOARDS
+
+    def get_context_data(self, **kwargs: Any) -> dict[str, Any]:
+        """Add the panel as it is saved, or as the form has it."""
+        context, dashboard = super().get_context_data(**kwargs), self.dashboard()
+        document = storage.document_of(dashboard)
+        spec = kwargs.get("spec") or document.panel(self.kwargs["number"])
+        if spec is None:
+            raise Http404("There is no such panel.")
+        shown = self.drawn(context["app"], replace(document, panels=[replace(spec, repeat="")]))
+        return {
+            **context,
+            "dashboard": dashboard,
+            "document": document,
+            "spec": spec,
+            **shown,
+            "panel": shown["panels"][0],
+            "version": kwargs.get("version", dashboard.version),
+            "kinds": KINDS,
+            "units": UNITS,
+            "calculations": CALCULATIONS,
+            "rows": [*spec.queries, *[None] * (2 if spec.queries else 1)],
+        }
+
+    def post(self, request: HttpRequest, app_id: int, uid: str, number: int) -> HttpResponse:
+        """Preview, save, copy or delete the panel."""
+        dashboard, act = self.dashboard(), request.POST.get("act", "save")
+        document = storage.document_of(dashboard)
+        old = document.panel(number)
+        if old is None:
+            raise Http404("There is no such panel.")
+        try:
+            spec = _panel_of(old, request)
+            if act == "preview":
+                return self.render_to_response(self.get_context_data(spec=spec, version=_base_of(request)))
+            base = dashboard.versions.filter(number=_base_of(request)).first()
+            started = from_dict(base.document) if base else document
+            self._save(dashboard, started, spec, act, _base_of(request))
+        except (Refused, LimitExceeded) as error:
+            return self.refused(error, version=dashboard.version)
+        return redirect("frontend:dashboard", app_id, uid)
+
+    def _save(self, dashboard: Dashboard, document: Document, spec: PanelSpec, act: str, base: int) -> None:
+        name = f"“{spec.title}”" if spec.title else f"panel {spec.number}"
+        if act == "delete":
+            rest = [each for each in document.panels if each.number != spec.number]
+            storage.save(dashboard, replace(document, panels=rest), self.author(f"{name} deleted"), base=base)
+            messages.success(self.request, f"{name} is deleted. Versions, under Settings, bring it back.")
+        elif act == "copy":
+            copy = replace(spec, number=document.next_number, y=document.bottom)
+            storage.save(dashboard, _with(document, copy), self.author(f"{name} copied"), base=base)
+        else:
+            storage.save(dashboard, _with(document, spec), self.author(f"{name} changed"), base=base)
+
+
+class Settings(DashboardPage):
+    """The document as JSON, the versions, and the end of a dashboard."""
+
+    template_name = "frontend/dashboards/settings.html"
+    right = Right.EDIT_DASHBOARDS
+
+    def get_context_data(self, **kwargs: Any) -> dict[str, Any]:
+        """Add the document, or what was typed, and the newest versions."""
+        context, dashboard = super().get_context_data(**kwargs), self.dashboard()
+        text = kwargs.get("text") or _written(storage.document_of(dashboard))
+        versions = dashboard.versions.defer("document")[:VERSIONS_SHOWN]
+        return {**context, "dashboard": dashboard, "text": text, "versions": versions}
+
+    def post(self, request: HttpRequest, app_id: int, uid: str) -> HttpResponse:
+        """Save the JSON, restore a version, or delete the dashboard."""
+        dashboard, act, text = self.dashboard(), request.POST.get("act", "save"), request.POST.get("document", "")
+        try:
+            if act == "delete":
+                storage.delete(dashboard, self.author())
+                messages.success(request, f"“{dashboard.title}” is deleted.")
+                return redirect("frontend:dashboards", app_id)
+            if act == "restore":
+                storage.restore(dashboard, _number(request, "number"), self.author())
+            else:
+                storage.save(dashboard, parse(text), self.author(request.POST.get("note", "")), base=_base_of(request))
+        except (Refused, LimitExceeded) as error:
+            return self.refused(error, text=text)
+        return redirect("frontend:dashboard", app_id, uid)
+
+
+class Download(DashboardPage):
+    """The document as a file."""
+
+    def get(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
+        """Answer with JSON."""
+        dashboard = self.dashboard()
+        answer = HttpResponse(_written(storage.document_of(dashboard)), content_type="application/json")
+        answer["Content-Disposition"] = f'attachment; filename="dashboard-{dashboard.uid}.json"'
+        return answer
+
+
+class Import(AppPage):
+    """Takes a file of Grafana's or of ours: first a report of every panel, then one save."""
+
+    template_name = "frontend/dashboards/import.html"
+    right = Right.EDIT_DASHBOARDS
+
+    def post(self, request: HttpRequest, app_id: int) -> HttpResponse:
+        """Report, or save what was reported."""
+        app, upload = self.app(), request.FILES.get("file")
+        text = upload.read() if upload else request.POST.get("document", "")
+        try:
+            if request.POST.get("act") == "save":
+                made = storage.create(app, parse(text), storage.Author(self.person, clock.now_ms(), "imported"))
+                return redirect("frontend:dashboard", app_id, made.uid)
+            imported = classic.read(text)
+        except (Refused, LimitExceeded) as error:
+            return self.render_to_response(self.get_context_data(refusal=str(error)), status=400)
+        context = self.get_context_data(imported=imported, text=_written(imported.document))
+        return self.render_to_response(context)
+
+
+def _written(document: Document) -> str:
+    return orjson.dumps(document.as_dict(), option=orjson.OPT_INDENT_2).decode()
+
+
+def _base_of(request: HttpRequest) -> int:
+    return _number(request, "version")
+
+
+def _number(request: HttpRequest, name: str) -> int:
+    text = request.POST.get(name, "")
+    if not text.isdecimal():
+        raise Refused(f"the form has no {name}", got=text or "nothing", wanted="a number")
+    return int(text)
+
+
+def _with(document: Document, panel: PanelSpec) -> Document:
+    """Put a panel into a document: in place of the one with its number, else at the end."""
+    panels = [panel if each.number == panel.number else each for each in document.panels]
+    is_new = document.panel(panel.number) is None
+    return check(replace(document, panels=[*panels, panel] if is_new else panels).as_dict())
+
+
+def _arranged(document: Document, layout: Any) -> Document:
+    """Give panels the places of an editor: a list of {number, x, y, w, h}; panels that it does not name are gone."""
+    if not isinstance(layout, list) or not all(isinstance(each, Mapping) for each in layout):
+        raise Refused("the places of the panels are no list of objects")
+    value = document.as_dict()
+    panels = {each["number"]: each for each in value["panels"]}
+    wanted = []
+    for each in layout:
+        model = panels.get(each.get("copy_of", each.get("number")))
+        if model is not None:
+            wanted.append({**model, **{name: each.get(name) for name in ("number", "x", "y", "w", "h")}})
+    return check({**value, "panels": wanted})
+
+
+def _panel_of(old: PanelSpec, request: HttpRequest) -> PanelSpec:
+    """Read the form of a panel; whatever it does not have stays as it was."""
+    form = request.POST
+    names = ("kind", "title", "description", "unit", "calculation", "text", "repeat")
+    given = {name: form[name].replace("\r\n", "\n") for name in names if name in form}
+    exprs, legends = form.getlist("expr"), form.getlist("legend")
+    queries = [
+        {"expr": expr.replace("\r\n", "\n").strip(), "legend": legend}
+        for expr, legend in zip(exprs, [*legends, *[""] * len(exprs)], strict=False)
+        if expr.strip()
+    ]
+    value = Document("panel", panels=[old]).as_dict()
+    panel = value["panels"][0] | given | ({"queries": queries} if "expr" in form else {})
+    return check({**value, "panels": [panel]}).panels[0]
