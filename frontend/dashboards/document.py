@@ -4,20 +4,27 @@ Panels stand on a grid of ``COLUMNS`` columns. Their numbers stay for good: vers
 Enter by ``parse`` for JSON of people and programs, ``from_dict`` for what was checked. Pure.
 """
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
+
+import orjson
 
 from frontend.dashboards.limits import (
     COLUMNS,
     DOCUMENT_BYTES_MAX,
     HEIGHT_MAX,
+    NAME_CHARS_MAX,
+    OPTIONS_MAX,
     PANELS_MAX,
     QUERIES_MAX,
+    REGEX_CHARS_MAX,
     ROWS_MAX,
+    TAG_CHARS_MAX,
+    TAGS_MAX,
     TEXT_CHARS_MAX,
     TITLE_CHARS_MAX,
+    VALUE_CHARS_MAX,
     VARIABLES_MAX,
 )
 from spm.errors import LimitExceeded, Refused
@@ -109,7 +116,7 @@ def parse(text: str | bytes) -> Document:
     if len(text) > DOCUMENT_BYTES_MAX:
         raise LimitExceeded("a dashboard is too large", got=f"{len(text):,} bytes", wanted=f"{DOCUMENT_BYTES_MAX:,}")
     try:
-        value = json.loads(text)
+        value = orjson.loads(text)
     except ValueError as error:
         raise Refused("this is no JSON", got=str(error)) from error
     return check(value)
@@ -123,7 +130,7 @@ def check(value: object) -> Document:
     if len(set(numbers)) != len(numbers):
         raise Refused("two panels have one number", got=next(each for each in numbers if numbers.count(each) > 1))
     variables = [_variable(each) for each in top.items("variables", VARIABLES_MAX)]
-    tags = [str(each)[:60] for each in top.values("tags", 30)]
+    tags = top.texts("tags", TAGS_MAX, TAG_CHARS_MAX)
     title = top.text("title", TITLE_CHARS_MAX).strip()
     if not title:
         raise Refused("a dashboard needs a title")
@@ -162,24 +169,24 @@ def _panel(at: "_Reader") -> PanelSpec:
             for each in at.items("queries", QUERIES_MAX)
         ],
         text=at.text("text", TEXT_CHARS_MAX),
-        repeat=at.text("repeat", 60),
+        repeat=at.text("repeat", NAME_CHARS_MAX),
     )
 
 
 def _variable(at: "_Reader") -> VariableSpec:
-    name = at.text("name", 60)
-    if not name.isidentifier():
-        raise Refused(f"{at.place} has no name", got=name or "nothing", wanted="letters, digits and _")
+    name = at.text("name", NAME_CHARS_MAX)
+    if not name.isidentifier() or name.startswith("__"):
+        raise Refused(f"{at.place} has no name", got=name or "nothing", wanted="letters, digits and _, not __ at first")
     return VariableSpec(
         name=name,
         kind=at.choice("kind", VARIABLE_KINDS),
         label=at.text("label", TITLE_CHARS_MAX),
         query=at.text("query", QUERY_TEXT_CHARS_MAX),
-        regex=at.text("regex", 500),
-        values=[str(each)[:500] for each in at.values("values", 1_000)],
+        regex=at.text("regex", REGEX_CHARS_MAX),
+        values=at.texts("values", OPTIONS_MAX, VALUE_CHARS_MAX),
         multi=at.flag("multi"),
         all=at.flag("all"),
-        all_value=at.text("all_value", 500),
+        all_value=at.text("all_value", VALUE_CHARS_MAX),
         hidden=at.flag("hidden"),
     )
 
@@ -207,11 +214,19 @@ class _Reader:
 
     def text(self, name: str, most: int) -> str:
         """Read a text; nothing is an empty one."""
-        found = self._value.get(name, "")
+        return self._checked(name, self._value.get(name, ""), most)
+
+    def texts(self, name: str, count: int, most: int) -> list[str]:
+        """Read a list of texts."""
+        return [self._checked(name, each, most) for each in self.values(name, count)]
+
+    def _checked(self, name: str, found: object, most: int) -> str:
         if not isinstance(found, str):
             raise Refused(f"{name} of {self.place} is no text", got=type(found).__name__)
         if len(found) > most:
             raise LimitExceeded(f"{name} of {self.place} is too long", got=len(found), wanted=f"at most {most} signs")
+        if "\0" in found:
+            raise Refused(f"{name} of {self.place} holds a NUL, which PostgreSQL takes in no text")
         return found
 
     def choice(self, name: str, known: Sequence[str]) -> str:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from markdown_it import MarkdownIt
 
 from frontend.dashboards.document import Document, PanelSpec
-from frontend.dashboards.limits import COLUMNS, REPEATED_MAX
+from frontend.dashboards.limits import COLUMNS, DRAWN_MAX, REPEATED_MAX
 from frontend.dashboards.variables import Variable, fill
 from spm.limits import QUERY_TEXT_CHARS_MAX
 
@@ -38,20 +38,22 @@ class DrawnPanel:
 
 
 def drawn(document: Document, variables: Sequence[Variable]) -> list[DrawnPanel]:
-    """Return the panels from top to bottom."""
+    """Return the panels from top to bottom, at most ``DRAWN_MAX``."""
     known = {each.spec.name: each for each in variables}
     panels: list[DrawnPanel] = []
-    shift = 0
+    added: list[tuple[int, int]] = []  # below which row of the grid → so many rows more
     for spec in sorted(document.panels, key=lambda each: (each.y, each.x)):
-        moved = replace(spec, y=spec.y + shift)
+        if len(panels) >= DRAWN_MAX:
+            break
+        moved = replace(spec, y=spec.y + sum(rows for y, rows in added if y < spec.y))
         variable = known.get(spec.repeat)
         if variable is None or len(variable.values) < 2:
             panels.append(draw(moved, variables))
             continue
         copies = list(_copies(moved, variable))
         panels.extend(draw(copy, [each for each in variables if each is not variable] + [one]) for copy, one in copies)
-        shift += max(copy.y for copy, _ in copies) - moved.y
-    return panels
+        added.append((spec.y, max(copy.y for copy, _ in copies) - moved.y))
+    return panels[:DRAWN_MAX]
 
 
 def _copies(spec: PanelSpec, variable: Variable) -> Iterator[tuple[PanelSpec, Variable]]:
@@ -68,11 +70,11 @@ def draw(spec: PanelSpec, variables: Sequence[Variable]) -> DrawnPanel:
     if spec.kind == "row":
         return DrawnPanel(spec, title)
     if spec.kind == "text":
-        return DrawnPanel(spec, title, html=_markdown.render(fill(spec.text, variables)))
+        return DrawnPanel(spec, title, html=_markdown.render(fill(spec.text, variables, style="markdown")))
     queries = [query for query in spec.queries if query.expr.strip()]
     if not queries:
         return DrawnPanel(spec, title, problem="It asks for nothing yet.")
-    exprs = [fill(query.expr, variables, is_expr=True) for query in queries]
+    exprs = [fill(query.expr, variables, style="promql") for query in queries]
     expr, fitting = _joined(exprs)
     if not fitting:
         return DrawnPanel(spec, title, problem=f"Its query is longer than {QUERY_TEXT_CHARS_MAX:,} signs.")
@@ -87,7 +89,8 @@ def _joined(exprs: Sequence[str]) -> tuple[str, int]:
     if len(exprs) == 1:
         return exprs[0], int(len(exprs[0]) <= QUERY_TEXT_CHARS_MAX)
     parts = [
-        f'label_replace({each}, "{QUERY_LABEL}", "{name}", "", "")' for name, each in zip(_LETTERS, exprs, strict=False)
+        f'label_replace({each}\n, "{QUERY_LABEL}", "{name}", "", "")'
+        for name, each in zip(_LETTERS, exprs, strict=False)
     ]
     count = len(parts)
     while count and len(" or ".join(parts[:count])) > QUERY_TEXT_CHARS_MAX:

@@ -4,7 +4,7 @@ from typing import ClassVar
 
 from django.db import models
 
-from frontend.dashboards.limits import TITLE_CHARS_MAX
+from frontend.dashboards.limits import NOTE_CHARS_MAX, TITLE_CHARS_MAX
 from spm.accounts.models import App
 
 
@@ -30,8 +30,9 @@ class DashboardVersion(models.Model):
     dashboard = models.ForeignKey(Dashboard, on_delete=models.CASCADE, related_name="versions")
     number = models.PositiveIntegerField()
     document = models.JSONField()
+    size_bytes = models.PositiveIntegerField()
     author = models.CharField(max_length=150)
-    note = models.CharField(max_length=200, blank=True)
+    note = models.CharField(max_length=NOTE_CHARS_MAX, blank=True)
     saved_ms = models.BigIntegerField()
 
     class Meta:

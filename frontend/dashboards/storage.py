@@ -9,11 +9,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+import orjson
 from django.contrib.auth.models import User
 from django.db import transaction
 
-from frontend.dashboards.document import Document, from_dict
-from frontend.dashboards.limits import DASHBOARDS_PER_APP_MAX, VERSIONS_KEPT_MAX
+from frontend.dashboards.document import Document, check, from_dict
+from frontend.dashboards.limits import (
+    DASHBOARDS_PER_APP_MAX,
+    DOCUMENT_BYTES_MAX,
+    NOTE_CHARS_MAX,
+    VERSIONS_BYTES_MAX,
+    VERSIONS_KEPT_MAX,
+)
 from frontend.dashboards.models import Dashboard, DashboardVersion
 from spm.accounts import audit
 from spm.accounts.models import App
@@ -66,6 +73,7 @@ def save(dashboard: Dashboard, document: Document, by: Author, *, base: int) -> 
             saved, places = merge(from_dict(before.document), document, from_dict(theirs.document))
             if places:
                 raise Conflict(theirs.author, places)
+            saved = check(saved.as_dict())  # two changes may be too much together
         _add_version(newest, saved, by, "dashboard.saved")
     dashboard.refresh_from_db()
     return saved
@@ -122,18 +130,34 @@ def _title(number: int, *documents: Mapping[int, Any]) -> str:
 
 
 def _add_version(dashboard: Dashboard, document: Document, by: Author, action: str) -> None:
+    value = document.as_dict()
+    size = len(orjson.dumps(value))
+    if size > DOCUMENT_BYTES_MAX:
+        raise LimitExceeded("a dashboard is too large", got=f"{size:,} bytes", wanted=f"{DOCUMENT_BYTES_MAX:,}")
     dashboard.version, dashboard.title, dashboard.changed_ms = dashboard.version + 1, document.title, by.now_ms
     dashboard.save()
     DashboardVersion.objects.create(
         dashboard=dashboard,
         number=dashboard.version,
-        document=document.as_dict(),
+        document=value,
+        size_bytes=size,
         author=by.person.get_username(),
-        note=by.note[:200],
+        note=by.note.replace("\0", "")[:NOTE_CHARS_MAX],
         saved_ms=by.now_ms,
     )
-    dashboard.versions.filter(number__lte=dashboard.version - VERSIONS_KEPT_MAX).delete()
+    _forget_oldest(dashboard)
     _note(dashboard, by, action)
+
+
+def _forget_oldest(dashboard: Dashboard) -> None:
+    """Delete the versions beyond the bounds of number and bytes; the newest stays in any case."""
+    total, oldest = 0, dashboard.version
+    for number, size in dashboard.versions.values_list("number", "size_bytes")[:VERSIONS_KEPT_MAX]:
+        total += size
+        if total > VERSIONS_BYTES_MAX:
+            break
+        oldest = number
+    dashboard.versions.filter(number__lt=oldest).delete()
 
 
 def _note(dashboard: Dashboard, by: Author, action: str) -> None:

@@ -9,13 +9,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+import pyarrow as pa
+import pyarrow.compute as pc
+
 from frontend.dashboards.document import VariableSpec
 from frontend.dashboards.limits import OPTIONS_MAX
-from spm.errors import SpmError
+from spm.errors import BadQuery, SpmError
 
 ALL = "$__all"
 AUTO = "$__auto"  # of an interval: whatever suits the range
 _REFERENCE = re.compile(r"\$(\w+)|\$\{(\w+)(?::(\w+))?\}|\[\[(\w+)(?::(\w+))?\]\]")
+_PUNCTUATION = re.compile(r"[!-/:-@\[-`{-~]")
 _SPECIAL = re.compile(r"[\\^$.|?*+()\[\]{}/-]")
 
 
@@ -24,6 +28,14 @@ class Catalogue(Protocol):
 
     def find(self, query: str) -> list[str]:
         """List what a query like ``label_values(metric, label)`` finds."""
+
+
+class NoCatalogue:
+    """Finds nothing: for dashboards whose variables ask nothing."""
+
+    def find(self, query: str) -> list[str]:
+        """Find nothing."""
+        return []
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,17 +62,20 @@ def settle(specs: Sequence[VariableSpec], given: Mapping[str, Sequence[str]], ca
     return [known[spec.name] for spec in specs]
 
 
-def fill(text: str, variables: Sequence[Variable] | Mapping[str, Variable], *, is_expr: bool = False) -> str:
-    """Replace ``$name``, ``${name:format}`` and ``[[name]]``; names that are no variable stay."""
+def fill(text: str, variables: Sequence[Variable] | Mapping[str, Variable], *, style: str = "shown") -> str:
+    """Replace ``$name``, ``${name:format}`` and ``[[name]]``; names that are no variable stay.
+
+    ``style`` is the format of those that name none: ``promql`` in expressions, ``markdown`` in texts, where a value
+    that comes from an address must not become a link.
+    """
     known = variables if isinstance(variables, Mapping) else {each.spec.name: each for each in variables}
 
     def value(match: re.Match[str]) -> str:
-        plain, braced, style, bracketed, other_style = match.groups()
+        plain, braced, own_style, bracketed, other_style = match.groups()
         variable = known.get(plain or braced or bracketed)
         if variable is None:
             return match[0]
-        chosen = style or other_style or ("promql" if is_expr else "shown")
-        return _write(variable, chosen)
+        return _write(variable, style if style == "markdown" else own_style or other_style or style)
 
     return _REFERENCE.sub(value, text)
 
@@ -101,34 +116,44 @@ def _settled(spec: VariableSpec, given: Sequence[str], known: Mapping[str, Varia
 
 def _options(spec: VariableSpec, known: Mapping[str, Variable], catalogue: Catalogue) -> list[str]:
     if spec.kind == "query":
-        found = catalogue.find(fill(spec.query, known, is_expr=True))
+        found = catalogue.find(fill(spec.query, known, style="promql"))
     elif spec.kind in ("custom", "interval"):
         found = [each.replace("\\,", ",").strip() for each in re.split(r"(?<!\\),", spec.query) if each.strip()]
         found = [each.partition(" : ")[2].strip() or each for each in found]
     else:
         return []
-    return list(dict.fromkeys(filter(None, (_picked(each, spec.regex) for each in found))))[:OPTIONS_MAX]
+    return list(dict.fromkeys(filter(None, pick(found, spec.regex))))[:OPTIONS_MAX]
 
 
-def _picked(text: str, regex: str) -> str:
-    """Return the part of a text that a regular expression picks, empty if it does not match."""
+def pick(texts: Sequence[str], regex: str) -> Sequence[str]:
+    """Return the part of each text that an expression picks: its group “value”, else its first, else the whole text.
+
+    Texts that do not match are left out. RE2 evaluates the expression, in time that grows with the text alone.
+    """
     pattern = regex[1:].rpartition("/")[0] if regex.startswith("/") and regex.count("/") > 1 else regex
     if not pattern:
-        return text
+        return texts
+    pattern = re.sub(r"\(\?<(?=[A-Za-z])", "(?P<", pattern)
     try:
-        match = re.search(re.sub(r"\(\?<(?=[A-Za-z])", "(?P<", pattern), text[:2_000])
-    except re.error:
-        return text
-    if match is None:
-        return ""
-    named = match.groupdict().get("value")
-    return named or (match[1] if match.groups() and match[1] else text)
+        compiled = re.compile(pattern)  # for the numbers of its groups alone
+        group = compiled.groupindex.get("value", min(compiled.groups, 1))
+        every = pa.array(texts, pa.string())
+        matching = every.filter(pc.match_substring_regex(every, pattern=pattern))
+        if not group:
+            return list(matching.to_pylist())
+        whole = rf"(?s)\A.*?(?:{pattern}).*\z"
+        parts = pc.replace_substring_regex(matching, pattern=whole, replacement=rf"\{group}")
+    except (re.error, pa.ArrowInvalid, RecursionError, OverflowError) as error:
+        raise BadQuery(f"the regular expression {regex} is not valid: {error}") from error
+    return list(parts.to_pylist())
 
 
 def _write(variable: Variable, style: str) -> str:
     values = ["$__interval" if each == AUTO else each for each in variable.values]
     if variable.is_all and variable.spec.all_value and style != "shown":
         return variable.spec.all_value
+    if style == "markdown":
+        return _PUNCTUATION.sub(r"\\\g<0>", variable.shown.replace("\n", " "))
     if style in ("promql", "regex"):
         if variable.is_all and not values:
             return ".*"

@@ -4,8 +4,8 @@ A change is a form that names the version it started from. Others' changes since
 beside the form, which keeps its input.
 """
 
-import json
 from collections.abc import Mapping
+from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any
 
@@ -17,9 +17,9 @@ from django.shortcuts import redirect
 from frontend.dashboards import drawing, storage
 from frontend.dashboards.catalogue import AppCatalogue
 from frontend.dashboards.document import CALCULATIONS, KINDS, UNITS, Document, PanelSpec, check, from_dict, parse
-from frontend.dashboards.grafana import classic
+from frontend.dashboards.grafana import importing
 from frontend.dashboards.models import Dashboard
-from frontend.dashboards.variables import settle
+from frontend.dashboards.variables import NoCatalogue, settle
 from frontend.pages.base import AppPage, clock
 from frontend.queries import query_session
 from spm.accounts.models import App
@@ -47,8 +47,10 @@ class DashboardPage(AppPage):
     def drawn(self, app: App, document: Document) -> dict[str, Any]:
         """Return the variables and panels as the page shows them."""
         given = {name[len(_PREFIX) :]: values for name, values in self.request.GET.lists() if name.startswith(_PREFIX)}
-        with query_session(app, self.request) as session:
-            variables = settle(document.variables, given, AppCatalogue(session, clock.now_ms()))
+        asks = any(each.kind == "query" for each in document.variables)
+        with query_session(app, self.request) if asks else nullcontext() as session:
+            catalogue = AppCatalogue(session, clock.now_ms()) if session else NoCatalogue()
+            variables = settle(document.variables, given, catalogue)
         kept = [(name, value) for name, value in self.request.GET.items() if not name.startswith(_PREFIX)]
         return {"variables": variables, "panels": drawing.drawn(document, variables), "kept": kept}
 
@@ -65,7 +67,7 @@ class Dashboards(AppPage):
 
     def get_context_data(self, **kwargs: Any) -> dict[str, Any]:
         """Add the dashboards whose titles hold the text of the filter."""
-        context, text = super().get_context_data(**kwargs), self.request.GET.get("q", "").strip()
+        context, text = super().get_context_data(**kwargs), self.request.GET.get("q", "").replace("\0", "").strip()
         found = Dashboard.objects.filter(app=context["app"])
         return {**context, "dashboards": found.filter(title__icontains=text), "count": found.count(), "text": text}
 
@@ -105,23 +107,18 @@ class Edit(View):
         return {**context, "panels": drawing.drawn(plain, context["variables"]), "editing": True}
 
     def post(self, request: HttpRequest, app_id: int, uid: str) -> HttpResponse:
-        """Save the places of panels, or add one."""
-        dashboard = self.dashboard()
-        document = storage.document_of(dashboard)
+        """Save the places of panels; ``act=add`` adds one more, and leads to its editor."""
+        dashboard, is_add = self.dashboard(), request.POST.get("act") == "add"
         try:
             base = _base_of(request)
-            if request.POST.get("act") == "add":
-                panel = PanelSpec(document.next_number, title="New panel", y=document.bottom)
-                storage.save(dashboard, _with(document, panel), self.author("a panel added"), base=dashboard.version)
-                return redirect("frontend:dashboard_panel", app_id, uid, panel.number)
-            before = dashboard.versions.filter(number=base).first()
-            started = document if before is None else from_dict(before.document)
-            changed = _arranged(started, json.loads(request.POST.get("layout") or "[]"))
-            storage.save(dashboard, changed, self.author(request.POST.get("note", "")), base=base)
-        except json.JSONDecodeError as error:
-            return self.refused(Refused("the places of the panels are no JSON", got=str(error)))
+            changed = _arranged(_started_from(dashboard, base), request.POST.get("layout", ""))
+            panel = PanelSpec(changed.next_number, title="New panel", y=changed.bottom)
+            note = request.POST.get("note", "") or ("a panel added" if is_add else "")
+            storage.save(dashboard, _with(changed, panel) if is_add else changed, self.author(note), base=base)
         except (Refused, LimitExceeded) as error:
             return self.refused(error)
+        if is_add:
+            return redirect("frontend:dashboard_panel", app_id, uid, panel.number)
         return redirect("frontend:dashboard", app_id, uid)
 
 
@@ -164,9 +161,8 @@ class Panel(DashboardPage):
             spec = _panel_of(old, request)
             if act == "preview":
                 return self.render_to_response(self.get_context_data(spec=spec, version=_base_of(request)))
-            base = dashboard.versions.filter(number=_base_of(request)).first()
-            started = from_dict(base.document) if base else document
-            self._save(dashboard, started, spec, act, _base_of(request))
+            base = _base_of(request)
+            self._save(dashboard, _started_from(dashboard, base), spec, act, base)
         except (Refused, LimitExceeded) as error:
             return self.refused(error, version=dashboard.version)
         return redirect("frontend:dashboard", app_id, uid)
@@ -202,6 +198,7 @@ class Settings(DashboardPage):
         dashboard, act, text = self.dashboard(), request.POST.get("act", "save"), request.POST.get("document", "")
         try:
             if act == "delete":
+                _check_typed(request, dashboard)
                 storage.delete(dashboard, self.author())
                 messages.success(request, f"“{dashboard.title}” is deleted.")
                 return redirect("frontend:dashboards", app_id)
@@ -210,7 +207,7 @@ class Settings(DashboardPage):
             else:
                 storage.save(dashboard, parse(text), self.author(request.POST.get("note", "")), base=_base_of(request))
         except (Refused, LimitExceeded) as error:
-            return self.refused(error, text=text)
+            return self.refused(error, **({"text": text} if act == "save" else {}))
         return redirect("frontend:dashboard", app_id, uid)
 
 
@@ -232,14 +229,13 @@ class Import(AppPage):
     right = Right.EDIT_DASHBOARDS
 
     def post(self, request: HttpRequest, app_id: int) -> HttpResponse:
-        """Report, or save what was reported."""
-        app, upload = self.app(), request.FILES.get("file")
-        text = upload.read() if upload else request.POST.get("document", "")
+        """Report, or save what was reported; a document of ours is reported as it is."""
+        app, text = self.app(), request.POST.get("document", "")
         try:
             if request.POST.get("act") == "save":
                 made = storage.create(app, parse(text), storage.Author(self.person, clock.now_ms(), "imported"))
                 return redirect("frontend:dashboard", app_id, made.uid)
-            imported = classic.read(text)
+            imported = importing.read(text)
         except (Refused, LimitExceeded) as error:
             return self.render_to_response(self.get_context_data(refusal=str(error)), status=400)
         context = self.get_context_data(imported=imported, text=_written(imported.document))
@@ -256,7 +252,7 @@ def _base_of(request: HttpRequest) -> int:
 
 def _number(request: HttpRequest, name: str) -> int:
     text = request.POST.get(name, "")
-    if not text.isdecimal():
+    if not (text.isascii() and text.isdecimal() and len(text) < 10):
         raise Refused(f"the form has no {name}", got=text or "nothing", wanted="a number")
     return int(text)
 
@@ -268,15 +264,31 @@ def _with(document: Document, panel: PanelSpec) -> Document:
     return check(replace(document, panels=[*panels, panel] if is_new else panels).as_dict())
 
 
-def _arranged(document: Document, layout: Any) -> Document:
+def _started_from(dashboard: Dashboard, base: int) -> Document:
+    """Return the document of the version that an editor began with, or the newest if that is gone."""
+    before = dashboard.versions.filter(number=base).first()
+    return storage.document_of(dashboard) if before is None else from_dict(before.document)
+
+
+def _check_typed(request: HttpRequest, dashboard: Dashboard) -> None:
+    if request.POST.get("confirm", "").strip() != dashboard.title:
+        raise Refused("Nothing was deleted: the title was not typed.", wanted=dashboard.title)
+
+
+def _arranged(document: Document, text: str) -> Document:
     """Give panels the places of an editor: a list of {number, x, y, w, h}; panels that it does not name are gone."""
+    try:
+        layout = orjson.loads(text)
+    except orjson.JSONDecodeError as error:
+        raise Refused("the places of the panels are no JSON", got=str(error)) from error
     if not isinstance(layout, list) or not all(isinstance(each, Mapping) for each in layout):
         raise Refused("the places of the panels are no list of objects")
     value = document.as_dict()
     panels = {each["number"]: each for each in value["panels"]}
     wanted = []
     for each in layout:
-        model = panels.get(each.get("copy_of", each.get("number")))
+        origin = each.get("copy_of", each.get("number"))
+        model = panels.get(origin) if isinstance(origin, int) else None
         if model is not None:
             wanted.append({**model, **{name: each.get(name) for name in ("number", "x", "y", "w", "h")}})
     return check({**value, "panels": wanted})

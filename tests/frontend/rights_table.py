@@ -261,6 +261,18 @@ DATA = [
     Row("POST", f"{_PROMETHEUS}/read", Right.SEE_APP, 400),
     *(Row(method, "/prometheus/federate", Right.SEE_APP, query="match[]=up") for method in ("GET", "POST")),
 ]
+_DASHBOARD = f"{_APP}/dashboards/<slug:uid>"
+DASHBOARDS = [
+    *_all("GET", f"{_APP}/dashboards", Right.SEE_APP, "", "/<slug:uid>", "/<slug:uid>/json"),
+    Row("POST", f"{_APP}/dashboards", Right.EDIT_DASHBOARDS, 302, {"title": "New"}),
+    *_all("GET", f"{_APP}/dashboards", Right.EDIT_DASHBOARDS, "/import", "/<slug:uid>/edit", "/<slug:uid>/settings"),
+    Row("POST", f"{_APP}/dashboards/import", Right.EDIT_DASHBOARDS, 400),
+    Row("POST", f"{_DASHBOARD}/edit", Right.EDIT_DASHBOARDS, 302, {"act": "add", "version": "1", "layout": "[]"}),
+    Row("GET", f"{_DASHBOARD}/panels/<int:number>", Right.EDIT_DASHBOARDS),
+    Row("POST", f"{_DASHBOARD}/panels/<int:number>", Right.EDIT_DASHBOARDS, 302, {"act": "delete", "version": "1"}),
+    Row("POST", f"{_DASHBOARD}/settings", Right.EDIT_DASHBOARDS, 302, {"act": "delete", "confirm": "Shop"}),
+    Row("POST", f"{_DASHBOARD}/settings", Right.EDIT_DASHBOARDS, 302, {"act": "restore", "number": "1"}),
+]
 _FLOWS = [
     "/signup",
     "/login",
@@ -348,6 +360,7 @@ ROWS: list[Row] = [
     *EVENTS,
     *CORRECTIONS,
     *DATA,
+    *DASHBOARDS,
     *ACCOUNTS,
     *SITE,
 ]

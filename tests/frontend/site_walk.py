@@ -25,6 +25,8 @@ from alerts.models.telling import ContactPoint, Inhibition, MuteTiming, Policy
 from alerts.rulefiles import apply
 from alerts.telling import actions
 from alerts.telling.settings import rows
+from frontend.dashboards import storage
+from frontend.dashboards.document import Document, check
 from ingest.http import pings
 from ingest.models import Agent
 from rollups.models import Run, RunDay, RunKind, RunState
@@ -92,6 +94,8 @@ def fill_world(tenant: Tenant) -> dict[str, str]:
     event_draft = groups.GroupDraft(name="mailers", position=0, partitions=2)
     group, _ = groups.register(place, event_draft, now_ms=now_ms)
     return {
+        "dashboards": storage.create(app, _dashboard(), storage.Author(owner, now_ms)).uid,
+        "panels": "1",
         "groups": group.name,
         "consumers": groups.join(group, lease_s=60, now_ms=now_ms).name,
         "apps": str(app.pk),
@@ -136,6 +140,10 @@ def fill_settings(tenant: Tenant, point: ContactPoint, now_ms: int) -> dict[str,
         "windows": str(window.pk),
         "inhibitions": str(inhibition.pk),
     }
+
+
+def _dashboard() -> Document:
+    return check({"title": "Shop", "panels": [{"number": 1, "queries": [{"expr": "up"}]}]})
 
 
 def address_of(route: str, values: Mapping[str, str]) -> str:

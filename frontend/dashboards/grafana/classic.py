@@ -1,9 +1,8 @@
 """Reads a dashboard of Grafana's classic schema: a list of panels on a grid, or rows of panels before version 16. Pure.
 
-Enter by ``read``, which takes V2 as well: ``schema_v2`` puts that into the classic form first.
+Enter by ``read_value``, which takes V2 as well: ``schema_v2`` puts that into the classic form first.
 """
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -13,25 +12,22 @@ from frontend.dashboards.grafana import schema_v2
 from frontend.dashboards.grafana.panels import Place, read_panel
 from frontend.dashboards.grafana.report import Imported, Line
 from frontend.dashboards.grafana.variables import read_variable
-from frontend.dashboards.limits import COLUMNS, IMPORT_BYTES_MAX, PANELS_MAX, TITLE_CHARS_MAX, VARIABLES_MAX
-from spm.errors import LimitExceeded, Refused
+from frontend.dashboards.limits import (
+    COLUMNS,
+    PANELS_MAX,
+    ROWS_MAX,
+    TAG_CHARS_MAX,
+    TAGS_MAX,
+    TITLE_CHARS_MAX,
+    VARIABLES_MAX,
+)
+from spm.errors import Refused
 
 _SPAN = 12  # columns of the grid before version 16
 _ROW_PIXELS = 38  # height and gap of one row of the grid
 _OLD_HEIGHT = 7  # rows of a panel that does not say its height
 
 Json = Mapping[str, Any]
-
-
-def read(text: str | bytes) -> Imported:
-    """Read a file of Grafana's; raises ``Refused`` if it is none."""
-    if len(text) > IMPORT_BYTES_MAX:
-        raise LimitExceeded("the file is too large", got=f"{len(text):,} bytes", wanted=f"{IMPORT_BYTES_MAX:,}")
-    try:
-        value = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise Refused("this is no JSON", got=str(error)) from error
-    return read_value(value)
 
 
 def read_value(value: object) -> Imported:
@@ -44,7 +40,7 @@ def read_value(value: object) -> Imported:
         raise Refused("this is no dashboard of Grafana's", wanted="“panels” of the classic schema, or “elements” of V2")
     try:
         return _read(classic)
-    except (AttributeError, TypeError, ValueError, KeyError) as error:
+    except (AttributeError, TypeError, ValueError, KeyError, OverflowError, RecursionError) as error:
         raise Refused("a part of this dashboard has another form than Grafana gives it", got=str(error)) from error
 
 
@@ -59,13 +55,15 @@ def _read(classic: Json) -> Imported:
         lines.append(line)
     panels: list[PanelSpec] = []
     for each, place in _placed(classic):
+        if len(panels) == PANELS_MAX:
+            title, kind = str(each.get("title") or "")[:TITLE_CHARS_MAX], str(each.get("type", ""))
+            lines.append(Line("panel", title, kind, [f"there are more than {PANELS_MAX}"], is_left_out=True))
+            continue
         panel, line = _read_one(each, len(panels) + 1, place)
-        if panel is not None and len(panels) == PANELS_MAX:
-            panel, line = None, replace(line, notes=[f"there are more than {PANELS_MAX}"], is_left_out=True)
         panels.extend([] if panel is None else [panel])
         lines.append(line)
     title = str(classic.get("title") or "Imported dashboard")[:TITLE_CHARS_MAX]
-    tags = [str(each)[:60] for each in classic.get("tags") or []][:30]
+    tags = [str(each)[:TAG_CHARS_MAX] for each in classic.get("tags") or []][:TAGS_MAX]
     return Imported(
         Document(title, str(classic.get("description") or "")[:TITLE_CHARS_MAX], tags, variables, panels), lines
     )
@@ -120,4 +118,5 @@ def _rows_of(height: object) -> int:
 
 def _place_of(panel: Json) -> Place:
     given = panel.get("gridPos") or {}
-    return Place(*(int(given.get(name) or default) for name, default in (("x", 0), ("y", 0), ("w", 12), ("h", 8))))
+    x, y, w, h = (int(given.get(name) or default) for name, default in (("x", 0), ("y", 0), ("w", 12), ("h", 8)))
+    return Place(x, min(max(y, 0), ROWS_MAX), w, h)

@@ -11,7 +11,15 @@ from typing import Any
 from frontend.dashboards.document import PanelQuery, PanelSpec
 from frontend.dashboards.grafana import expressions, units
 from frontend.dashboards.grafana.report import Line
-from frontend.dashboards.limits import COLUMNS, HEIGHT_MAX, QUERIES_MAX, TEXT_CHARS_MAX, TITLE_CHARS_MAX
+from frontend.dashboards.limits import (
+    COLUMNS,
+    HEIGHT_MAX,
+    NAME_CHARS_MAX,
+    QUERIES_MAX,
+    ROWS_MAX,
+    TEXT_CHARS_MAX,
+    TITLE_CHARS_MAX,
+)
 from spm.errors import BadQuery
 from spm.limits import QUERY_TEXT_CHARS_MAX
 
@@ -82,7 +90,7 @@ def read_panel(panel: Json, number: int, place: Place) -> tuple[PanelSpec | None
         "title": title,
         "description": str(panel.get("description") or "")[:TEXT_CHARS_MAX],
         **_bounded(place),
-        "repeat": str(panel.get("repeat") or "")[:60],
+        "repeat": str(panel.get("repeat") or "")[:NAME_CHARS_MAX],
     }
     if kind == "text":
         text, more = _text_of(panel)
@@ -102,7 +110,7 @@ def _bounded(place: Place) -> dict[str, int]:
     width = min(max(place.w, 1), COLUMNS)
     return {
         "x": min(max(place.x, 0), COLUMNS - width),
-        "y": max(place.y, 0),
+        "y": min(max(place.y, 0), ROWS_MAX),
         "w": width,
         "h": min(max(place.h, 1), HEIGHT_MAX),
     }
@@ -152,13 +160,13 @@ def _queries(panel: Json, factor: float) -> tuple[list[PanelQuery], list[str]]:
         if target.get("hide"):
             lost.append(f"{name} is switched off there, and left out")
             continue
+        if len(made) + len(lost) >= 2 * QUERIES_MAX or len(made) >= QUERIES_MAX:
+            lost.append(f"{name} and all after it are left out: a panel has at most {QUERIES_MAX}")
+            break
         try:
             expr = _expression(target)
         except BadQuery as error:
             lost.append(f"{name} is left out: {error}")
-            continue
-        if len(made) >= QUERIES_MAX:
-            lost.append(f"{name} is left out: a panel has at most {QUERIES_MAX}")
             continue
         legend = str(target.get("legendFormat") or "")
         made.append(

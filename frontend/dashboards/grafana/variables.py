@@ -6,8 +6,8 @@ from typing import Any
 from frontend.dashboards.document import VariableSpec
 from frontend.dashboards.grafana import expressions
 from frontend.dashboards.grafana.report import Line
-from frontend.dashboards.limits import TITLE_CHARS_MAX
-from frontend.dashboards.variables import ALL
+from frontend.dashboards.limits import NAME_CHARS_MAX, REGEX_CHARS_MAX, TITLE_CHARS_MAX, VALUE_CHARS_MAX
+from frontend.dashboards.variables import ALL, pick
 from spm.errors import BadQuery
 from spm.limits import QUERY_TEXT_CHARS_MAX
 
@@ -24,23 +24,39 @@ def read_variable(variable: Mapping[str, Any]) -> tuple[VariableSpec | None, Lin
     """Return our variable, or None if it is left out, and the line of the report."""
     theirs, name = str(variable.get("type", "")), str(variable.get("name", ""))
     kind = _KINDS.get(theirs)
-    if kind is None or not name.isidentifier():
+    if kind is None or not _is_name(name):
         reason = _LEFT_OUT.get(theirs, f"variables of the kind “{theirs}” are not known here")
         return None, Line("variable", name, theirs, [reason], is_left_out=True)
     query, notes = _query_of(variable, kind)
+    regex, more = _regex_of(variable)
     spec = VariableSpec(
         name=name,
         kind=kind,
         label=str(variable.get("label") or "")[:TITLE_CHARS_MAX],
         query=query[:QUERY_TEXT_CHARS_MAX],
-        regex=str(variable.get("regex") or "")[:500],
+        regex=regex,
         values=_values_of(variable, kind),
         multi=bool(variable.get("multi")),
         all=bool(variable.get("includeAll")),
-        all_value=str(variable.get("allValue") or "")[:500],
+        all_value=str(variable.get("allValue") or "")[:VALUE_CHARS_MAX],
         hidden=variable.get("hide") in (2, "hideVariable") or kind == "constant",
     )
-    return spec, Line("variable", name, theirs, notes)
+    return spec, Line("variable", name, theirs, [*notes, *more])
+
+
+def _is_name(name: str) -> bool:
+    return name.isidentifier() and not name.startswith("__") and len(name) <= NAME_CHARS_MAX
+
+
+def _regex_of(variable: Mapping[str, Any]) -> tuple[str, list[str]]:
+    regex = str(variable.get("regex") or "")
+    if len(regex) > REGEX_CHARS_MAX:
+        return "", [f"its regular expression has more than {REGEX_CHARS_MAX} signs, and is left out"]
+    try:
+        pick(["any"], regex)
+    except BadQuery as error:
+        return "", [f"it offers all values: {error}"]
+    return regex, []
 
 
 def _query_of(variable: Mapping[str, Any], kind: str) -> tuple[str, list[str]]:
@@ -68,4 +84,4 @@ def _values_of(variable: Mapping[str, Any], kind: str) -> list[str]:
         return [ALL]
     if kind == "interval":
         return expressions.automatic(values)
-    return [] if kind == "query" else values[:50]
+    return [] if kind == "query" else [each[:VALUE_CHARS_MAX] for each in values[:50]]

@@ -37,6 +37,7 @@ class Migration(migrations.Migration):
                 ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
                 ("number", models.PositiveIntegerField()),
                 ("document", models.JSONField()),
+                ("size_bytes", models.PositiveIntegerField()),
                 ("author", models.CharField(max_length=150)),
                 ("note", models.CharField(blank=True, max_length=200)),
                 ("saved_ms", models.BigIntegerField()),
