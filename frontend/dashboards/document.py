@@ -201,7 +201,7 @@ class _Reader:
 
     def values(self, name: str, most: int) -> list[Any]:
         """Read a list; nothing is an empty one."""
-        found = self._value.get(name) or []
+        found = self._value.get(name, [])
         if not isinstance(found, list):
             raise Refused(f"{name} of {self.place} is no list", got=type(found).__name__)
         if len(found) > most:

@@ -12,6 +12,7 @@ from typing import Any
 import orjson
 from django.contrib.auth.models import User
 from django.db import transaction
+from django.db.models import F
 
 from frontend.dashboards.document import Document, check, from_dict
 from frontend.dashboards.limits import (
@@ -23,7 +24,7 @@ from frontend.dashboards.limits import (
 )
 from frontend.dashboards.models import Dashboard, DashboardVersion
 from spm.accounts import audit
-from spm.accounts.models import App
+from spm.accounts.models import App, Organisation
 from spm.clock import random_bytes
 from spm.errors import LimitExceeded, Refused
 
@@ -98,6 +99,14 @@ def delete(dashboard: Dashboard, by: Author) -> None:
 def document_of(dashboard: Dashboard) -> Document:
     """Return the document of the newest version."""
     return from_dict(dashboard.versions.get(number=dashboard.version).document)
+
+
+def exported(organisation: Organisation) -> list[dict[str, Any]]:
+    """Return every dashboard of an organisation's apps, in its newest version."""
+    apps = App.objects.filter(organisation=organisation, going=None)
+    newest = DashboardVersion.objects.filter(dashboard__app__in=apps, number=F("dashboard__version"))
+    names = {"app_id": F("dashboard__app_id"), "uid": F("dashboard__uid")}
+    return list(newest.order_by("dashboard_id").values("number", "saved_ms", "author", "document", **names))
 
 
 def merge(before: Document, mine: Document, theirs: Document) -> tuple[Document, list[str]]:

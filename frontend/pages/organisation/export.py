@@ -1,10 +1,11 @@
-"""The export of an organisation itself as JSON: people, apps, tokens without secrets, open invitations."""
+"""The export of an organisation itself as JSON: people, apps, dashboards, tokens without secrets, open invitations."""
 
 from typing import Any
 
 import orjson
 from django.http import HttpRequest, HttpResponse
 
+from frontend.dashboards import storage
 from frontend.pages.organisation.base import OrganisationPage
 from spm.accounts.models import App, Membership, Organisation, Token
 from spm.accounts.organisations import invitations
@@ -47,6 +48,7 @@ def content_of(organisation: Organisation) -> dict[str, Any]:
             )
         ),
         "apps": list(App.objects.filter(organisation=organisation, going=None).values(*apps)),
+        "dashboards": storage.exported(organisation),
         "tokens": list(Token.objects.filter(app__organisation=organisation, app__going=None).values(*tokens)),
         "invitations": list(invitations.pending(organisation).values("email", "role", "created", "expires")),
     }

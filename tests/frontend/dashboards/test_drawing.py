@@ -1,0 +1,92 @@
+"""What a page draws of a document: expressions, repeated panels, texts."""
+
+import json
+from html.parser import HTMLParser
+
+import pytest
+
+from frontend.dashboards import drawing
+from frontend.dashboards.drawing import drawn
+from spm.limits import QUERY_TEXT_CHARS_MAX
+from spm.query.promql.planning.planner import parse
+from tests.frontend.dashboards.documents import chosen, document
+
+
+def test_a_panel_of_one_query_asks_it_as_it_is() -> None:
+    (panel,) = drawn(
+        document({"title": "CPU of $host", "queries": [{"expr": 'up{host="$host"}'}]}), [chosen("host", "a")]
+    )
+    assert (panel.title, panel.expr, panel.place) == ("CPU of a", 'up{host="a"}', "0 0 12 8")
+
+
+def test_a_panel_of_several_queries_is_one_expression_that_names_each() -> None:
+    queries = [{"expr": "up # all", "legend": "{{host}}"}, {"expr": "down", "legend": "down"}]
+    (panel,) = drawn(document({"queries": queries}), [])
+    parse(panel.expr)
+    assert json.loads(panel.legends) == {"A": "{{host}}", "B": "down"}
+    assert panel.expr.count(drawing.QUERY_LABEL) == 2
+
+
+def test_queries_that_do_not_fit_are_said_to_be_missing() -> None:
+    long = "a" * (QUERY_TEXT_CHARS_MAX - 100)
+    (panel,) = drawn(document({"queries": [{"expr": long}, {"expr": long}]}), [])
+    assert panel.problem == "Only its first 1 of 2 queries fit into one."
+    assert len(panel.expr) <= QUERY_TEXT_CHARS_MAX
+
+
+def test_a_panel_without_a_query_says_so() -> None:
+    (panel,) = drawn(document({"queries": [{"expr": " "}]}), [])
+    assert (panel.expr, panel.problem) == ("", "It asks for nothing yet.")
+
+
+def test_a_repeated_panel_is_drawn_for_each_value_and_pushes_down_what_is_below() -> None:
+    panels = [
+        {"repeat": "host", "title": "$host", "queries": [{"expr": 'up{host="$host"}'}], "w": 12},
+        {"title": "beside", "x": 12, "w": 12},
+        {"title": "below", "y": 8},
+    ]
+    found = drawn(document(*panels), [chosen("host", "a", "b", "c")])
+    assert [(each.title, each.place) for each in found] == [
+        ("a", "0 0 12 8"),
+        ("b", "12 0 12 8"),
+        ("c", "0 8 12 8"),
+        ("beside", "12 0 12 8"),
+        ("below", "0 16 12 8"),
+    ]
+    assert found[2].expr == 'up{host="c"}'
+
+
+def test_a_page_has_a_bound_of_panels(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(drawing, "DRAWN_MAX", 5)
+    every = document(*({"repeat": "host", "y": at * 8} for at in range(10)))
+    assert len(drawn(every, [chosen("host", "a", "b", "c")])) == 5
+
+
+class Tags(HTMLParser):
+    """The tags and links of a page."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.found: list[str] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.found.append(" ".join([tag, *(value or "" for _, value in attrs)]))
+
+
+@pytest.mark.parametrize(
+    ("text", "tags"),
+    [
+        ("**hello** [docs](https://a.example)", ["p", "strong", "a https://a.example"]),
+        ("<script>alert(1)</script>", []),
+        ("<img src=x onerror=alert(1)>", []),
+        ("![x](https://a.example/track.png)", ["p", "a https://a.example/track.png"]),
+        ("[x](javascript:alert(1))", ["p"]),
+        ("[x](data:text/html;base64,AAAA)", ["p"]),
+        ("$x", ["p"]),
+    ],
+)
+def test_a_text_brings_no_html_no_script_and_nothing_of_foreign_sites(text: str, tags: list[str]) -> None:
+    hostile = chosen("x", '<b onclick="a()">[y](https://evil.example)', kind="text")
+    (panel,) = drawn(document({"kind": "text", "text": text}), [hostile])
+    assert [each for each in Tags(panel.html).found if each != "p" or "p" in tags] == tags
