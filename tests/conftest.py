@@ -7,6 +7,7 @@ tried with the same examples each time.
 
 import os
 from collections.abc import Iterator
+from pathlib import Path
 from typing import NoReturn
 
 import hypothesis
@@ -53,8 +54,9 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """``--database``: only the tests that touch the database, to run them again on another one."""
+    """``--database``: only the tests that touch the database; ``--grafana``: a folder of dashboards to import."""
     parser.addoption("--database", action="store_true", help="only tests that touch the database")
+    parser.addoption("--grafana", type=Path, metavar="FOLDER", help="dashboards of Grafana's, as JSON, to import")
 
 
 # Marks of heavy tests, in groups: pytest-xdist gives each group to one of its workers, so that every server and the

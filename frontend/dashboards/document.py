@@ -5,7 +5,7 @@ Enter by ``parse`` for JSON of people and programs, ``from_dict`` for what was c
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import orjson
@@ -34,6 +34,12 @@ KINDS = ("line", "area", "bars", "stat", "gauge", "toplist", "table", "text", "r
 UNITS = ("", "percent", "bytes", "bytes/s", "bits/s", "seconds")
 CALCULATIONS = ("last", "avg", "min", "max", "sum", "first")
 VARIABLE_KINDS = ("query", "custom", "interval", "constant", "text")
+
+
+def _freeze(value: object, *names: str) -> None:
+    """Make tuples of lists: a merge compares documents from several origins."""
+    for name in names:
+        object.__setattr__(value, name, tuple(getattr(value, name)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +71,9 @@ class PanelSpec:
     text: str = ""
     repeat: str = ""
 
+    def __post_init__(self) -> None:
+        _freeze(self, "queries")
+
 
 @dataclass(frozen=True, slots=True)
 class VariableSpec:
@@ -81,6 +90,9 @@ class VariableSpec:
     all_value: str = ""
     hidden: bool = False
 
+    def __post_init__(self) -> None:
+        _freeze(self, "values")
+
 
 @dataclass(frozen=True, slots=True)
 class Document:
@@ -90,7 +102,10 @@ class Document:
     description: str = ""
     tags: Sequence[str] = ()
     variables: Sequence[VariableSpec] = ()
-    panels: Sequence[PanelSpec] = field(default=())
+    panels: Sequence[PanelSpec] = ()
+
+    def __post_init__(self) -> None:
+        _freeze(self, "tags", "variables", "panels")
 
     def as_dict(self) -> dict[str, Any]:
         """Return what is stored and sent."""
@@ -202,11 +217,11 @@ class _Reader:
     def values(self, name: str, most: int) -> list[Any]:
         """Read a list; nothing is an empty one."""
         found = self._value.get(name, [])
-        if not isinstance(found, list):
+        if not isinstance(found, list | tuple):
             raise Refused(f"{name} of {self.place} is no list", got=type(found).__name__)
         if len(found) > most:
             raise LimitExceeded(f"{self.place} has too many {name}", got=len(found), wanted=f"at most {most}")
-        return found
+        return list(found)
 
     def items(self, name: str, most: int) -> list["_Reader"]:
         """Read a list of objects."""

@@ -35,13 +35,13 @@ def read_value(value: object) -> Imported:
     inside = value.get("dashboard", value) if isinstance(value, Mapping) else value
     if not isinstance(inside, Mapping):
         raise Refused("this is no dashboard", got=type(inside).__name__, wanted="a JSON object")
-    classic = schema_v2.as_classic(inside) if schema_v2.is_v2(inside) else inside
-    if not isinstance(classic.get("panels", classic.get("rows")), list):
-        raise Refused("this is no dashboard of Grafana's", wanted="“panels” of the classic schema, or “elements” of V2")
     try:
-        return _read(classic)
+        classic = schema_v2.as_classic(inside) if schema_v2.is_v2(inside) else inside
+        if isinstance(classic.get("panels", classic.get("rows")), list):
+            return _read(classic)
     except (AttributeError, TypeError, ValueError, KeyError, OverflowError, RecursionError) as error:
         raise Refused("a part of this dashboard has another form than Grafana gives it", got=str(error)) from error
+    raise Refused("this is no dashboard of Grafana's", wanted="“panels” of the classic schema, or “elements” of V2")
 
 
 def _read(classic: Json) -> Imported:

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from frontend.dashboards import storage
-from frontend.dashboards.document import Document, PanelSpec
+from frontend.dashboards.document import Document, PanelSpec, from_dict
 from frontend.dashboards.models import Dashboard, DashboardVersion
 from frontend.pages.organisation.export import content_of
 from spm.accounts.models import AuditEntry
@@ -176,5 +176,5 @@ def test_the_export_of_an_organisation_has_its_dashboards_and_no_others(
 ) -> None:
     (exported,) = content_of(alpha.organisation)["dashboards"]
     assert exported["uid"] == dashboard.uid
-    assert exported["document"] == BASE.as_dict()
+    assert from_dict(exported["document"]) == BASE
     assert content_of(beta.organisation)["dashboards"] == []
