@@ -157,14 +157,14 @@ class Panel(DashboardPage):
         old = document.panel(number)
         if old is None:
             raise Http404("There is no such panel.")
+        spec, base = old, dashboard.version
         try:
-            spec = _panel_of(old, request)
+            spec, base = _panel_of(old, request), _base_of(request)
             if act == "preview":
-                return self.render_to_response(self.get_context_data(spec=spec, version=_base_of(request)))
-            base = _base_of(request)
+                return self.render_to_response(self.get_context_data(spec=spec, version=base))
             self._save(dashboard, _started_from(dashboard, base), spec, act, base)
         except (Refused, LimitExceeded) as error:
-            return self.refused(error, version=dashboard.version)
+            return self.refused(error, spec=spec, version=base)  # so saving again overwrites nobody's change
         return redirect("frontend:dashboard", app_id, uid)
 
     def _save(self, dashboard: Dashboard, document: Document, spec: PanelSpec, act: str, base: int) -> None:

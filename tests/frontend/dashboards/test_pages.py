@@ -1,0 +1,136 @@
+"""The pages of dashboards: create, arrange, edit, conflict, import, delete; nothing of another tenant."""
+
+import orjson
+import pytest
+from django.test import Client
+
+from frontend.dashboards import storage
+from frontend.dashboards.models import Dashboard
+from spm.clock import SystemClock
+from tests.frontend.dashboards.documents import document
+from tests.support import sample_app
+from tests.support.people import Tenant
+
+BASE = document({"title": "CPU", "queries": [{"expr": "cpu_usage_total"}]}, {"title": "Memory", "y": 8})
+
+
+@pytest.fixture
+def dashboard(alpha: Tenant) -> Dashboard:
+    return storage.create(alpha.app, BASE, storage.Author(alpha.owner, 1_000))
+
+
+@pytest.fixture
+def at(alpha: Tenant, dashboard: Dashboard) -> str:
+    return f"/apps/{alpha.app.pk}/dashboards/{dashboard.uid}"
+
+
+def places(*panels: dict[str, int]) -> str:
+    return orjson.dumps([{"x": 0, "y": 0, "w": 12, "h": 8, **each} for each in panels]).decode()
+
+
+def test_a_new_dashboard_leads_to_the_editor_of_its_first_panel(desk: Client, alpha: Tenant) -> None:
+    answer = desk.post(f"/apps/{alpha.app.pk}/dashboards", {"title": "Shop"})
+    made = Dashboard.objects.get()
+    assert answer["Location"] == f"/apps/{alpha.app.pk}/dashboards/{made.uid}/panels/1"
+    assert desk.post(f"/apps/{alpha.app.pk}/dashboards", {"title": " "}).status_code == 400
+
+
+def test_the_editor_moves_copies_and_removes_panels(desk: Client, dashboard: Dashboard, at: str) -> None:
+    layout = places({"number": 1, "x": 4}, {"number": 3, "copy_of": 1, "y": 20})
+    assert desk.post(f"{at}/edit", {"version": "1", "layout": layout, "note": "tidied"}).status_code == 302
+    dashboard.refresh_from_db()
+    panels = storage.document_of(dashboard).panels
+    assert [(each.number, each.title, each.x, each.y) for each in panels] == [(1, "CPU", 4, 0), (3, "CPU", 0, 20)]
+
+
+def test_adding_a_panel_keeps_what_was_moved_before(desk: Client, dashboard: Dashboard, at: str) -> None:
+    layout = places({"number": 1, "x": 4}, {"number": 2, "y": 8})
+    answer = desk.post(f"{at}/edit", {"version": "1", "layout": layout, "act": "add"})
+    assert answer["Location"].endswith("/panels/3")
+    dashboard.refresh_from_db()
+    assert [(each.x, each.y) for each in storage.document_of(dashboard).panels] == [(4, 0), (0, 8), (0, 16)]
+
+
+@pytest.mark.parametrize("layout", ["", "{", "{}", "[5]", '[{"number": 1, "x": 99, "y": 0, "w": 12, "h": 8}]'])
+def test_places_that_are_missing_or_wrong_change_nothing(desk: Client, at: str, layout: str) -> None:
+    assert desk.post(f"{at}/edit", {"version": "1", "layout": layout}).status_code == 400
+    assert Dashboard.objects.get().version == 1
+
+
+def test_places_that_name_no_panel_are_left_out(desk: Client, at: str, dashboard: Dashboard) -> None:
+    desk.post(f"{at}/edit", {"version": "1", "layout": '[{"number": []}, {"number": 9}, {"copy_of": {}}]'})
+    dashboard.refresh_from_db()
+    assert storage.document_of(dashboard).panels == ()
+
+
+def test_a_conflict_is_said_beside_the_form_that_keeps_its_input(desk: Client, at: str) -> None:
+    form = {"title": "Mine", "expr": ["up"], "legend": [""], "kind": "stat", "version": "1"}
+    assert desk.post(f"{at}/panels/1", form).status_code == 302
+    answer = desk.post(f"{at}/panels/1", {**form, "title": "Late"})
+    assert answer.status_code == 409
+    assert b"changed the same: panel" in answer.content
+    assert b'value="Late"' in answer.content
+
+
+@pytest.mark.parametrize("version", ["", "x", "²", "9" * 30, "-1"])
+def test_a_form_without_a_version_is_refused(desk: Client, at: str, version: str) -> None:
+    for page in ("edit", "panels/1"):
+        assert desk.post(f"{at}/{page}", {"version": version, "layout": "[]"}).status_code == 400
+
+
+def test_a_preview_saves_nothing(desk: Client, at: str) -> None:
+    answer = desk.post(f"{at}/panels/1", {"version": "1", "expr": ["sum(up)"], "act": "preview"})
+    assert b'data-expr="sum(up)"' in answer.content
+    assert Dashboard.objects.get().version == 1
+
+
+def test_a_dashboard_goes_only_if_its_title_is_typed(desk: Client, at: str) -> None:
+    assert desk.post(f"{at}/settings", {"act": "delete", "confirm": "Sho"}).status_code == 400
+    assert desk.post(f"{at}/settings", {"act": "delete", "confirm": "Shop"}).status_code == 302
+    assert not Dashboard.objects.exists()
+
+
+def test_an_import_is_reported_before_it_is_saved(desk: Client, alpha: Tenant) -> None:
+    root = f"/apps/{alpha.app.pk}/dashboards"
+    theirs = orjson.dumps({"title": "T", "panels": [{"type": "logs", "title": "<b>Log</b>"}]}).decode()
+    report = desk.post(f"{root}/import", {"document": theirs})
+    assert b"there are no logs here" in report.content
+    assert b"&lt;b&gt;Log" in report.content
+    assert not Dashboard.objects.exists()
+    saved = desk.post(f"{root}/import", {"act": "save", "document": report.context["text"]})
+    assert saved["Location"] == f"{root}/{Dashboard.objects.get().uid}"
+
+
+def test_variables_offer_what_the_own_app_has(desk: Client, alpha: Tenant, beta: Tenant, settings: object) -> None:
+    url, now_ms = settings.SPM_STORE_URL, SystemClock().now_ms()  # type: ignore[attr-defined]  # pytest-django's
+    sample_app.fill(url, beta.app.pk, now_ms=now_ms, span_ms=60_000)
+    shown = document(variables=[{"name": "host", "query": "label_values(cpu_usage_total, host)"}])
+    by = storage.Author(alpha.owner, now_ms)
+    address = f"/apps/{alpha.app.pk}/dashboards/{storage.create(alpha.app, shown, by).uid}"
+    assert b"web-1" not in desk.get(address).content
+    sample_app.fill(url, alpha.app.pk, now_ms=now_ms, span_ms=60_000)
+    assert b"web-1" in desk.get(address).content
+
+
+@pytest.mark.parametrize("page", ["", "/edit", "/panels/1", "/settings", "/json"])
+def test_a_dashboard_of_another_tenant_is_not_found_below_the_own_app(
+    desk: Client, alpha: Tenant, beta: Tenant, page: str
+) -> None:
+    foreign = storage.create(beta.app, BASE, storage.Author(beta.owner, 1_000))
+    target = f"/apps/{alpha.app.pk}/dashboards/{foreign.uid}{page}"
+    answers = [
+        desk.get(target),
+        desk.post(target, {"version": "1", "act": "delete", "confirm": "Shop", "layout": "[]"}),
+    ]
+    assert {answer.status_code for answer in answers} <= {404, 405}
+    assert Dashboard.objects.filter(pk=foreign.pk, version=1).exists()
+
+
+def test_a_list_is_filtered_and_has_its_own_dashboards_only(
+    desk: Client, alpha: Tenant, beta: Tenant, dashboard: Dashboard
+) -> None:
+    storage.create(beta.app, document(title="Foreign"), storage.Author(beta.owner, 1_000))
+    root = f"/apps/{alpha.app.pk}/dashboards"
+    assert b"Foreign" not in desk.get(root).content
+    assert dashboard.uid.encode() in desk.get(f"{root}?q=sho").content
+    assert dashboard.uid.encode() not in desk.get(f"{root}?q=sho%00x").content
