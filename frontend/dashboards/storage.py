@@ -106,7 +106,7 @@ def exported(organisation: Organisation) -> list[dict[str, Any]]:
     apps = App.objects.filter(organisation=organisation, going=None)
     newest = DashboardVersion.objects.filter(dashboard__app__in=apps, number=F("dashboard__version"))
     names = {"app_id": F("dashboard__app_id"), "uid": F("dashboard__uid")}
-    return list(newest.order_by("dashboard_id").values("number", "saved_ms", "author", "document", **names))
+    return [dict(each) for each in newest.order_by("pk").values("number", "saved_ms", "author", "document", **names)]
 
 
 def merge(before: Document, mine: Document, theirs: Document) -> tuple[Document, list[str]]:

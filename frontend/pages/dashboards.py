@@ -1,7 +1,7 @@
 """The pages of dashboards: the list, one dashboard, its editor, the editor of a panel, settings, and the import.
 
 A change is a form that names the version it started from. Others' changes since then are kept; a conflict is said
-beside the form, which keeps its input.
+beside the form, and those of a panel and of the JSON keep their input.
 """
 
 from collections.abc import Mapping
@@ -191,7 +191,8 @@ class Settings(DashboardPage):
         context, dashboard = super().get_context_data(**kwargs), self.dashboard()
         text = kwargs.get("text") or _written(storage.document_of(dashboard))
         versions = dashboard.versions.defer("document")[:VERSIONS_SHOWN]
-        return {**context, "dashboard": dashboard, "text": text, "versions": versions}
+        version = kwargs.get("version", dashboard.version)
+        return {**context, "dashboard": dashboard, "text": text, "version": version, "versions": versions}
 
     def post(self, request: HttpRequest, app_id: int, uid: str) -> HttpResponse:
         """Save the JSON, restore a version, or delete the dashboard."""
@@ -207,7 +208,8 @@ class Settings(DashboardPage):
             else:
                 storage.save(dashboard, parse(text), self.author(request.POST.get("note", "")), base=_base_of(request))
         except (Refused, LimitExceeded) as error:
-            return self.refused(error, **({"text": text} if act == "save" else {}))
+            kept = {"text": text, "version": request.POST.get("version", "")} if act == "save" else {}
+            return self.refused(error, **kept)  # so saving again overwrites nobody's change
         return redirect("frontend:dashboard", app_id, uid)
 
 

@@ -72,6 +72,14 @@ def test_a_conflict_is_said_beside_the_form_that_keeps_its_input(desk: Client, a
     assert b'value="Late"' in answer.content
 
 
+def test_json_that_conflicts_is_kept_with_the_version_it_started_from(desk: Client, at: str) -> None:
+    form = {"version": "1", "document": '{"title": "Mine"}'}
+    assert desk.post(f"{at}/settings", {**form, "document": '{"title": "Theirs"}'}).status_code == 302
+    answer = desk.post(f"{at}/settings", form)
+    assert answer.status_code == 409
+    assert (answer.context["version"], answer.context["text"]) == ("1", form["document"])
+
+
 @pytest.mark.parametrize("version", ["", "x", "²", "9" * 30, "-1"])
 def test_a_form_without_a_version_is_refused(desk: Client, at: str, version: str) -> None:
     for page in ("edit", "panels/1"):

@@ -7,6 +7,7 @@ import pytest
 from frontend.dashboards.document import VariableSpec
 from frontend.dashboards.variables import ALL, AUTO, fill, names_in, pick, settle
 from spm.errors import BadQuery
+from spm.query.promql.planning import plan
 from spm.query.promql.planning.planner import parse
 from tests.frontend.dashboards.documents import Catalogue, chosen
 
@@ -96,7 +97,9 @@ def test_several_values_become_an_expression(text: str, filled: str) -> None:
 def test_a_value_never_leaves_its_quotes(value: str, several: bool) -> None:
     values = (value, "other") if several else (value,)
     expr = fill('up{host=~"$host"}' if several else 'up{host="$host"}', [chosen("host", *values)], style="promql")
-    matchers = [each for each in parse(expr).matchers if each.name == "host"]
+    selector = parse(expr)
+    assert isinstance(selector, plan.Selector)
+    matchers = [each for each in selector.matchers if each.name == "host"]
     assert len(matchers) == 1
     if not several:
         assert matchers[0].value == value
