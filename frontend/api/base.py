@@ -105,8 +105,8 @@ class ColumnsRenderer(BaseRenderer):
     charset = None
 
     def render(self, data: Any, accepted_media_type: str | None = None, renderer_context: Any = None) -> bytes:
-        """Return the bytes."""
-        return orjson.dumps(data, option=orjson.OPT_SERIALIZE_NUMPY)
+        """Return the bytes; what is wrong with items of a list stands under their numbers."""
+        return orjson.dumps(data, option=orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_NON_STR_KEYS)
 
 
 class Operation(APIView):

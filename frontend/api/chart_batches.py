@@ -4,7 +4,9 @@ A chart that the browser has already sends only its later points: the request sa
 digest. If late samples or a retraction have changed older points, the digest differs, and the whole chart is sent.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from functools import partial
 from typing import Any
 
 import orjson
@@ -18,6 +20,7 @@ from frontend.api.base import ColumnsRenderer, FailureSerializer, Operation
 from frontend.presenters import charts as presenters_charts
 from frontend.presenters.charting.overlays import Overlays, read_overlays
 from frontend.presenters.charting.quality import Background, read_background
+from frontend.presenters.charting.several import QUERY_LABEL, draw_queries
 from frontend.queries import QuerySession, asof_of, query_session
 from spm.accounts.models import App
 from spm.clock import SystemClock
@@ -26,6 +29,7 @@ from spm.limits import CHART_SERIES_MAX, QUERY_TEXT_CHARS_MAX, TIME_MAX_MS
 from spm.web.error_status import DATABASE_AWAY, status_of, text_of
 
 CHART_BATCH_MAX = 40  # charts of one request: a long dashboard; no screen shows as many at once
+CHART_QUERIES_MAX = 26  # of one chart: they are named A to Z
 CHART_PIXELS_MAX = 4_000  # of the width of a chart
 _clock = SystemClock()
 _LINES = "application/x-ndjson"
@@ -40,11 +44,25 @@ class SinceSerializer(serializers.Serializer[dict[str, Any]]):
     digest = serializers.CharField(max_length=24)
 
 
+class NamedQuerySerializer(serializers.Serializer[dict[str, Any]]):
+    """One of several queries of a chart."""
+
+    name = serializers.CharField(max_length=8)
+    expr = serializers.CharField(max_length=QUERY_TEXT_CHARS_MAX)
+
+
 class PanelSerializer(serializers.Serializer[dict[str, Any]]):
-    """One chart."""
+    """One chart, of one expression or of several queries."""
 
     id = serializers.CharField(max_length=40)
-    expr = serializers.CharField(max_length=QUERY_TEXT_CHARS_MAX)
+    expr = serializers.CharField(required=False, max_length=QUERY_TEXT_CHARS_MAX)
+    queries = serializers.ListField(
+        child=NamedQuerySerializer(),
+        required=False,
+        min_length=1,
+        max_length=CHART_QUERIES_MAX,
+        help_text=f"in place of expr; each series has the label {QUERY_LABEL} with the name of its query",
+    )
     start = serializers.IntegerField(
         required=False, min_value=0, max_value=TIME_MAX_MS, help_text="of this chart, if it differs"
     )
@@ -54,6 +72,15 @@ class PanelSerializer(serializers.Serializer[dict[str, Any]]):
         required=False, min_value=50, max_value=CHART_PIXELS_MAX, help_text="its width; at most two points for each"
     )
     since = SinceSerializer(required=False)
+
+    def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
+        """Refuse a chart with both forms of queries, or with none."""
+        if ("expr" in attrs) == ("queries" in attrs):
+            raise serializers.ValidationError("A chart has either expr or queries.")
+        names = [each["name"] for each in attrs.get("queries", [])]
+        if len(set(names)) < len(names):
+            raise serializers.ValidationError("Two queries of a chart have one name.")
+        return attrs
 
 
 class BatchSerializer(serializers.Serializer[dict[str, Any]]):
@@ -74,7 +101,7 @@ class LinesRenderer(BaseRenderer):
 
     def render(self, data: Any, accepted_media_type: str | None = None, renderer_context: Any = None) -> bytes:
         """Write an answer that is not a stream."""
-        return orjson.dumps(data) + b"\n"
+        return orjson.dumps(data, option=orjson.OPT_NON_STR_KEYS) + b"\n"
 
 
 class ChartBatch(Operation):
@@ -121,18 +148,21 @@ def _lines(
     for panel in batch["panels"]:
         query = {"start": batch["start"], "end": batch["end"], **panel}
         try:
-            with query_session(app, request, asof_ms) as session:
-                answer = _answer(session, now_ms, query, background, overlays)
+            answer = _answer(partial(query_session, app, request, asof_ms), now_ms, query, background, overlays)
         except (SpmError, *DATABASE_AWAY) as error:
             answer = {"error": text_of(error), "status": status_of(error)}
         yield _line({"id": panel["id"], **answer})
 
 
 def _answer(
-    session: QuerySession, now_ms: int, query: Mapping[str, Any], background: Background, overlays: Overlays
+    open_session: Callable[[], AbstractContextManager[QuerySession]],
+    now_ms: int,
+    query: Mapping[str, Any],
+    background: Background,
+    overlays: Overlays,
 ) -> dict[str, Any]:
     since = query.get("since")
-    drawing = presenters_charts.draw(session, now_ms, query)
+    drawing, exprs = _draw(open_session, now_ms, query)
     columns = drawing.columns.rounded()
     start_ms = int(columns.times[0]) if len(columns.times) else 0
     settled_ms = columns.settled_ms()
@@ -147,9 +177,20 @@ def _answer(
         "warnings": drawing.warnings,
         "extremes": drawing.shows_extremes,
         "quality": background.quality(drawing.provenance),
-        **overlays.of_chart(drawing.expr),
+        **overlays.of_chart(exprs),
         "since": state,
     }
+
+
+def _draw(
+    open_session: Callable[[], AbstractContextManager[QuerySession]], now_ms: int, query: Mapping[str, Any]
+) -> tuple[presenters_charts.Drawing, Sequence[str]]:
+    if "queries" in query:
+        several = draw_queries(open_session, now_ms, query)
+        return several.drawing, several.exprs
+    with open_session() as session:
+        drawing = presenters_charts.draw(session, now_ms, query)
+    return drawing, [drawing.expr]
 
 
 def _line(value: Mapping[str, Any]) -> bytes:

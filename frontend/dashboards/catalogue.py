@@ -40,8 +40,8 @@ class AppCatalogue:
         return self._now_ms - _SPAN_MS, self._now_ms
 
     def _values(self, label: str, matchers: list[Matcher]) -> list[str]:
-        found = self._session.storage.label_values(label, [matchers] if matchers else [], *self._span)
-        return sorted(found)[:OPTIONS_MAX]
+        values = self._session.storage.label_values(label, [matchers] if matchers else [], *self._span)
+        return sorted(values)[:OPTIONS_MAX]
 
     def _results(self, expr: str) -> list[str]:
         result = self._session.engine().instant(expr, self._now_ms)

@@ -216,12 +216,12 @@ class _Reader:
 
     def values(self, name: str, most: int) -> list[Any]:
         """Read a list; nothing is an empty one."""
-        found = self._value.get(name, [])
-        if not isinstance(found, list | tuple):
-            raise Refused(f"{name} of {self.place} is no list", got=type(found).__name__)
-        if len(found) > most:
-            raise LimitExceeded(f"{self.place} has too many {name}", got=len(found), wanted=f"at most {most}")
-        return list(found)
+        value = self._value.get(name, [])
+        if not isinstance(value, list | tuple):
+            raise Refused(f"{name} of {self.place} is no list", got=type(value).__name__)
+        if len(value) > most:
+            raise LimitExceeded(f"{self.place} has too many {name}", got=len(value), wanted=f"at most {most}")
+        return list(value)
 
     def items(self, name: str, most: int) -> list["_Reader"]:
         """Read a list of objects."""
@@ -235,32 +235,32 @@ class _Reader:
         """Read a list of texts."""
         return [self._checked(name, each, most) for each in self.values(name, count)]
 
-    def _checked(self, name: str, found: object, most: int) -> str:
-        if not isinstance(found, str):
-            raise Refused(f"{name} of {self.place} is no text", got=type(found).__name__)
-        if len(found) > most:
-            raise LimitExceeded(f"{name} of {self.place} is too long", got=len(found), wanted=f"at most {most} signs")
-        if "\0" in found:
+    def _checked(self, name: str, value: object, most: int) -> str:
+        if not isinstance(value, str):
+            raise Refused(f"{name} of {self.place} is no text", got=type(value).__name__)
+        if len(value) > most:
+            raise LimitExceeded(f"{name} of {self.place} is too long", got=len(value), wanted=f"at most {most} signs")
+        if "\0" in value:
             raise Refused(f"{name} of {self.place} holds a NUL, which PostgreSQL takes in no text")
-        return found
+        return value
 
     def choice(self, name: str, known: Sequence[str]) -> str:
         """Read one of the known words; nothing is the first one."""
-        found = self._value.get(name, known[0])
-        if found not in known:
-            raise Refused(f"{name} of {self.place} is unknown", got=found, wanted=", ".join(filter(None, known)))
-        return str(found)
+        value = self._value.get(name, known[0])
+        if value not in known:
+            raise Refused(f"{name} of {self.place} is unknown", got=value, wanted=", ".join(filter(None, known)))
+        return str(value)
 
     def number(self, name: str, least: int, most: int, default: int | None) -> int:
         """Read a whole number."""
-        found = self._value.get(name, default)
-        if not isinstance(found, int) or isinstance(found, bool) or not least <= found <= most:
-            raise Refused(f"{name} of {self.place} is out of range", got=found, wanted=f"{least} to {most}")
-        return found
+        value = self._value.get(name, default)
+        if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
+            raise Refused(f"{name} of {self.place} is out of range", got=value, wanted=f"{least} to {most}")
+        return value
 
     def flag(self, name: str) -> bool:
         """Read true or false; nothing is false."""
-        found = self._value.get(name, False)
-        if not isinstance(found, bool):
-            raise Refused(f"{name} of {self.place} is neither true nor false", got=found)
-        return found
+        value = self._value.get(name, False)
+        if not isinstance(value, bool):
+            raise Refused(f"{name} of {self.place} is neither true nor false", got=value)
+        return value

@@ -1,13 +1,12 @@
 """What a page draws of a dashboard: its panels with variables filled in, repeated ones once for each value. Pure.
 
-A panel of several queries is one expression: the label ``QUERY_LABEL`` of each series names the query that it answers.
-Enter by ``drawn``.
+Of several queries each has a letter, which names it in answers. Enter by ``drawn``.
 """
 
-import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+import orjson
 from markdown_it import MarkdownIt
 
 from frontend.dashboards.document import Document, PanelSpec
@@ -15,7 +14,6 @@ from frontend.dashboards.limits import COLUMNS, DRAWN_MAX, REPEATED_MAX
 from frontend.dashboards.variables import Variable, fill
 from spm.limits import QUERY_TEXT_CHARS_MAX
 
-QUERY_LABEL = "__query__"
 _LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 _markdown = MarkdownIt("commonmark", {"html": False}).enable("table").disable("image")  # nothing of foreign sites
 
@@ -26,10 +24,24 @@ class DrawnPanel:
 
     spec: PanelSpec
     title: str
-    expr: str = ""
-    legends: str = "{}"
+    queries: Sequence[Mapping[str, str]] = ()  # name, expr and legend of each; the name of a single one is empty
     html: str = ""
     problem: str = ""
+
+    @property
+    def expr(self) -> str:
+        """Its first query, for links to where one expression is shown."""
+        return self.queries[0]["expr"] if self.queries else ""
+
+    @property
+    def asked(self) -> str:
+        """Its queries, for the script of the page."""
+        return orjson.dumps([{"name": each["name"], "expr": each["expr"]} for each in self.queries]).decode()
+
+    @property
+    def legends(self) -> str:
+        """The legend of each query by its name, for the script of the page."""
+        return orjson.dumps({each["name"]: each["legend"] for each in self.queries}).decode()
 
     @property
     def place(self) -> str:
@@ -71,28 +83,15 @@ def draw(spec: PanelSpec, variables: Sequence[Variable]) -> DrawnPanel:
         return DrawnPanel(spec, title)
     if spec.kind == "text":
         return DrawnPanel(spec, title, html=_markdown.render(fill(spec.text, variables, style="markdown")))
-    queries = [query for query in spec.queries if query.expr.strip()]
+    queries = [(fill(each.expr, variables, style="promql"), each) for each in spec.queries if each.expr.strip()]
     if not queries:
         return DrawnPanel(spec, title, problem="It asks for nothing yet.")
-    exprs = [fill(query.expr, variables, style="promql") for query in queries]
-    expr, fitting = _joined(exprs)
-    if not fitting:
-        return DrawnPanel(spec, title, problem=f"Its query is longer than {QUERY_TEXT_CHARS_MAX:,} signs.")
     letters = _LETTERS if len(queries) > 1 else ("",)
-    legends = {letter: fill(query.legend, variables) for letter, query in zip(letters, queries, strict=False)}
-    problem = f"Only its first {fitting} of {len(exprs)} queries fit into one." if fitting < len(exprs) else ""
-    return DrawnPanel(spec, title, expr, json.dumps(legends), problem=problem)
-
-
-def _joined(exprs: Sequence[str]) -> tuple[str, int]:
-    """Join as many expressions as fit; each one's series get its letter."""
-    if len(exprs) == 1:
-        return exprs[0], int(len(exprs[0]) <= QUERY_TEXT_CHARS_MAX)
-    parts = [
-        f'label_replace({each}\n, "{QUERY_LABEL}", "{name}", "", "")'
-        for name, each in zip(_LETTERS, exprs, strict=False)
+    named = [
+        {"name": letter, "expr": expr, "legend": fill(query.legend, variables)}
+        for letter, (expr, query) in zip(letters, queries, strict=False)
     ]
-    count = len(parts)
-    while count and len(" or ".join(parts[:count])) > QUERY_TEXT_CHARS_MAX:
-        count -= 1
-    return " or ".join(parts[:count]), count
+    fitting = [each for each in named if len(each["expr"]) <= QUERY_TEXT_CHARS_MAX]
+    missing = len(named) - len(fitting)
+    problem = f"{missing} of {len(named)} queries are longer than {QUERY_TEXT_CHARS_MAX:,} signs." if missing else ""
+    return DrawnPanel(spec, title, fitting, problem=problem)

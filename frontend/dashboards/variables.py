@@ -116,13 +116,13 @@ def _settled(spec: VariableSpec, given: Sequence[str], known: Mapping[str, Varia
 
 def _options(spec: VariableSpec, known: Mapping[str, Variable], catalogue: Catalogue) -> list[str]:
     if spec.kind == "query":
-        found = catalogue.find(fill(spec.query, known, style="promql"))
+        texts = catalogue.find(fill(spec.query, known, style="promql"))
     elif spec.kind in ("custom", "interval"):
-        found = [each.replace("\\,", ",").strip() for each in re.split(r"(?<!\\),", spec.query) if each.strip()]
-        found = [each.partition(" : ")[2].strip() or each for each in found]
+        texts = [each.replace("\\,", ",").strip() for each in re.split(r"(?<!\\),", spec.query) if each.strip()]
+        texts = [each.partition(" : ")[2].strip() or each for each in texts]
     else:
         return []
-    return list(dict.fromkeys(filter(None, pick(found, spec.regex))))[:OPTIONS_MAX]
+    return list(dict.fromkeys(filter(None, pick(texts, spec.regex))))[:OPTIONS_MAX]
 
 
 def pick(texts: Sequence[str], regex: str) -> Sequence[str]:

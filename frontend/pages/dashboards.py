@@ -35,10 +35,10 @@ class DashboardPage(AppPage):
 
     def dashboard(self) -> Dashboard:
         """Return the dashboard that the address names."""
-        found = Dashboard.objects.filter(app=self.app(), uid=self.kwargs["uid"]).first()
-        if found is None:
+        dashboard = Dashboard.objects.filter(app=self.app(), uid=self.kwargs["uid"]).first()
+        if dashboard is None:
             raise Http404("There is no such dashboard.")
-        return found
+        return dashboard
 
     def author(self, note: str = "") -> storage.Author:
         """Return who saves."""
@@ -51,8 +51,8 @@ class DashboardPage(AppPage):
         with query_session(app, self.request) if asks else nullcontext() as session:
             catalogue = AppCatalogue(session, clock.now_ms()) if session else NoCatalogue()
             variables = settle(document.variables, given, catalogue)
-        kept = [(name, value) for name, value in self.request.GET.items() if not name.startswith(_PREFIX)]
-        return {"variables": variables, "panels": drawing.drawn(document, variables), "kept": kept}
+        others = [(name, value) for name, value in self.request.GET.items() if not name.startswith(_PREFIX)]
+        return {"variables": variables, "panels": drawing.drawn(document, variables), "others": others}
 
     def refused(self, error: Refused | LimitExceeded, **context: Any) -> HttpResponse:
         """Show the page once more, with what is wrong."""
@@ -68,8 +68,13 @@ class Dashboards(AppPage):
     def get_context_data(self, **kwargs: Any) -> dict[str, Any]:
         """Add the dashboards whose titles hold the text of the filter."""
         context, text = super().get_context_data(**kwargs), self.request.GET.get("q", "").replace("\0", "").strip()
-        found = Dashboard.objects.filter(app=context["app"])
-        return {**context, "dashboards": found.filter(title__icontains=text), "count": found.count(), "text": text}
+        dashboards = Dashboard.objects.filter(app=context["app"])
+        return {
+            **context,
+            "dashboards": dashboards.filter(title__icontains=text),
+            "count": dashboards.count(),
+            "text": text,
+        }
 
     def post(self, request: HttpRequest, app_id: int) -> HttpResponse:
         """Create a dashboard with one panel, and lead to that."""
@@ -77,10 +82,10 @@ class Dashboards(AppPage):
         app, title = self.app(), request.POST.get("title", "").strip()
         try:
             document = check({"title": title, "panels": [{"number": 1, "w": 24, "title": "New panel"}]})
-            made = storage.create(app, document, storage.Author(self.person, clock.now_ms()))
+            dashboard = storage.create(app, document, storage.Author(self.person, clock.now_ms()))
         except (Refused, LimitExceeded) as error:
             return self.render_to_response(self.get_context_data(refusal=str(error)), status=400)
-        return redirect("frontend:dashboard_panel", app_id, made.uid, 1)
+        return redirect("frontend:dashboard_panel", app_id, dashboard.uid, 1)
 
 
 class View(DashboardPage):
@@ -235,8 +240,8 @@ class Import(AppPage):
         app, text = self.app(), request.POST.get("document", "")
         try:
             if request.POST.get("act") == "save":
-                made = storage.create(app, parse(text), storage.Author(self.person, clock.now_ms(), "imported"))
-                return redirect("frontend:dashboard", app_id, made.uid)
+                dashboard = storage.create(app, parse(text), storage.Author(self.person, clock.now_ms(), "imported"))
+                return redirect("frontend:dashboard", app_id, dashboard.uid)
             imported = importing.read(text)
         except (Refused, LimitExceeded) as error:
             return self.render_to_response(self.get_context_data(refusal=str(error)), status=400)

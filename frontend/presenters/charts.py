@@ -180,6 +180,15 @@ def draw(session: QuerySession, now_ms: int, query: Mapping[str, Any]) -> Drawin
     return Drawing(filled, steps.step_ms, columns, infos, warnings, result.provenance, extremes is not None)
 
 
+def steps_for(session: QuerySession, now_ms: int, query: Mapping[str, Any], exprs: Sequence[str]) -> Steps:
+    """Choose steps that suit several expressions: the slowest of their series counts."""
+    end_ms = query.get("end", now_ms)
+    start_ms = query.get("start", end_ms - RANGE_MS)
+    periods_ms = [_period(session, expr, min(end_ms, now_ms)) for expr in exprs]
+    slowest_ms = max((each for each in periods_ms if each), default=None)
+    return steps_of(start_ms, end_ms, None, period_ms=slowest_ms, points=query.get("pixels", POINTS))
+
+
 def _lines(session: QuerySession, expr: str, steps: Steps, most: int) -> tuple[Columns, Result]:
     result = session.engine().range(expr, steps.start_ms, steps.end_ms, steps.step_ms)
     return columns_of(result, steps.step_ms, most), result

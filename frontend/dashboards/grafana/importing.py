@@ -3,6 +3,7 @@
 Enter by ``read``. A document of ours is known by its first panel's number; Grafana's panels have an ``id``.
 """
 
+import re
 from collections.abc import Mapping
 
 import orjson
@@ -13,14 +14,17 @@ from frontend.dashboards.grafana.report import Imported, Line
 from frontend.dashboards.limits import IMPORT_BYTES_MAX
 from spm.errors import LimitExceeded, Refused
 
+_NUL = re.compile(r"(?<!\\)((?:\\\\)*)\\u0000")  # PostgreSQL takes none in a text
+
 
 def read(text: str | bytes) -> Imported:
     """Return the document, with a line for each panel and variable; raises ``Refused`` for anything else."""
     size = len(text.encode("utf-8", "replace") if isinstance(text, str) else text)
+    text = text if isinstance(text, str) else text.decode("utf-8", "replace")
     if size > IMPORT_BYTES_MAX:
         raise LimitExceeded("the file is too large", got=f"{size:,} bytes", wanted=f"{IMPORT_BYTES_MAX:,}")
     try:
-        value = orjson.loads(text)
+        value = orjson.loads(_NUL.sub(r"\1", text))
     except orjson.JSONDecodeError as error:
         raise Refused("this is no JSON", got=str(error)) from error
     if _is_ours(value):

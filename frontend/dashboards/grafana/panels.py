@@ -102,8 +102,8 @@ def read_panel(panel: Json, number: int, place: Place) -> tuple[PanelSpec | None
         return None, Line("panel", title, theirs, [reason], is_left_out=True)
     calculation, more = _calculation(panel, kind)
     all_notes = [*notes, *([said] if said else []), *more, *lost, *_unsupported(panel)]
-    made = PanelSpec(**common, kind=kind, unit=unit, calculation=calculation, queries=queries)
-    return made, Line("panel", title, theirs, all_notes)
+    spec = PanelSpec(**common, kind=kind, unit=unit, calculation=calculation, queries=queries)
+    return spec, Line("panel", title, theirs, all_notes)
 
 
 def _bounded(place: Place) -> dict[str, int]:
@@ -153,14 +153,14 @@ def _unit_name(panel: Json) -> str:
 
 def _queries(panel: Json, factor: float) -> tuple[list[PanelQuery], list[str]]:
     """Return the queries that can be asked here, and why others cannot."""
-    made: list[PanelQuery] = []
+    queries: list[PanelQuery] = []
     lost: list[str] = []
     for target in panel.get("targets") or []:
-        name = f"query {target.get('refId') or len(made) + len(lost) + 1}"
+        name = f"query {target.get('refId') or len(queries) + len(lost) + 1}"
         if target.get("hide"):
             lost.append(f"{name} is switched off there, and left out")
             continue
-        if len(made) + len(lost) >= 2 * QUERIES_MAX or len(made) >= QUERIES_MAX:
+        if len(queries) + len(lost) >= 2 * QUERIES_MAX or len(queries) >= QUERIES_MAX:
             lost.append(f"{name} and all after it are left out: a panel has at most {QUERIES_MAX}")
             break
         try:
@@ -169,10 +169,10 @@ def _queries(panel: Json, factor: float) -> tuple[list[PanelQuery], list[str]]:
             lost.append(f"{name} is left out: {error}")
             continue
         legend = str(target.get("legendFormat") or "")
-        made.append(
+        queries.append(
             PanelQuery(expressions.scaled(expr, factor), "" if legend == "__auto" else legend[:TITLE_CHARS_MAX])
         )
-    return made, lost
+    return queries, lost
 
 
 def _expression(target: Json) -> str:

@@ -47,14 +47,19 @@ class Overlays:
     rules: Sequence[Rule]
     events: Sequence[dict[str, Any]]
 
-    def of_chart(self, expr: str) -> dict[str, Any]:
-        """Return the bands and thresholds of a chart of this expression (one without variables), ready for JSON."""
-        selectors = _selectors(expr)
+    def of_chart(self, exprs: Sequence[str]) -> dict[str, Any]:
+        """Return the bands and thresholds of a chart of these expressions (without variables), ready for JSON."""
+        selectors = [selector for expr in exprs for selector in _selectors(expr)]
         bands = [_band(each) for each in self.episodes if concerns(selectors, each.rule.expr, each.labels)]
-        alike = [rule for rule in self.rules if _is_alike(expr, rule) and concerns(selectors, rule.expr, {})]
+        alike = [
+            rule
+            for rule in self.rules
+            if any(_is_alike(expr, rule) for expr in exprs) and concerns(selectors, rule.expr, {})
+        ]
         thresholds = {
             rule.threshold: {"value": rule.threshold, "name": f"{rule.name}: {rule.comparator} {rule.threshold:g}"}
             for rule in alike
+            if concerns(selectors, rule.expr, {})
         }
         return {"alerts": bands, "thresholds": list(thresholds.values())[:_THRESHOLDS_MAX]}
 

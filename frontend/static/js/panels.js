@@ -258,10 +258,10 @@ class ChartPage {
       for (const plot of plots) if (plot.earlier) plot.compare(null);
       return;
     }
-    const key = `${name} ${Math.round(range.start / 60_000)} ${asked.map(({ expr }) => expr)}`;
+    const key = `${name} ${Math.round(range.start / 60_000)} ${JSON.stringify(asked.map(({ expr, queries }) => queries ?? expr))}`;
     if (this.compared === key) return;
     const shift = range.start - start;
-    const panels = asked.map(({ id, expr, pixels, top }) => ({ id, expr, pixels, ...(top ? { top } : {}) }));
+    const panels = asked.map(({ since, ...each }) => each);
     try {
       for await (const line of this.lines(panels, { start: Math.round(start), end: Math.round(range.end - shift) })) {
         if (turn !== this.turn) return;

@@ -44,6 +44,9 @@ const timeTicks = (zone) => (chart, ticks, axis, space, increment) => ticks.map(
   return zone.text(hour + minute + second === 0 ? "day" : increment < 60 ? "seconds" : "clock", tick * 1000);
 });
 
+/** What a chart asks, to compare. */
+const keyOf = ({ expr, queries }) => expr ?? JSON.stringify(queries);
+
 export class Plot {
   /** `page` has the range, the zone, the events, and what a person may do with a chart. */
   constructor(figure, page) {
@@ -92,15 +95,17 @@ export class Plot {
 
   /** What the batch asks for this chart; `since` says what is here already. */
   request(id, { quiet = false } = {}) {
-    const { expr, top } = this.figure.dataset;
+    const { expr, queries, top } = this.figure.dataset;
+    const asked = queries ? { queries: JSON.parse(queries) } : { expr };
+    const key = keyOf(asked);
     const pixels = Math.min(Math.max(Math.round(this.area.clientWidth - 60), 100), 4000);
-    return { id, expr, pixels, ...(top ? { top: Number(top) } : {}), ...(quiet && this.held && this.held.expr === expr && this.held.pixels === pixels ? { since: this.held.answer.since } : {}) };
+    return { id, ...asked, pixels, ...(top ? { top: Number(top) } : {}), ...(quiet && this.held && this.held.key === key && this.held.pixels === pixels ? { since: this.held.answer.since } : {}) };
   }
 
   /** Take an answer of the batch: the whole chart, or its later points. */
   receive(answer, asked, range, now) {
     const whole = joined(this.held?.answer, answer);
-    this.held = { expr: asked.expr, pixels: asked.pixels, answer: whole };
+    this.held = { key: keyOf(asked), pixels: asked.pixels, answer: whole };
     this.draw({ ...within(whole, range), now }, range);
   }
 

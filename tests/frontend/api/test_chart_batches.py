@@ -49,6 +49,41 @@ def test_each_chart_has_a_line_and_a_wrong_one_hinders_no_other(desk: Client, no
     assert "error" in answer["a"]
 
 
+def several(*exprs: str, **more: Any) -> dict[str, Any]:
+    """One chart of several queries, named A, B and so on."""
+    queries = [{"name": name, "expr": expr} for name, expr in zip("ABCD", exprs, strict=False)]
+    return {"id": "a", "queries": queries, **more}
+
+
+def test_a_chart_of_several_queries_shows_those_that_do_not_fail(desk: Client, now_ms: int) -> None:
+    exprs = ("cpu_usage_total", "rate(cpu", "42", 'cpu_usage_total + on () group_left mem_used_percent{host="no"}')
+    answer = ask(desk, [several(*exprs)], now_ms - HOUR, now_ms)["a"]
+    assert [each["labels"]["__query__"] for each in answer["series"]] == ["A"] * 4 + ["C"]
+    assert set(answer["series"][-1]["values"]) == {42.0}
+    assert [text[:2] for text in answer["warnings"]] == ["B:"]
+    failed = ask(desk, [several("rate(cpu", "sum(")], now_ms - HOUR, now_ms)["a"]
+    assert failed["status"] == 400
+
+
+def test_several_queries_stand_on_the_same_steps_and_share_one_bound_of_lines(desk: Client, now_ms: int) -> None:
+    chart = several("cpu_usage_total", "mem_used_percent", top=3, pixels=60)
+    first = ask(desk, [chart], now_ms - HOUR, now_ms)["a"]
+    assert (len(first["series"]), first["rest"]["count"]) == (3, 5)
+    assert {len(each["values"]) for each in first["series"]} == {len(first["times"])}
+    later = ask(desk, [chart | {"since": first["since"]}], now_ms - HOUR, now_ms)["a"]
+    assert later["after"] == first["since"]["settled"]
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [{}, {"expr": "a", "queries": [{"name": "A", "expr": "a"}]}, {"queries": [{"name": "A", "expr": "a"}] * 2}],
+    ids=["neither", "both", "one name twice"],
+)
+def test_a_chart_has_either_an_expression_or_queries(desk: Client, now_ms: int, asked: dict[str, Any]) -> None:
+    body = {"start": now_ms - HOUR, "end": now_ms, "panels": [{"id": "a", **asked}]}
+    assert desk.post(BATCH, json.dumps(body), content_type="application/json").status_code == 400
+
+
 def test_only_later_points_are_sent_of_a_chart_that_is_still_right(desk: Client, now_ms: int) -> None:
     start, end = now_ms - HOUR // 2, now_ms - 30_000
     first = ask(desk, [panel(top=2)], start, end)["a"]

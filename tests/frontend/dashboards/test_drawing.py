@@ -8,7 +8,6 @@ import pytest
 from frontend.dashboards import drawing
 from frontend.dashboards.drawing import drawn
 from spm.limits import QUERY_TEXT_CHARS_MAX
-from spm.query.promql.planning.planner import parse
 from tests.frontend.dashboards.documents import chosen, document
 
 
@@ -19,19 +18,18 @@ def test_a_panel_of_one_query_asks_it_as_it_is() -> None:
     assert (panel.title, panel.expr, panel.place) == ("CPU of a", 'up{host="a"}', "0 0 12 8")
 
 
-def test_a_panel_of_several_queries_is_one_expression_that_names_each() -> None:
+def test_several_queries_of_a_panel_have_letters_for_names() -> None:
     queries = [{"expr": "up # all", "legend": "{{host}}"}, {"expr": "down", "legend": "down"}]
     (panel,) = drawn(document({"queries": queries}), [])
-    parse(panel.expr)
+    assert json.loads(panel.asked) == [{"name": "A", "expr": "up # all"}, {"name": "B", "expr": "down"}]
     assert json.loads(panel.legends) == {"A": "{{host}}", "B": "down"}
-    assert panel.expr.count(drawing.QUERY_LABEL) == 2
 
 
-def test_queries_that_do_not_fit_are_said_to_be_missing() -> None:
-    long = "a" * (QUERY_TEXT_CHARS_MAX - 100)
-    (panel,) = drawn(document({"queries": [{"expr": long}, {"expr": long}]}), [])
-    assert panel.problem == "Only its first 1 of 2 queries fit into one."
-    assert len(panel.expr) <= QUERY_TEXT_CHARS_MAX
+def test_a_query_that_variables_make_too_long_is_said_to_be_missing() -> None:
+    queries = [{"expr": "up"}, {"expr": 'up{host=~"$host"}'}]
+    (panel,) = drawn(document({"queries": queries}), [chosen("host", *["a" * 500] * (QUERY_TEXT_CHARS_MAX // 500 + 1))])
+    assert panel.problem == f"1 of 2 queries are longer than {QUERY_TEXT_CHARS_MAX:,} signs."
+    assert [each["name"] for each in panel.queries] == ["A"]
 
 
 def test_a_panel_without_a_query_says_so() -> None:
@@ -45,15 +43,15 @@ def test_a_repeated_panel_is_drawn_for_each_value_and_pushes_down_what_is_below(
         {"title": "beside", "x": 12, "w": 12},
         {"title": "below", "y": 8},
     ]
-    found = drawn(document(*panels), [chosen("host", "a", "b", "c")])
-    assert [(each.title, each.place) for each in found] == [
+    panels_drawn = drawn(document(*panels), [chosen("host", "a", "b", "c")])
+    assert [(each.title, each.place) for each in panels_drawn] == [
         ("a", "0 0 12 8"),
         ("b", "12 0 12 8"),
         ("c", "0 8 12 8"),
         ("beside", "12 0 12 8"),
         ("below", "0 16 12 8"),
     ]
-    assert found[2].expr == 'up{host="c"}'
+    assert panels_drawn[2].expr == 'up{host="c"}'
 
 
 def test_a_page_has_a_bound_of_panels(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -67,11 +65,11 @@ class Tags(HTMLParser):
 
     def __init__(self, text: str) -> None:
         super().__init__()
-        self.found: list[str] = []
+        self.tags: list[str] = []
         self.feed(text)
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.found.append(" ".join([tag, *(value or "" for _, value in attrs)]))
+        self.tags.append(" ".join([tag, *(value or "" for _, value in attrs)]))
 
 
 @pytest.mark.parametrize(
@@ -89,4 +87,4 @@ class Tags(HTMLParser):
 def test_a_text_brings_no_html_no_script_and_nothing_of_foreign_sites(text: str, tags: list[str]) -> None:
     hostile = chosen("x", '<b onclick="a()">[y](https://evil.example)', kind="text")
     (panel,) = drawn(document({"kind": "text", "text": text}), [hostile])
-    assert [each for each in Tags(panel.html).found if each != "p" or "p" in tags] == tags
+    assert [each for each in Tags(panel.html).tags if each != "p" or "p" in tags] == tags

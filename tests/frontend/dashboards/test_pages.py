@@ -30,8 +30,8 @@ def places(*panels: dict[str, int]) -> str:
 
 def test_a_new_dashboard_leads_to_the_editor_of_its_first_panel(desk: Client, alpha: Tenant) -> None:
     answer = desk.post(f"/apps/{alpha.app.pk}/dashboards", {"title": "Shop"})
-    made = Dashboard.objects.get()
-    assert answer["Location"] == f"/apps/{alpha.app.pk}/dashboards/{made.uid}/panels/1"
+    made_one = Dashboard.objects.get()
+    assert answer["Location"] == f"/apps/{alpha.app.pk}/dashboards/{made_one.uid}/panels/1"
     assert desk.post(f"/apps/{alpha.app.pk}/dashboards", {"title": " "}).status_code == 400
 
 

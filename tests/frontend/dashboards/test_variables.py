@@ -43,8 +43,8 @@ HOSTS = {"label_values(up, host)": ["a", "b", "c"]}
 )
 def test_a_variable_has_the_value(fields: dict[str, object], given: dict[str, list[str]], values: list[str]) -> None:
     spec = VariableSpec("host", query="label_values(up, host)", **fields)  # type: ignore[arg-type]  # of the table
-    (found,) = settle([spec], given, Catalogue(HOSTS))
-    assert list(found.values) == values
+    (variable,) = settle([spec], given, Catalogue(HOSTS))
+    assert list(variable.values) == values
 
 
 def test_a_variable_may_use_one_that_stands_behind_it() -> None:
@@ -73,8 +73,8 @@ def test_a_query_that_fails_is_said_beside_its_variable_only() -> None:
 
 
 def test_values_of_a_list_may_have_names_and_commas() -> None:
-    (found,) = settle([VariableSpec("a", "custom", query=r"one : 1,two\,2")], {}, Catalogue({}))
-    assert found.options == ["1", "two,2"]
+    (variable,) = settle([VariableSpec("a", "custom", query=r"one : 1,two\,2")], {}, Catalogue({}))
+    assert variable.options == ["1", "two,2"]
 
 
 @pytest.mark.parametrize(

@@ -23,12 +23,12 @@ def imported(name: str) -> Imported:
     return importing.read((SAMPLES / name).read_bytes())
 
 
-def fates(found: Imported, what: str = "panel") -> dict[str, tuple[str, ...]]:
-    return {each.title: (each.fate.value, *each.notes) for each in found.lines if each.what == what}
+def fates(result: Imported, what: str = "panel") -> dict[str, tuple[str, ...]]:
+    return {each.title: (each.fate.value, *each.notes) for each in result.lines if each.what == what}
 
 
 def test_each_panel_of_the_classic_schema_is_in_the_report() -> None:
-    found = fates(imported("classic.json"))
+    result = fates(imported("classic.json"))
     expected = {
         "CPU of $host": "changed: values in “percentunit” are multiplied by 100 and shown as percent; query B is "
         "switched off there, and left out",
@@ -40,7 +40,7 @@ def test_each_panel_of_the_classic_schema_is_in_the_report() -> None:
         "Other source": "left out: query A is left out: it asks a data source of the kind “loki”",
         "Globe": "left out: the plug-in “acme-globe” draws it, and nothing here does",
     }
-    said = {title: ": ".join([fate, "; ".join(notes)]).rstrip(": ") for title, (fate, *notes) in found.items()}
+    said = {title: ": ".join([fate, "; ".join(notes)]).rstrip(": ") for title, (fate, *notes) in result.items()}
     broken = said.pop("No language")
     assert said == expected
     assert broken.startswith("left out: query A is left out: its expression is not understood: 1:")
@@ -60,19 +60,19 @@ def test_panels_of_the_classic_schema_are_ours() -> None:
 
 
 def test_variables_of_the_classic_schema_are_ours() -> None:
-    found = imported("classic.json")
-    host, odd, every = found.document.variables
+    result = imported("classic.json")
+    host, odd, every = result.document.variables
     assert (host.query, host.regex, host.multi, host.all) == ("label_values(up, host)", "/^web-(.*)/", True, True)
     assert every.query == f"{AUTO},1m,5m"
     assert odd.regex == ""
-    said = fates(found, "variable")
+    said = fates(result, "variable")
     assert said["source"][0] == said["filters"][0] == Fate.LEFT_OUT
     assert said["odd"][1].startswith("it offers all values: the regular expression")
 
 
 def test_v2_is_read_with_its_rows_and_grids() -> None:
-    found = imported("v2.json")
-    places = [(each.title, each.kind, each.x, each.y, each.w) for each in found.document.panels]
+    result = imported("v2.json")
+    places = [(each.title, each.kind, each.x, each.y, each.w) for each in result.document.panels]
     assert places == [
         ("Traffic", "row", 0, 0, 24),
         ("Requests", "line", 0, 1, 24),
@@ -80,19 +80,19 @@ def test_v2_is_read_with_its_rows_and_grids() -> None:
         ("Memory", "gauge", 0, 8, 12),
         ("Nowhere", "table", 0, 16, 12),
     ]
-    assert found.document.panels[3].queries[0].expr == '(memory{host="$host"}) * 1.04858e+06'
-    assert fates(found)["Shared"][0] == Fate.LEFT_OUT
-    assert [each.name for each in found.document.variables] == ["host"]
+    assert result.document.panels[3].queries[0].expr == '(memory{host="$host"}) * 1.04858e+06'
+    assert fates(result)["Shared"][0] == Fate.LEFT_OUT
+    assert [each.name for each in result.document.variables] == ["host"]
 
 
 @pytest.mark.parametrize("name", ["classic.json", "v2.json"])
 def test_what_is_imported_can_be_saved_exported_and_imported_again(name: str) -> None:
-    found = imported(name).document
-    text = orjson.dumps(found.as_dict())
-    assert document.parse(text) == found
+    result = imported(name).document
+    text = orjson.dumps(result.as_dict())
+    assert document.parse(text) == result
     again = importing.read(text)
-    assert again.document == found
-    assert again.counts == {"same": len(found.panels), "changed": 0, "left_out": 0}
+    assert again.document == result
+    assert again.counts == {"same": len(result.panels), "changed": 0, "left_out": 0}
 
 
 def test_a_folder_of_well_known_dashboards_is_imported(request: pytest.FixtureRequest) -> None:
@@ -101,12 +101,12 @@ def test_a_folder_of_well_known_dashboards_is_imported(request: pytest.FixtureRe
         pytest.skip("no --grafana FOLDER")
     every = {path.name: importing.read(path.read_bytes()) for path in sorted(folder.glob("*.json"))}
     shares = {}
-    for name, found in every.items():
-        panels = [each for each in found.lines if each.what == "panel"]
-        assert document.check(found.document.as_dict()) == found.document, name
-        assert all(each.notes for each in found.lines if each.is_left_out), name
-        assert drawn(found.document, settle(found.document.variables, {}, NoCatalogue())), name
-        shares[name] = 1 - found.count(Fate.LEFT_OUT) / len(panels)
+    for name, result in every.items():
+        panels = [each for each in result.lines if each.what == "panel"]
+        assert document.check(result.document.as_dict()) == result.document, name
+        assert all(each.notes for each in result.lines if each.is_left_out), name
+        assert drawn(result.document, settle(result.document.variables, {}, NoCatalogue())), name
+        shares[name] = 1 - result.count(Fate.LEFT_OUT) / len(panels)
     well = {name for name, share in shares.items() if share >= SHARE}
     assert len(well) >= WELL_KNOWN, shares
 
@@ -127,8 +127,8 @@ def test_a_file_that_is_too_large_is_refused() -> None:
 
 def test_panels_beyond_the_bound_are_listed_and_not_read() -> None:
     panel = {"type": "text", "options": {"content": "x"}}
-    found = importing.read(orjson.dumps({"panels": [panel] * (limits.PANELS_MAX + 2)}))
-    assert (len(found.document.panels), found.counts["left_out"]) == (limits.PANELS_MAX, 2)
+    result = importing.read(orjson.dumps({"panels": [panel] * (limits.PANELS_MAX + 2)}))
+    assert (len(result.document.panels), result.counts["left_out"]) == (limits.PANELS_MAX, 2)
 
 
 JSON = st.recursive(
@@ -161,10 +161,16 @@ NAMED = st.fixed_dictionaries(
 )
 def test_any_json_is_imported_or_refused(panels: list[Any], others: dict[str, Any]) -> None:
     try:
-        found = importing.read(orjson.dumps({**others, "panels": panels}))
+        result = importing.read(orjson.dumps({**others, "panels": panels}))
     except (Refused, LimitExceeded):
         return
-    document.check({**found.document.as_dict(), "title": "A"})
+    document.check({**result.document.as_dict(), "title": "A"})
+
+
+def test_nuls_of_an_import_are_left_out_and_backslashes_are_not() -> None:
+    texts = {"title": "a\0b", "tags": ["\\u0000", "\\\0", "\0"]}
+    result = importing.read(orjson.dumps({**texts, "panels": []}))
+    assert (result.document.title, [*result.document.tags]) == ("ab", ["\\u0000", "\\", ""])
 
 
 @pytest.mark.parametrize(
