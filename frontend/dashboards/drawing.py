@@ -49,8 +49,8 @@ class DrawnPanel:
         return f"{self.spec.x} {self.spec.y} {self.spec.w} {self.spec.h}"
 
 
-def drawn(document: Document, variables: Sequence[Variable]) -> list[DrawnPanel]:
-    """Return the panels from top to bottom, at most ``DRAWN_MAX``."""
+def drawn(document: Document, variables: Sequence[Variable], *, once: bool = False) -> list[DrawnPanel]:
+    """Return the panels from top to bottom, at most ``DRAWN_MAX``; ``once``: repeated ones for their first value."""
     known = {each.spec.name: each for each in variables}
     panels: list[DrawnPanel] = []
     added: list[tuple[int, int]] = []  # below which row of the grid → so many rows more
@@ -62,7 +62,7 @@ def drawn(document: Document, variables: Sequence[Variable]) -> list[DrawnPanel]
         if variable is None or len(variable.values) < 2:
             panels.append(draw(moved, variables))
             continue
-        copies = list(_copies(moved, variable))
+        copies = list(_copies(moved, variable))[: 1 if once else None]
         panels.extend(draw(copy, [each for each in variables if each is not variable] + [one]) for copy, one in copies)
         added.append((spec.y, max(copy.y for copy, _ in copies) - moved.y))
     return panels[:DRAWN_MAX]

@@ -20,7 +20,9 @@ ALL = "$__all"
 AUTO = "$__auto"  # of an interval: whatever suits the range
 _REFERENCE = re.compile(r"\$(\w+)|\$\{(\w+)(?::(\w+))?\}|\[\[(\w+)(?::(\w+))?\]\]")
 _PUNCTUATION = re.compile(r"[!-/:-@\[-`{-~]")
-_SPECIAL = re.compile(r"[\\^$.|?*+()\[\]{}/-]")
+_SPECIAL = re.compile(r"[\\^$.|?*+()\[\]{}]")  # to RE2; others stay, so that label="$name" works for most values
+_EQUALS = re.compile(r"=\s*[\"'`]\Z")  # before a value that a matcher compares as it is: = or !=, no =~
+_EQUALS_CHARS = 8
 
 
 class Catalogue(Protocol):
@@ -75,7 +77,14 @@ def fill(text: str, variables: Sequence[Variable] | Mapping[str, Variable], *, s
         variable = known.get(plain or braced or bracketed)
         if variable is None:
             return match[0]
-        return _write(variable, style if style == "markdown" else own_style or other_style or style)
+        own = own_style or other_style
+        if (
+            style == "promql"
+            and not own
+            and _EQUALS.search(text[max(match.start() - _EQUALS_CHARS, 0) : match.start()])
+        ):
+            own = "equal"
+        return _write(variable, style if style == "markdown" else own or style)
 
     return _REFERENCE.sub(value, text)
 
@@ -154,16 +163,18 @@ def _write(variable: Variable, style: str) -> str:
         return variable.spec.all_value
     if style == "markdown":
         return _PUNCTUATION.sub(r"\\\g<0>", variable.shown.replace("\n", " "))
-    if style in ("promql", "regex"):
+    if style == "equal" and len(values) == 1:
+        return _quoted(values[0])
+    if style in ("promql", "regex", "equal"):
         if variable.is_all and not values:
             return ".*"
         several = variable.is_all or variable.spec.multi
-        if not several and style == "promql":
+        if not several and style != "regex":
             only = values[0] if values else ""
             return only if variable.spec.kind in ("interval", "text", "constant") else _quoted(only)
         escaped = [_SPECIAL.sub(r"\\\g<0>", each) for each in values]
         text = escaped[0] if len(escaped) == 1 else f"({'|'.join(escaped)})"
-        return _quoted(text) if style == "promql" else text
+        return text if style == "regex" else _quoted(text)
     joined = {"pipe": "|", "csv": ",", "raw": ",", "glob": ","}
     return joined[style].join(values) if style in joined else variable.shown
 

@@ -44,15 +44,15 @@ class DashboardPage(AppPage):
         """Return who saves."""
         return storage.Author(self.person, clock.now_ms(), note)
 
-    def drawn(self, app: App, document: Document) -> dict[str, Any]:
-        """Return the variables and panels as the page shows them."""
+    def drawn(self, app: App, document: Document, *, once: bool = False) -> dict[str, Any]:
+        """Return the variables and panels as the page shows them; ``once``: without copies of repeated ones."""
         given = {name[len(_PREFIX) :]: values for name, values in self.request.GET.lists() if name.startswith(_PREFIX)}
         asks = any(each.kind == "query" for each in document.variables)
         with query_session(app, self.request) if asks else nullcontext() as session:
             catalogue = AppCatalogue(session, clock.now_ms()) if session else NoCatalogue()
             variables = settle(document.variables, given, catalogue)
         others = [(name, value) for name, value in self.request.GET.items() if not name.startswith(_PREFIX)]
-        return {"variables": variables, "panels": drawing.drawn(document, variables), "others": others}
+        return {"variables": variables, "panels": drawing.drawn(document, variables, once=once), "others": others}
 
     def refused(self, error: Refused | LimitExceeded, **context: Any) -> HttpResponse:
         """Show the page once more, with what is wrong."""
@@ -92,24 +92,21 @@ class View(DashboardPage):
     """One dashboard."""
 
     template_name = "frontend/dashboards/view.html"
+    editing = False
 
     def get_context_data(self, **kwargs: Any) -> dict[str, Any]:
         """Add the panels, with the variables that the address gives."""
         context, dashboard = super().get_context_data(**kwargs), self.dashboard()
         document = storage.document_of(dashboard)
-        return {**context, "dashboard": dashboard, "document": document, **self.drawn(context["app"], document)}
+        shown = self.drawn(context["app"], document, once=self.editing)
+        return {**context, "dashboard": dashboard, "document": document, "editing": self.editing, **shown}
 
 
 class Edit(View):
     """The same grid, whose panels can be moved, sized, added, copied and removed."""
 
     right = Right.EDIT_DASHBOARDS
-
-    def get_context_data(self, **kwargs: Any) -> dict[str, Any]:
-        """Draw each panel once: copies of repeated ones cannot be moved."""
-        context = super().get_context_data(**kwargs)
-        plain = replace(context["document"], panels=[replace(each, repeat="") for each in context["document"].panels])
-        return {**context, "panels": drawing.drawn(plain, context["variables"]), "editing": True}
+    editing = True  # copies of repeated panels cannot be moved
 
     def post(self, request: HttpRequest, app_id: int, uid: str) -> HttpResponse:
         """Save the places of panels; ``act=add`` adds one more, and leads to its editor."""
@@ -140,7 +137,7 @@ class Panel(DashboardPage):
         spec = kwargs.get("spec") or document.panel(self.kwargs["number"])
         if spec is None:
             raise Http404("There is no such panel.")
-        shown = self.drawn(context["app"], replace(document, panels=[replace(spec, repeat="")]))
+        shown = self.drawn(context["app"], replace(document, panels=[spec]), once=True)
         return {
             **context,
             "dashboard": dashboard,

@@ -13,6 +13,7 @@ const HIGHEST = 8; // coloured ones, where there are more lines than colours and
 const THIN_FROM = 20_000; // points: strokes wider than a device pixel cost ten times as much
 const MARKED_MAX = 30; // points with markers; of more, only those without a neighbour have one
 const TABLE_ROWS = 200;
+const BAR = 8; // pixels of a bar with its gap
 const SHORTEST_MS = 5000; // of a zoom
 const dark = matchMedia("(prefers-color-scheme: dark)");
 const theme = () => document.documentElement.dataset.theme ?? (dark.matches ? "dark" : "light");
@@ -98,7 +99,7 @@ export class Plot {
     const { expr, queries, top } = this.figure.dataset;
     const asked = queries ? { queries: JSON.parse(queries) } : { expr };
     const key = keyOf(asked);
-    const pixels = Math.min(Math.max(Math.round(this.area.clientWidth - 60), 100), 4000);
+    const pixels = Math.min(Math.max(Math.round((this.area.clientWidth - 60) / (this.figure.dataset.kind === "bars" ? BAR : 1)), 50), 4000);
     return { id, ...asked, pixels, ...(top ? { top: Number(top) } : {}), ...(quiet && this.held && this.held.key === key && this.held.pixels === pixels ? { since: this.held.answer.since } : {}) };
   }
 
@@ -190,12 +191,17 @@ export class Plot {
     return made.map((name, at) => (made.indexOf(name) !== made.lastIndexOf(name) ? `${name} · ${names[at].replace("__query__=", "")}` : name));
   }
 
-  /** What is drawn of the lines: the values, or of areas the sum with those below. */
+  /** Whether each line stands on those before it. */
+  get stacks() {
+    return ["area", "bars"].includes(this.figure.dataset.kind);
+  }
+
+  /** What is drawn of the lines: the values, or in a stack the sum with those below; a missing bar has no height. */
   columns() {
-    const values = this.data.series.map((each) => each.values);
-    if (this.figure.dataset.kind !== "area") return values;
+    if (!this.stacks) return this.data.series.map((each) => each.values);
     const below = this.data.times.map(() => 0);
-    return values.map((line) => line.map((value, at) => (value === null || value === undefined ? null : (below[at] += value))));
+    const gap = (at) => (this.figure.dataset.kind === "bars" ? below[at] : null);
+    return this.data.series.map(({ values }, index) => values.map((value, at) => (value === null || value === undefined ? gap(at) : this.hidden.has(this.names[index]) ? below[at] : (below[at] += value))));
   }
 
   /** The lines of the range before, each beside the one of now: [{at, values}]. */
@@ -228,7 +234,7 @@ export class Plot {
     const late = (quality.late ?? []).reduce((sum, { samples }) => sum + samples, 0);
     if (late) chips.push(chip(`${late.toLocaleString()} late samples`, "warned"));
     if (this.earlier) chips.push(chip(`dotted: ${this.earlier.name}`));
-    if (infos.length) chips.push(element("details", { className: "chip-more" }, element("summary", { textContent: `+${infos.length}`, ariaLabel: "About this answer" }), ...infos.map((text) => element("span", { textContent: text }))));
+    if (infos.length) chips.push(element("details", { className: "chip-more" }, element("summary", { textContent: `+${infos.length}`, ariaLabel: `+${infos.length}: about this answer` }), ...infos.map((text) => element("span", { textContent: text }))));
     const open = this.note.querySelector("details")?.open ?? false;
     this.note.replaceChildren(...chips, ...(data.warnings ?? []).map((text) => element("span", { className: "warning", textContent: this.localTimes(text) })));
     if (open) this.note.querySelector("details")?.setAttribute("open", "");
@@ -263,6 +269,11 @@ export class Plot {
     return getComputedStyle(this.figure).getPropertyValue(`--s${(this.slots[index] % COLOURS) + 1}`).trim();
   }
 
+  filling(index) {
+    const share = this.figure.dataset.kind === "bars" ? 60 : this.stacks ? 30 : 12;
+    return `color-mix(in srgb, ${this.colour(index)} ${share}%, transparent)`;
+  }
+
   dash(index) {
     return Math.floor(this.slots[index] / COLOURS) % DASHES.length;
   }
@@ -273,18 +284,21 @@ export class Plot {
     const width = this.points > THIN_FROM ? thin : this.coloured <= COLOURS ? 1.5 : 1;
     const alone = this.names.length === 1 && !this.band && !earlier.length;
     const plain = { scale: "y", spanGaps: false, points: { show: false } };
+    const bars = this.figure.dataset.kind === "bars";
+    const floor = this.data.times.map(() => 0);
+    const standing = uPlot.paths.bars({ size: [0.75, 40], disp: { y0: { values: (chart, at) => (at > 1 ? chart.data[at - 1] : floor) }, y1: { values: (chart, at) => chart.data[at] } } });
     const lines = this.names.map((label, index) => (index < this.coloured
       ? {
         ...plain, label, stroke: this.colour(index), width, dash: DASHES[this.dash(index)], show: !this.hidden.has(label),
-        ...(this.figure.dataset.kind === "bars" ? { paths: uPlot.paths.bars({ size: [0.8, 40] }) } : {}),
-        fill: alone || this.figure.dataset.kind === "bars" || (this.figure.dataset.kind === "area" && index === 0) ? `color-mix(in srgb, ${this.colour(index)} 12%, transparent)` : undefined,
+        ...(bars ? { paths: standing } : {}),
+        fill: alone || bars || (this.stacks && index === 0) ? this.filling(index) : undefined,
         points: { size: 4, show: this.points <= MARKED_MAX, filter: (chart, series, all) => (all ? null : lonely(chart.data[series])) },
       }
       : { ...plain, label, stroke: faint, width: thin }));
     const edges = this.band ? ["low", "high"].map((label) => ({ ...plain, label, width: 0 })) : [];
     const before = earlier.map(({ at }) => ({ ...plain, label: "earlier", stroke: this.colour(at), alpha: 0.5, width: 1.5, dash: [2, 3], show: !this.hidden.has(this.names[at]) }));
     const [low, high] = [this.names.length + 1, this.names.length + 2];
-    const stacked = this.figure.dataset.kind === "area" ? this.names.slice(1, this.coloured).map((_, at) => ({ series: [at + 2, at + 1], fill: `color-mix(in srgb, ${this.colour(at + 1)} 30%, transparent)` })) : [];
+    const stacked = this.stacks && !bars ? this.names.slice(1, this.coloured).map((_, at) => ({ series: [at + 2, at + 1], fill: this.filling(at + 1) })) : [];
     const bands = [...stacked, ...(this.band ? [{ series: [high, low], fill: `color-mix(in srgb, ${quiet} 16%, transparent)` }] : [])];
     return { series: [{}, ...lines, ...edges, ...before], bands };
   }
@@ -511,7 +525,8 @@ export class Plot {
     if (one) this.hidden.has(name) ? this.hidden.delete(name) : this.hidden.add(name);
     else this.hidden = new Set(alone ? [] : all.filter((each) => each !== name));
     this.page.hide?.(this);
-    this.applyHidden();
+    if (this.stacks) this.redraw();
+    else this.applyHidden();
   }
 
   applyHidden() {

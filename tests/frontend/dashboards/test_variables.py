@@ -81,15 +81,27 @@ def test_values_of_a_list_may_have_names_and_commas() -> None:
     ("text", "filled"),
     [
         ("up{host=~'$host'}", "up{host=~'(web-1|db\\\\.2)'}"),
-        ("up{host=~'${host:regex}'}", "up{host=~'(web\\-1|db\\.2)'}"),
+        ("up{host=~'${host:regex}'}", "up{host=~'(web-1|db\\.2)'}"),
         ("up{host=~'[[host:pipe]]'}", "up{host=~'web-1|db.2'}"),
         ("${host:csv}", "web-1,db.2"),
         ("$other $hosts", "$other $hosts"),
     ],
 )
 def test_several_values_become_an_expression(text: str, filled: str) -> None:
-    expected = filled.replace("web-1|db\\\\", r"web\\-1|db\\")
-    assert fill(text, [chosen("host", "web-1", "db.2")], style="promql") == expected
+    assert fill(text, [chosen("host", "web-1", "db.2")], style="promql") == filled
+
+
+@pytest.mark.parametrize(
+    ("text", "filled"),
+    [
+        ('up{host="$host"}', 'up{host="db.2"}'),
+        ('up{host!= "${host}"}', 'up{host!= "db.2"}'),
+        ('up{host=~"$host"}', 'up{host=~"db\\\\.2"}'),
+        ('up{host=~"$host.*"}', 'up{host=~"db\\\\.2.*"}'),
+    ],
+)
+def test_one_of_several_values_is_compared_as_it_is_where_no_expression_is_wanted(text: str, filled: str) -> None:
+    assert fill(text, [chosen("host", "db.2", multi=True)], style="promql") == filled
 
 
 @pytest.mark.parametrize("value", ['a"b', "a\\b", "a\nb", '"} or vector(1) or up{a="', "(.*)"])
