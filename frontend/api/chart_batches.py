@@ -20,7 +20,7 @@ from frontend.api.base import ColumnsRenderer, FailureSerializer, Operation
 from frontend.presenters import charts as presenters_charts
 from frontend.presenters.charting.overlays import Overlays, read_overlays
 from frontend.presenters.charting.quality import Background, read_background
-from frontend.presenters.charting.several import QUERY_LABEL, draw_queries
+from frontend.presenters.several_queries import QUERY_LABEL, draw_queries
 from frontend.queries import QuerySession, asof_of, query_session
 from spm.accounts.models import App
 from spm.clock import SystemClock

@@ -34,7 +34,7 @@ class DrawnPanel:
         return self.queries[0]["expr"] if self.queries else ""
 
     @property
-    def asked(self) -> str:
+    def queries_json(self) -> str:
         """Its queries, for the script of the page."""
         return orjson.dumps([{"name": each["name"], "expr": each["expr"]} for each in self.queries]).decode()
 

@@ -210,8 +210,8 @@ class Settings(DashboardPage):
             else:
                 storage.save(dashboard, parse(text), self.author(request.POST.get("note", "")), base=_base_of(request))
         except (Refused, LimitExceeded) as error:
-            kept = {"text": text, "version": request.POST.get("version", "")} if act == "save" else {}
-            return self.refused(error, **kept)  # so saving again overwrites nobody's change
+            form = {"text": text, "version": request.POST.get("version", "")} if act == "save" else {}
+            return self.refused(error, **form)  # so saving again overwrites nobody's change
         return redirect("frontend:dashboard", app_id, uid)
 
 

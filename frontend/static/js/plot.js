@@ -286,11 +286,11 @@ export class Plot {
     const plain = { scale: "y", spanGaps: false, points: { show: false } };
     const bars = this.figure.dataset.kind === "bars";
     const floor = this.data.times.map(() => 0);
-    const standing = uPlot.paths.bars({ size: [0.75, 40], disp: { y0: { values: (chart, at) => (at > 1 ? chart.data[at - 1] : floor) }, y1: { values: (chart, at) => chart.data[at] } } });
+    const stackedBars = uPlot.paths.bars({ size: [0.75, 40], disp: { y0: { values: (chart, at) => (at > 1 ? chart.data[at - 1] : floor) }, y1: { values: (chart, at) => chart.data[at] } } });
     const lines = this.names.map((label, index) => (index < this.coloured
       ? {
         ...plain, label, stroke: this.colour(index), width, dash: DASHES[this.dash(index)], show: !this.hidden.has(label),
-        ...(bars ? { paths: standing } : {}),
+        ...(bars ? { paths: stackedBars } : {}),
         fill: alone || bars || (this.stacks && index === 0) ? this.filling(index) : undefined,
         points: { size: 4, show: this.points <= MARKED_MAX, filter: (chart, series, all) => (all ? null : lonely(chart.data[series])) },
       }

@@ -75,12 +75,12 @@ def test_several_queries_stand_on_the_same_steps_and_share_one_bound_of_lines(de
 
 
 @pytest.mark.parametrize(
-    "asked",
+    "chart",
     [{}, {"expr": "a", "queries": [{"name": "A", "expr": "a"}]}, {"queries": [{"name": "A", "expr": "a"}] * 2}],
     ids=["neither", "both", "one name twice"],
 )
-def test_a_chart_has_either_an_expression_or_queries(desk: Client, now_ms: int, asked: dict[str, Any]) -> None:
-    body = {"start": now_ms - HOUR, "end": now_ms, "panels": [{"id": "a", **asked}]}
+def test_a_chart_has_either_an_expression_or_queries(desk: Client, now_ms: int, chart: dict[str, Any]) -> None:
+    body = {"start": now_ms - HOUR, "end": now_ms, "panels": [{"id": "a", **chart}]}
     assert desk.post(BATCH, json.dumps(body), content_type="application/json").status_code == 400
 
 

@@ -21,7 +21,7 @@ def test_a_panel_of_one_query_asks_it_as_it_is() -> None:
 def test_several_queries_of_a_panel_have_letters_for_names() -> None:
     queries = [{"expr": "up # all", "legend": "{{host}}"}, {"expr": "down", "legend": "down"}]
     (panel,) = drawn(document({"queries": queries}), [])
-    assert json.loads(panel.asked) == [{"name": "A", "expr": "up # all"}, {"name": "B", "expr": "down"}]
+    assert json.loads(panel.queries_json) == [{"name": "A", "expr": "up # all"}, {"name": "B", "expr": "down"}]
     assert json.loads(panel.legends) == {"A": "{{host}}", "B": "down"}
 
 
