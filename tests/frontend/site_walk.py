@@ -26,7 +26,7 @@ from alerts.rulefiles import apply
 from alerts.telling import actions
 from alerts.telling.settings import rows
 from frontend.dashboards import storage
-from frontend.dashboards.document import Document, check
+from frontend.dashboards.document import check
 from ingest.http import pings
 from ingest.models import Agent
 from rollups.models import Run, RunDay, RunKind, RunState
@@ -94,8 +94,7 @@ def fill_world(tenant: Tenant) -> dict[str, str]:
     event_draft = groups.GroupDraft(name="mailers", position=0, partitions=2)
     group, _ = groups.register(place, event_draft, now_ms=now_ms)
     return {
-        "dashboards": storage.create(app, _dashboard(), storage.Author(owner, now_ms)).uid,
-        "panels": "1",
+        **fill_dashboards(tenant, now_ms),
         "groups": group.name,
         "consumers": groups.join(group, lease_s=60, now_ms=now_ms).name,
         "apps": str(app.pk),
@@ -142,8 +141,11 @@ def fill_settings(tenant: Tenant, point: ContactPoint, now_ms: int) -> dict[str,
     }
 
 
-def _dashboard() -> Document:
-    return check({"title": "Shop", "panels": [{"number": 1, "queries": [{"expr": "up"}]}]})
+def fill_dashboards(tenant: Tenant, now_ms: int) -> dict[str, str]:
+    """Make a dashboard of one panel."""
+    document = check({"title": "Shop", "panels": [{"number": 1, "queries": [{"expr": "up"}]}]})
+    dashboard = storage.create(tenant.app, document, storage.Author(tenant.owner, now_ms))
+    return {"dashboards": dashboard.uid, "panels": "1"}
 
 
 def address_of(route: str, values: Mapping[str, str]) -> str:

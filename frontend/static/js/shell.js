@@ -145,7 +145,7 @@ const KEYS = [
   ["⌘K, Ctrl K or /", "search"], ["?", "this list"],
   ["g h · e · d · o · a · s", "Home, Explore, Dashboards, hOsts, Alerts, Data"],
   ["t ← · → · z", "half a range earlier, later, zoom out"], ["t c · v · u · a", "copy, paste the range; UTC or local; as of"],
-  ["r", "refresh the charts"], ["j · k · ↵", "next, previous row, open it"],
+  ["r · e", "refresh the charts, edit the dashboard"], ["j · k · ↵", "next, previous row, open it"],
   ["In a chart: ← → ↑ ↓", "time (Shift: ten), series"], ["In a chart: [ · ] · p or ↵ · Esc", "zoom out, zoom in, pin with acts, leave"],
 ];
 
