@@ -74,6 +74,17 @@ class Receiver(models.Model):
         return self.target
 
 
+class NotificationBudget(models.Model):
+    """How many notifications an organisation may still be sent: it had ``tokens`` at ``tokens_ms``."""
+
+    organisation = models.OneToOneField("accounts.Organisation", models.CASCADE, related_name="+")
+    tokens = models.FloatField()
+    tokens_ms = models.BigIntegerField()
+
+    def __str__(self) -> str:
+        return f"{self.organisation}: {self.tokens}"
+
+
 class ContactPoint(models.Model):
     """A named list of receivers, for policies."""
 

@@ -16,7 +16,7 @@ from alerts.models.telling import ContactPoint, Notification, Receiver, Silence
 from alerts.pages import notification_rows
 from alerts.pages.forms import ContactPointForm, SilenceForm
 from alerts.pages.scope import app_of, person_of
-from alerts.telling import actions, limits
+from alerts.telling import actions, budgets, limits
 from spm.accounts import access
 from spm.accounts.models import App
 from spm.accounts.organisations.rights import Right
@@ -35,6 +35,7 @@ def notification_list(request: HttpRequest) -> HttpResponse:
         request,
         "notifications",
         app,
+        budget=budgets.now_of(app.organisation_id, _clock.now_ms()),
         rows=notification_rows.rows_of(app.organisation_id),
         receivers=notification_rows.receivers_of(app.organisation_id),
         points=ContactPoint.objects.filter(organisation=app.organisation_id).prefetch_related("receivers"),

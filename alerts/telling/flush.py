@@ -1,6 +1,6 @@
 """Writes the notifications that are due: one transaction for one receiver.
 
-1. Lock the receiver, then its groups that are to be looked at, in the order of their ids.
+1. Lock the receiver, its organisation's budget, then its groups that are to be looked at, in the order of their ids.
 2. A group with an open notification is left alone: what happens meanwhile is told by the next one, as a difference.
 3. For each other group, decide for each of its episodes which line it gets (``decide``), and when to look again.
 4. Groups that are due are distributed over notifications within the budgets (``pack``).
@@ -19,10 +19,10 @@ from django.db.models import F, Min, Q
 
 from alerts.models import Episode, EpisodeStatus
 from alerts.models.telling import Acknowledgement, LastWord, Notification, NotificationGroup, Receiver
-from alerts.telling import body, limits
+from alerts.telling import body, budgets, limits
 from alerts.telling.configuration import Configuration, judged_positions, read_configuration, view
 from alerts.telling.decide import episodes as words
-from alerts.telling.decide.budget import TokenBucket, pack
+from alerts.telling.decide.budget import pack
 from alerts.telling.decide.covers import Cover
 from alerts.telling.decide.decision import Circumstances, decide
 from alerts.telling.decide.episodes import Decision, EpisodeView, Level, LineKind
@@ -82,16 +82,15 @@ def flush_receiver(receiver_id: int, now_ms: int) -> int:
     if receiver.confirmed_ms is None:  # its confirmation has all groups looked at
         rows.update(next_look_ms=None)
         return 0
+    buckets = budgets.lock(receiver, now_ms)
     groups = list(rows.select_for_update(no_key=True).prefetch_related("policy")[: limits.GROUPS_MAX])
     drafts = _drafts(receiver, groups, now_ms)
     due = [draft for draft in drafts if draft.lines]
-    bucket = _bucket(receiver).at(now_ms)
-    packing = pack(due, bucket, digest_from_ms=_digest_from_ms(receiver))
+    packing = pack(due, *buckets, digest_from_ms=_digest_from_ms(receiver))
     for each in packing.notifications:
         freeze(receiver, each, now_ms)
     _look_again(drafts, packing.wait_until_ms)
-    bucket = bucket.spend(len(packing.notifications))
-    Receiver.objects.filter(pk=receiver.pk).update(tokens=bucket.tokens, tokens_ms=bucket.at_ms)
+    budgets.spend(receiver, buckets, len(packing.notifications))
     return len(packing.notifications)
 
 
@@ -283,10 +282,6 @@ def _write_reasons(decisions: Sequence[Decided]) -> None:
 def _waits(group: NotificationGroup) -> Waits:
     policy = group.policy
     return Waits() if policy is None else Waits(policy.wait_ms, policy.interval_ms, policy.repeat_ms)
-
-
-def _bucket(receiver: Receiver) -> TokenBucket:
-    return TokenBucket(receiver.tokens, receiver.tokens_ms)
 
 
 def _digest_from_ms(receiver: Receiver) -> int:

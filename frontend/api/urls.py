@@ -81,6 +81,7 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path(f"{_ORGANISATION}/silences/<int:number>", silences.OneSilence.as_view(), name="silence"),
     path(f"{_ORGANISATION}/notifications", notifications.Notifications.as_view(), name="notifications"),
     path(_NOTIFICATION, notifications.OneNotification.as_view(), name="notification"),
+    path(f"{_ORGANISATION}/notifications/budget", notifications.Budget.as_view(), name="notification_budget"),
     path(f"{_NOTIFICATION}/retry", notifications.RetryNotification.as_view(), name="notification_retry"),
     path(f"{_ORGANISATION}/policies", policies.Policies.as_view(), name="policies"),
     path(f"{_ORGANISATION}/policies/test", policies.RouteTest.as_view(), name="policies_test"),

@@ -167,6 +167,7 @@ ALERTS = [
     Row("POST", "/alerts/windows/<int:window_id>/delete", Right.SILENCE, 302),
     Row("POST", "/alerts/silences/<int:silence_id>/end", Right.SILENCE, 302),
     *_all("GET", _ORGANISATION, Right.SEE_APP, "/notifications", "/notifications/<int:number>", "/receivers"),
+    Row("GET", f"{_ORGANISATION}/notifications/budget", Right.SEE_APP),
     Row("POST", f"{_ORGANISATION}/notifications/<int:number>/retry", Right.RETRY_NOTIFICATION),
     Row("POST", f"{_ORGANISATION}/receivers/<int:number>/test", Right.TEST_RECEIVER, 201),
     Row("POST", f"{_ORGANISATION}/alerts/<int:number>/acknowledge", Right.ACKNOWLEDGE),

@@ -15,7 +15,7 @@ from alerts.models.telling import Delivery, Notification, Receiver
 from alerts.notify.registry import shown
 from alerts.notify.wording import subject
 from alerts.pages.notification_rows import receivers_of
-from alerts.telling import actions
+from alerts.telling import actions, budgets
 from frontend.api.accounts.organisations import OrganisationOperation
 from frontend.api.alerts.cursor_pages import NewestFirstQuery, newest_page
 from frontend.api.base import FailureSerializer
@@ -132,6 +132,25 @@ class RetryNotification(OrganisationOperation):
         own = self.membership(organisation_id, Right.RETRY_NOTIFICATION)
         actions.try_again(self.row(Notification, own, number), by=own.user, now_ms=_clock.now_ms())
         return Response(NotificationSerializer(self.row(Notification, own, number)).data)
+
+
+class BudgetSerializer(serializers.Serializer[Any]):
+    """How many notifications the organisation may be sent: what is due beyond that waits, and comes as digests."""
+
+    tokens = serializers.FloatField(help_text="now")
+    tokens_max = serializers.IntegerField(help_text="at once, after a quiet time")
+    per_hour = serializers.IntegerField()
+    at_ms = serializers.IntegerField()
+
+
+class Budget(OrganisationOperation):
+    """The budget of notifications."""
+
+    @extend_schema(operation_id="notification_budget", responses={200: BudgetSerializer, **_READ})
+    def get(self, request: Request, organisation_id: int) -> Response:
+        """It, as it is now. Each receiver has one of its own besides."""
+        own = self.membership(organisation_id, Right.SEE_APP)
+        return Response(BudgetSerializer(budgets.now_of(own.organisation.pk, _clock.now_ms())).data)
 
 
 class Receivers(OrganisationOperation):
