@@ -4,11 +4,14 @@ from django.urls import path
 from django.views.generic import RedirectView
 
 from alerts.pages import notifications, routing, views
+from alerts.pages.alert import views as alert
 from alerts.pages.editor import views as editor
 
 app_name = "alerts"
 urlpatterns = [
     path("", views.rule_list, name="rules"),
+    path("<int:episode_id>", alert.alert_page, name="alert"),
+    path("<int:episode_id>/take", alert.alert_take, name="alert-take"),
     path("new", editor.rule_new, name="new"),
     path("check", editor.rule_check, name="check"),
     path("try", editor.rule_try, name="try"),

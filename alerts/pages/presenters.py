@@ -6,12 +6,13 @@ from django.db.models import Count, F, Q, QuerySet
 
 from alerts.durations import spell
 from alerts.judging.automaton import Phase
-from alerts.models import AlertEvent, Aspect, Instance, Lane, Rule
+from alerts.models import AlertEvent, Aspect, Episode, Instance, Lane, Rule
 from alerts.rulebook import rules_of
 from spm.accounts.models import App
 from spm.limits import RULE_PERIOD_MS
 
 EVENTS_SHOWN = 100
+EPISODES_SHOWN = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +61,11 @@ def events_of(rule: Rule) -> QuerySet[AlertEvent]:
     """Select the latest changes of phase of a rule's instances that still hold."""
     events = AlertEvent.objects.filter(rule=rule, superseded_seq=None).exclude(before=F("state"))
     return events[:EVENTS_SHOWN]
+
+
+def episodes_of(rule: Rule) -> QuerySet[Episode]:
+    """Select the latest alerts of a rule."""
+    return Episode.objects.filter(rule=rule)[:EPISODES_SHOWN]
 
 
 def _rule_rows(rules: QuerySet[Rule]) -> list[RuleRow]:

@@ -45,6 +45,7 @@ def rule_page(request: HttpRequest, rule_id: int) -> HttpResponse:
         row=presenters.row_of(rule),
         instances=presenters.instances_of(rule),
         events=presenters.events_of(rule),
+        episodes=presenters.episodes_of(rule),
         chart=chart_path(rule.app_id, rule.expr),
     )
 

@@ -149,6 +149,8 @@ ALERTS = [
     *_all("GET", "/alerts", Right.SEE_APP, "/notifications/<int:notification_id>", "/silences", "/silences/preview"),
     Row("GET", "/alerts/check", Right.TRY_RULE),
     Row("POST", "/alerts/try", Right.TRY_RULE),
+    Row("GET", "/alerts/<int:episode_id>", Right.SEE_APP),
+    Row("POST", "/alerts/<int:episode_id>/take", Right.ACKNOWLEDGE, 302),
     *_all("GET", "/alerts", Right.WRITE_RULES, "/new", "/rules/<int:rule_id>/edit"),
     *_all("POST", "/alerts", Right.WRITE_RULES, "/new", "/rules/<int:rule_id>/edit"),
     Row("POST", "/alerts/rules/<int:rule_id>/delete", Right.WRITE_RULES, 302),

@@ -127,7 +127,7 @@ class RuleForm(forms.Form):
         if rule is not None and not rule.receivers:  # policies alone say who hears of it
             spared.add("receivers")
         if rule is not None and self.is_bound:  # what was not sent keeps its value
-            spared |= set(self.fields) - set(self.data) - {"enabled"}
+            spared |= set(self.fields) - set(self.data) - {"name", "enabled"}
         for name in spared:
             self.fields[name].required = False
 

@@ -211,3 +211,12 @@ def test_viewers_may_try_but_not_save(app: App, history: Installation, people: d
     client.force_login(people["vera"])
     assert client.post(f"/alerts/try?app={app.pk}", TRIED).status_code == 200
     assert client.get(f"/alerts/new?app={app.pk}").status_code == 403
+
+
+def test_a_body_without_fields_changes_nothing(
+    app: App, machine: Machine, editor: Client, make_rule: Callable[..., Rule]
+) -> None:
+    rule = make_rule()
+    assert editor.post(f"/alerts/rules/{rule.pk}/edit").status_code == 200
+    rule.refresh_from_db()
+    assert rule.enabled

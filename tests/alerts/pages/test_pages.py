@@ -77,7 +77,7 @@ def test_the_list_shows_rules_and_what_fires(fired: Rule, login: Callable[[str],
 
 def test_a_rule_page_shows_series_and_history(fired: Rule, login: Callable[[str], Client]) -> None:
     page = text(login("vera"), f"/alerts/rules/{fired.pk}")
-    assert page.count("cpu host=a") == 2
+    assert page.count("cpu host=a") == 3  # its state, its alert, its history
     assert "Edit" not in page
 
 

@@ -1,0 +1,110 @@
+"""The page of one alert: its evidence, both charts, state changes, delivery, and what a person does there."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import User
+from django.test import Client
+
+from alerts.models import AlertEvent, Episode, EpisodeStatus, Rule
+from alerts.models.telling import Acknowledgement, Silence
+from alerts.telling.limits import GROUP_WAIT_MS, SNOOZE_MS
+from spm import query
+from spm.accounts.models import App
+from tests.alerts.conftest import AlertingWorld
+from tests.alerts.knowledge_world import Installation
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def installation(
+    app: App, make_rule: Callable[..., Rule], world: AlertingWorld, monkeypatch: pytest.MonkeyPatch
+) -> Installation:
+    """An app whose rule fired once, for one step, with a mail for it."""
+    installation = Installation(app.pk, world.clock)
+    monkeypatch.setattr(query, "configure", lambda url: None)
+    monkeypatch.setattr(query, "storage_for", lambda number: installation.new_storage())
+    monkeypatch.setattr("alerts.pages.alert.views._clock", world.clock)
+    make_rule(annotations={"runbook_url": "https://run/{{ $labels.host }}"})
+    installation.run_quietly(120)
+    step_ms = -(-installation.clock.now_ms() // 10_000) * 10_000
+    installation.run_quietly(12)
+    installation.send("a", step_ms, 97.5)
+    installation.run_quietly(120)
+    world.clock.advance(GROUP_WAIT_MS)
+    world.tell()
+    return installation
+
+
+@pytest.fixture
+def login(people: dict[str, User]) -> Callable[[str], Client]:
+    def logged_in(name: str) -> Client:
+        client = Client()
+        client.force_login(people[name])
+        return client
+
+    return logged_in
+
+
+def text_of(client: Client) -> str:
+    return " ".join(client.get(f"/alerts/{Episode.objects.get().pk}").content.decode().split())
+
+
+def test_an_alert_shows_what_was_seen_and_by_which_operation(installation: Installation, login: Any) -> None:
+    page = text_of(login("vera"))
+    episode = Episode.objects.get()
+    operation = AlertEvent.objects.get(at_ms=episode.start_ms).seq
+    assert f"operation {operation}, which judged the steps up to" in page
+    assert "97.5 at the step" in page
+    assert "<code>cpu</code> &gt; 90" in page
+    assert "<dt>Complete to</dt><dd>20" in page
+    assert "https://run/a" in page
+
+
+def test_what_is_retracted_since_is_seen_in_the_chart_of_then_alone(installation: Installation, login: Any) -> None:
+    start_ms = Episode.objects.get().start_ms
+    installation.retract(start_ms - 1, start_ms)
+    page = text_of(login("vera"))
+    then, now = page[page.index("As it was known when the alert began") :].split("As it is known now", 1)
+    highest = [part[part.index('class="edge">') :][13:].split("<")[0] for part in (then, now)]
+    assert [float(each) > 97 for each in highest] == [True, False]
+
+
+def test_an_alert_shows_its_notifications_and_their_delivery(installation: Installation, login: Any) -> None:
+    page = text_of(login("vera"))
+    assert "ops@example.org" in page
+    assert '<span class="badge ok">sent</span>' in page
+
+
+@pytest.mark.parametrize(("button", "for_ms"), [("snooze", SNOOZE_MS), ("acknowledge", 24 * 3_600_000)])
+def test_an_open_alert_is_taken_there(installation: Installation, login: Any, button: str, for_ms: int) -> None:
+    Episode.objects.update(status=EpisodeStatus.OPEN, end_ms=None)
+    episode = Episode.objects.get().pk
+    assert login("vera").post(f"/alerts/{episode}/take").status_code == 403
+    assert login("edda").post(f"/alerts/{episode}/take", {button: "1"}).status_code == 302
+    taken = Acknowledgement.objects.get()
+    assert taken.until_ms - taken.at_ms == for_ms
+    assert "Acknowledged by edda" in text_of(login("edda"))
+
+
+def test_one_that_is_over_cannot_be_taken(installation: Installation, login: Any) -> None:
+    assert Episode.objects.get().end_ms is not None
+    login("edda").post(f"/alerts/{Episode.objects.get().pk}/take")
+    assert not Acknowledgement.objects.exists()
+
+
+def test_its_matchers_silence_alerts_like_it(installation: Installation, login: Any) -> None:
+    page = text_of(login("edda"))
+    assert "alertname=&quot;CPU is busy&quot;, app=&quot;Shop&quot;, host=&quot;a&quot;" in page
+    matchers = 'alertname="CPU is busy", app="Shop", host="a", severity="warning"'
+    app = Episode.objects.get().rule.app_id
+    login("edda").post(f"/alerts/silences?app={app}", {"matchers": matchers, "duration_ms": "1h"})
+    assert Silence.objects.get().matchers == matchers
+
+
+def test_an_alert_of_another_organisation_does_not_exist(
+    installation: Installation, foreign_app: App, login: Any
+) -> None:
+    assert login("mallory").get(f"/alerts/{Episode.objects.get().pk}").status_code == 404
