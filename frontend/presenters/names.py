@@ -4,6 +4,7 @@ from bisect import bisect_left
 from collections.abc import Sequence
 from difflib import get_close_matches
 
+from frontend.presenters import panels
 from frontend.presenters.periods import selectors_of
 from spm.limits import PICKER_VALUES_MAX
 from spm.query import storage_for
@@ -14,12 +15,20 @@ from spm.query.request.batches import METRIC_NAME, Matcher
 SPAN_MS = 7 * 86_400_000
 OFFERED = 50  # names of one completion: more are typed, not picked
 _MEANT = 3
+_BUSY = Matcher(METRIC_NAME, "=", "cpu_usage_total")
 _COMPARED = 300  # names, each in 0.1 ms: those beside the wrong one in the order of the alphabet
 
 
 def metrics(app_id: int, now_ms: int, text: str = "", most: int | None = None) -> list[str]:
     """List metric names that contain a text, sorted, those that begin with it first; at most ``most``."""
     return values(METRIC_NAME, app_id, now_ms, text, most)
+
+
+def first_expression(app_id: int, now_ms: int) -> str:
+    """Return what an app is drawn by first: the CPU of its hosts, else the first metric that it has."""
+    if storage_for(app_id).series([[_BUSY]], now_ms - SPAN_MS, now_ms, most=1):
+        return panels.BUSY
+    return next(iter(metrics(app_id, now_ms, "", 1)), panels.BUSY)
 
 
 def values(label: str, app_id: int, now_ms: int, text: str = "", most: int | None = None) -> list[str]:

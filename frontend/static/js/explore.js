@@ -1,6 +1,7 @@
 // The chart page: builds an expression from a metric, its labels and a function, or takes one as it is typed. The
 // address holds the state.
 
+import { completes } from "./complete.js";
 import { start } from "./panels.js";
 
 const form = document.querySelector("[data-explore]");
@@ -89,6 +90,7 @@ form.addEventListener("submit", (event) => {
   event.preventDefault();
   draw();
 });
+completes(expr, { metrics: form.dataset.metrics, series: form.dataset.series, app: form.dataset.app, functions: form.dataset.functions.split(" ") });
 expr.addEventListener("keydown", (event) => {
   if (event.key !== "Enter" || event.shiftKey) return;
   event.preventDefault();

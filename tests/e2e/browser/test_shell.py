@@ -62,3 +62,47 @@ def test_a_refresh_of_the_rules_keeps_the_focus_and_pauses_while_nobody_looks(pa
     page.evaluate("htmx.trigger(document.querySelector('#live'), 'every')")
     page.wait_for_timeout(400)
     assert requests == []
+
+
+CONTEXTS = [
+    ("cpu_us", {"kind": "name", "from": 0, "text": "cpu_us"}),
+    ("rate(net", {"kind": "name", "from": 5, "text": "net"}),
+    ("up{", {"kind": "label", "from": 3, "text": "", "metric": "up"}),
+    ('up{host="a", ro', {"kind": "label", "from": 13, "text": "ro", "metric": "up"}),
+    ('up{host=~"we', {"kind": "value", "from": 10, "text": "we", "metric": "up", "label": "host"}),
+    ("sum by (ho", {"kind": "label", "from": 8, "text": "ho", "metric": ""}),
+    ('label_replace(up, "ho', None),
+    ("up[5m", None),
+]
+
+
+@pytest.mark.parametrize(("text", "context"), CONTEXTS, ids=[text for text, _ in CONTEXTS])
+def test_what_may_stand_at_the_caret_is_known(text: str, context: dict[str, object] | None, page: Page) -> None:
+    page.goto("/login")
+    script = "(text) => import('/static/js/complete.js').then((each) => each.contextOf(text, text.length))"
+    assert page.evaluate(script, text) == context
+
+
+def test_an_expression_is_completed_by_keyboard(page: Page, fleet: Tenant) -> None:
+    log_in(page, fleet)
+    page.goto(f"/apps/{fleet.app.pk}/explore?range=1h")
+    field, offers = page.get_by_label("PromQL expression"), page.get_by_label("Completions").get_by_role("option")
+    field.fill("")
+    field.press_sequentially("cpu_usage_st")
+    expect(offers).to_have_text(["cpu_usage_stealmetric"])
+    field.press("Tab")
+    field.press_sequentially("{ho")
+    expect(offers).to_have_text(["host"])
+    field.press("ArrowDown")
+    field.press("Enter")
+    field.press_sequentially('="WEB')
+    expect(offers).to_have_text(["web-1", "web-2"])
+    picture(page, "explore-completion", full_page=False)
+    field.press("ArrowDown")
+    field.press("ArrowDown")
+    field.press("Enter")
+    field.press_sequentially("}")
+    expect(field).to_have_value('cpu_usage_steal{host="web-2"}')
+    field.press("Enter")
+    page.wait_for_url(re.compile("expr=cpu_usage_steal"))
+    drawn(page)

@@ -286,3 +286,22 @@ def test_a_crash_shows_the_page_for_it(desk: Client, alpha: Tenant, monkeypatch:
 def test_a_person_without_any_organisation_gets_404(client: Client, django_user_model: Any, db: None) -> None:
     client.force_login(django_user_model.objects.create_user("nobody"))
     assert client.get("/").status_code == 404
+
+
+@pytest.mark.parametrize(
+    ("metrics", "text"),
+    [
+        ([], "(cpu_usage_total["),
+        (["room_temperature"], ">room_temperature</textarea>"),
+        (["a_total", "cpu_usage_total"], "(cpu_usage_total["),
+    ],
+    ids=["no data", "no hosts", "hosts"],
+)
+def test_explore_begins_with_what_the_app_has(
+    desk: Client, alpha: Tenant, settings: Any, metrics: list[str], text: str
+) -> None:
+    times = np.array([SystemClock().now_ms() - 1_000], dtype=np.int64)
+    lines = [sample_app.Line(name, {"host": "a"}, np.array([21.5])) for name in metrics]
+    if lines:
+        sample_app.write_lines(settings.SPM_STORE_URL, alpha.app.pk, "kitchen", lines, times)
+    assert text in text_of(desk, f"/apps/{alpha.app.pk}/explore")
