@@ -29,10 +29,12 @@ from frontend.api.alerts import (
     rule_files,
     silences,
 )
+from frontend.api.dashboards import documents, versions
 
 _ORGANISATION = "organisations/<int:organisation_id>"
 _NOTIFICATION = f"{_ORGANISATION}/notifications/<int:number>"
 _WINDOW = f"{_ORGANISATION}/maintenance-windows/<int:number>"
+_DASHBOARD = "apps/<int:app_id>/dashboards/<slug:uid>"
 _GROUP = "events/groups/<slug:name>"
 app_name = "api"
 urlpatterns: list[URLPattern | URLResolver] = [
@@ -96,6 +98,12 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path(f"{_ORGANISATION}/contact-points/<int:number>", contact_points.OneContactPoint.as_view(), name="point"),
     path(f"{_ORGANISATION}/receivers", notifications.Receivers.as_view(), name="receivers"),
     path(f"{_ORGANISATION}/receivers/<int:number>/test", notifications.ReceiverTest.as_view(), name="receiver_test"),
+    path("apps/<int:app_id>/dashboards", documents.Dashboards.as_view(), name="dashboards"),
+    path("apps/<int:app_id>/dashboards/import", documents.ImportDashboard.as_view(), name="dashboard_import"),
+    path(_DASHBOARD, documents.OneDashboard.as_view(), name="dashboard"),
+    path(f"{_DASHBOARD}/versions", versions.Versions.as_view(), name="dashboard_versions"),
+    path(f"{_DASHBOARD}/versions/<int:number>", versions.OneVersion.as_view(), name="dashboard_version"),
+    path(f"{_DASHBOARD}/versions/<int:number>/restore", versions.RestoreVersion.as_view(), name="dashboard_restore"),
     path("apps/<int:app_id>/rejections", rejections.Rejections.as_view(), name="rejections"),
     path("apps/<int:app_id>/rules", alert_rules.Rules.as_view(), name="rules"),
     path("apps/<int:app_id>/rules/files", rule_files.RuleFiles.as_view(), name="rule_files"),

@@ -42,11 +42,17 @@ class Conflict(Refused):
 
 @dataclass(frozen=True, slots=True)
 class Author:
-    """Who saves, when, and why."""
+    """Who saves, when, and why: a person, or a program called ``name``."""
 
-    person: User
+    person: User | None
     now_ms: int
     note: str = ""
+    name: str = ""
+
+    @property
+    def shown(self) -> str:
+        """What versions say."""
+        return self.person.get_username() if self.person else self.name
 
 
 def create(app: App, document: Document, by: Author) -> Dashboard:
@@ -61,15 +67,18 @@ def create(app: App, document: Document, by: Author) -> Dashboard:
     return dashboard
 
 
-def save(dashboard: Dashboard, document: Document, by: Author, *, base: int) -> Document:
-    """Save a change of version ``base``; returns what is saved, which holds others' changes since then, too."""
+def save(dashboard: Dashboard, document: Document, by: Author, *, base: int, is_strict: bool = False) -> Document:
+    """Save a change of version ``base``; returns what is saved, which holds others' changes since then, too.
+
+    ``is_strict``: any change since then is a conflict.
+    """
     with transaction.atomic():
         newest = Dashboard.objects.select_for_update().get(pk=dashboard.pk)
         saved = document
         if newest.version != base:
             theirs = newest.versions.get(number=newest.version)
             before = newest.versions.filter(number=base).first()
-            if before is None:
+            if before is None or is_strict:
                 raise Conflict(theirs.author, ["all of it"])
             saved, places = merge(from_dict(before.document), document, from_dict(theirs.document))
             if places:
@@ -150,7 +159,7 @@ def _add_version(dashboard: Dashboard, document: Document, by: Author, action: s
         number=dashboard.version,
         document=value,
         size_bytes=size,
-        author=by.person.get_username(),
+        author=by.shown[:150],
         note=by.note.replace("\0", "")[:NOTE_CHARS_MAX],
         saved_ms=by.now_ms,
     )
@@ -171,4 +180,5 @@ def _forget_oldest(dashboard: Dashboard) -> None:
 
 def _note(dashboard: Dashboard, by: Author, action: str) -> None:
     detail = {"app": dashboard.app_id, "uid": dashboard.uid, "version": dashboard.version}
-    audit.record(action, dashboard.title, actor=by.person, organisation=dashboard.app.organisation, detail=detail)
+    organisation = dashboard.app.organisation
+    audit.record(action, dashboard.title, actor=by.person, organisation=organisation, detail=detail, name=by.name)

@@ -264,8 +264,16 @@ DATA = [
     Row("POST", f"{_PROMETHEUS}/read", Right.SEE_APP, 400),
     *(Row(method, "/prometheus/federate", Right.SEE_APP, query="match[]=up") for method in ("GET", "POST")),
 ]
+_API_DASHBOARD = f"{_API}/dashboards/<slug:uid>"
 _DASHBOARD = f"{_APP}/dashboards/<slug:uid>"
 DASHBOARDS = [
+    *_all("GET", f"{_API}/dashboards", Right.SEE_APP, "", "/<slug:uid>", "/<slug:uid>/versions"),
+    Row("GET", f"{_API_DASHBOARD}/versions/<int:number>", Right.SEE_APP),
+    Row("POST", f"{_API_DASHBOARD}/versions/<int:number>/restore", Right.EDIT_DASHBOARDS),
+    Row("POST", f"{_API}/dashboards", Right.EDIT_DASHBOARDS, 400),
+    Row("POST", f"{_API}/dashboards/import", Right.EDIT_DASHBOARDS, 400),
+    Row("PUT", _API_DASHBOARD, Right.EDIT_DASHBOARDS, 400),
+    Row("DELETE", _API_DASHBOARD, Right.EDIT_DASHBOARDS, 428),
     *_all("GET", f"{_APP}/dashboards", Right.SEE_APP, "", "/<slug:uid>", "/<slug:uid>/json"),
     Row("POST", f"{_APP}/dashboards", Right.EDIT_DASHBOARDS, 302, {"title": "New"}),
     *_all("GET", f"{_APP}/dashboards", Right.EDIT_DASHBOARDS, "/import", "/<slug:uid>/edit", "/<slug:uid>/settings"),

@@ -1,0 +1,1 @@
+"""Dashboards by REST: list, read, write with versions, import."""
