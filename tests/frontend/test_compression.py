@@ -109,7 +109,7 @@ def test_pages_and_charts_leave_compressed_and_keys_never(desk: Client, alpha: T
     chart = desk.get("/api/v1/charts", {"app": alpha.app.pk, "expr": "cpu_usage_total"}, **accepted)  # type: ignore[arg-type]
     codings = {
         name: desk.get(f"/apps/{alpha.app.pk}/{name}", **accepted).get("Content-Encoding")  # type: ignore[arg-type]
-        for name in ("", "chart", "hosts/db-1", "send", "send/heartbeats")
+        for name in ("", "explore", "hosts/db-1", "add-data", "heartbeats")
     }
     assert chart["Content-Encoding"] == "zstd"
-    assert codings == {"": "gzip", "chart": "gzip", "hosts/db-1": "gzip", "send": None, "send/heartbeats": None}
+    assert codings == {"": "gzip", "explore": "gzip", "hosts/db-1": "gzip", "add-data": None, "heartbeats": None}

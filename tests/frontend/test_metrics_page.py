@@ -55,7 +55,7 @@ def test_staff_look_at_the_own_app_and_change_nothing_in_it(staff: Client) -> No
     place = f"/apps/{internal_app.create().pk}"
     assert staff.get("/")["Location"] == f"{place}/"
     assert staff.get(f"{place}/").status_code == 200
-    assert staff.post(f"{place}/send", {"name": "x", "use": "ingest"}).status_code == 403
+    assert staff.post(f"{place}/add-data", {"name": "x", "use": "ingest"}).status_code == 403
 
 
 def test_staff_find_the_charts_of_the_system_and_each_of_them_can_be_drawn(staff: Client, alpha: Tenant) -> None:

@@ -177,6 +177,9 @@ def test_a_click_on_a_name_leaves_one_line_and_columns_sort(page: Page, fleet: T
 def test_keys_alone_lead_from_home_to_the_values_of_a_disk(page: Page, fleet: Tenant) -> None:
     log_in(page, fleet)
     drawn(page, 2)
+    page.keyboard.press("g")
+    page.keyboard.press("o")
+    page.wait_for_url(re.compile("/hosts$"))
     page.keyboard.press("j")
     expect(page.locator("a:focus")).to_have_text("db-1")
     page.keyboard.press("Enter")
