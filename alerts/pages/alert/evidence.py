@@ -24,6 +24,7 @@ from alerts.pages.editor.picture import Picture, draw
 from spm import query
 from spm.errors import SpmError
 from spm.limits import HOUR_MS, RULE_PERIOD_MS
+from spm.query.request.admission import shared_admission
 
 _SPAN_MAX_MS = 24 * HOUR_MS
 _AFTER_MS = HOUR_MS // 4
@@ -111,8 +112,10 @@ def _steps(episode: Episode, now_ms: int) -> Steps:
 
 def _chart(title: str, episode: Episode, version: RuleVersion, steps: Steps, knowledge: KeptKnowledge | None) -> Chart:
     labels: Mapping[str, str] = episode.labels
+    app = episode.rule.app
     try:
-        points = read_points(episode.rule.app_id, version.value_expr, labels, steps, knowledge)
+        with shared_admission(settings.SPM_DATA / "turns").admit(app.organisation_id):
+            points = read_points(app.pk, version.value_expr, labels, steps, knowledge)
     except SpmError as error:
         return Chart(title, error=str(error))
     values = np.array([[np.nan if each is None else each for each in points]], np.float64)

@@ -12,6 +12,7 @@ from alerts.models.telling import Acknowledgement, Silence
 from alerts.telling.limits import GROUP_WAIT_MS, SNOOZE_MS
 from spm import query
 from spm.accounts.models import App
+from spm.query.request.admission import QueryAdmission
 from tests.alerts.conftest import AlertingWorld
 from tests.alerts.knowledge_world import Installation
 
@@ -70,6 +71,17 @@ def test_what_is_retracted_since_is_seen_in_the_chart_of_then_alone(installation
     then, now = page[page.index("As it was known when the alert began") :].split("As it is known now", 1)
     highest = [part[part.index('class="edge">') :][13:].split("<")[0] for part in (then, now)]
     assert [float(each) > 97 for each in highest] == [True, False]
+
+
+def test_its_charts_wait_for_a_place_among_the_queries_and_say_if_there_is_none(
+    installation: Installation, login: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    admission = QueryAdmission(running_max=1, waiting_max=0)
+    monkeypatch.setattr("alerts.pages.alert.evidence.shared_admission", lambda path: admission)
+    with admission.admit(Episode.objects.get().rule.app.organisation_id):
+        page = text_of(login("vera"))
+    assert page.count("1 queries of your organisation are running") == 2
+    assert "97.5 at the step" in page
 
 
 def test_an_alert_shows_its_notifications_and_their_delivery(installation: Installation, login: Any) -> None:
