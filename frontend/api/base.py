@@ -13,9 +13,9 @@ from django.contrib.auth.models import AnonymousUser, User
 from django.db.models import Model, QuerySet
 from django.shortcuts import get_object_or_404
 from drf_spectacular.extensions import OpenApiAuthenticationExtension
-from rest_framework import serializers
+from rest_framework import serializers, status
 from rest_framework.authentication import BaseAuthentication, SessionAuthentication
-from rest_framework.exceptions import AuthenticationFailed, ParseError, PermissionDenied
+from rest_framework.exceptions import APIException, AuthenticationFailed, ParseError, PermissionDenied
 from rest_framework.parsers import JSONParser
 from rest_framework.renderers import BaseRenderer
 from rest_framework.request import Request
@@ -40,6 +40,20 @@ class FailureSerializer(serializers.Serializer[dict[str, Any]]):
     """The body of every failure."""
 
     error = serializers.CharField()
+
+
+class VersionDiffers(APIException):
+    """What is to be changed is no longer what the caller saw."""
+
+    status_code = status.HTTP_412_PRECONDITION_FAILED
+    default_detail = "It has changed since: read it again, and send the new ETag as If-Match."
+
+
+class VersionNeeded(APIException):
+    """A change without the version that it rests on."""
+
+    status_code = status.HTTP_428_PRECONDITION_REQUIRED
+    default_detail = "Send If-Match with the ETag as you read it."
 
 
 class Program(AnonymousUser):
@@ -154,9 +168,9 @@ class Operation(APIView):
     def handle_exception(self, exc: Exception) -> Response:
         """Answer our own errors by the table of statuses, and the framework's errors in the same form."""
         if isinstance(exc, (SpmError, *DATABASE_AWAY)):
-            status = status_of(exc)
-            headers = {"Retry-After": str(RETRY_AFTER_S)} if status in RETRYABLE else {}
-            return Response({"error": text_of(exc)}, status=status, headers=headers, exception=True)
+            code = status_of(exc)
+            headers = {"Retry-After": str(RETRY_AFTER_S)} if code in RETRYABLE else {}
+            return Response({"error": text_of(exc)}, status=code, headers=headers, exception=True)
         response = super().handle_exception(exc)
         if isinstance(response.data, dict) and "detail" in response.data:
             response.data = {"error": str(response.data["detail"])}
@@ -166,6 +180,18 @@ class Operation(APIView):
 def row_of(rows: QuerySet[Row], number: int) -> Row:
     """Return the row that an address names; 404 if there is none, also for a number that no database has."""
     return get_object_or_404(rows, pk=min(number, _ROW_NUMBER_MAX))
+
+
+def check_version(request: Request, etag: str) -> None:
+    """Check that ``If-Match`` names the version with this ETag; raises ``VersionNeeded`` and ``VersionDiffers``.
+
+    A weak tag counts, although RFC 9110 compares strong ones: what is compressed leaves with the weak form of its tag.
+    """
+    wanted = request.headers.get("If-Match", "").strip()
+    if not wanted:
+        raise VersionNeeded
+    if wanted != "*" and etag not in [each.strip().removeprefix("W/") for each in wanted.split(",")]:
+        raise VersionDiffers
 
 
 def _validated(form: type[serializers.Serializer[Any]], data: Any) -> dict[str, Any]:

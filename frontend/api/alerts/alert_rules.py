@@ -14,7 +14,6 @@ from django.http import Http404
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiParameter, extend_schema, extend_schema_field
 from rest_framework import serializers, status
-from rest_framework.exceptions import APIException
 from rest_framework.request import Request
 from rest_framework.response import Response
 from xxhash import xxh3_64_hexdigest
@@ -30,7 +29,7 @@ from alerts.rulebook import Draft
 from alerts.rulefiles.limits import ANNOTATIONS_MAX, LABELS_MAX
 from alerts.templating import template
 from frontend.api.alerts.cursor_pages import cut_page
-from frontend.api.base import FailureSerializer, Operation
+from frontend.api.base import FailureSerializer, Operation, check_version
 from spm import limits
 from spm.accounts.models import App
 from spm.accounts.organisations.rights import Right
@@ -65,20 +64,6 @@ _PLAIN = (
     "spread_min",
     "by",
 )
-
-
-class VersionDiffers(APIException):
-    """The rule is no longer what the caller saw."""
-
-    status_code = status.HTTP_412_PRECONDITION_FAILED
-    default_detail = "The rule has changed since: read it again, and send the new ETag as If-Match."
-
-
-class VersionNeeded(APIException):
-    """An edit without the version that it rests on."""
-
-    status_code = status.HTTP_428_PRECONDITION_REQUIRED
-    default_detail = "Send If-Match with the ETag of the rule as you read it."
 
 
 class RuleDraftSerializer(serializers.Serializer[Any]):
@@ -374,11 +359,7 @@ def _locked(app: App, number: int) -> Rule:
 
 def _find_version(app: App, number: int, request: Request) -> Rule:
     rule = _locked(app, number)
-    wanted = request.headers.get("If-Match", "").strip()
-    if not wanted:
-        raise VersionNeeded
-    if wanted != "*" and _etag(rule) not in [each.strip() for each in wanted.split(",")]:
-        raise VersionDiffers
+    check_version(request, _etag(rule))
     return rule
 
 

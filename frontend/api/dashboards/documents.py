@@ -11,13 +11,13 @@ from django.http import Http404
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiParameter, extend_schema
 from rest_framework import serializers, status
-from rest_framework.exceptions import APIException, ParseError
+from rest_framework.exceptions import ParseError
 from rest_framework.parsers import BaseParser
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from frontend.api.alerts.cursor_pages import NewestFirstQuery, newest_page
-from frontend.api.base import FailureSerializer, Operation
+from frontend.api.base import FailureSerializer, Operation, VersionDiffers, check_version
 from frontend.dashboards import storage
 from frontend.dashboards.document import Document, check
 from frontend.dashboards.grafana import importing
@@ -35,20 +35,6 @@ _WRITE = {**READ, 400: FailureSerializer, 409: FailureSerializer, 422: FailureSe
 EDIT = {**_WRITE, 412: FailureSerializer, 428: FailureSerializer}
 _IF_MATCH = OpenApiParameter("If-Match", OpenApiTypes.STR, OpenApiParameter.HEADER, description="the ETag as read")
 _DRY_RUN = OpenApiParameter("dry_run", OpenApiTypes.BOOL, description="only report")
-
-
-class VersionDiffers(APIException):
-    """The dashboard is no longer what the caller saw."""
-
-    status_code = status.HTTP_412_PRECONDITION_FAILED
-    default_detail = "The dashboard has changed since: read it again, and send the new ETag as If-Match."
-
-
-class VersionNeeded(APIException):
-    """A change without the version that it rests on."""
-
-    status_code = status.HTTP_428_PRECONDITION_REQUIRED
-    default_detail = "Send If-Match with the ETag as you read it, or base with the number of the version."
 
 
 class JSONTextParser(BaseParser):
@@ -250,11 +236,7 @@ def find(app: App, uid: str) -> Dashboard:
 
 def version_of(request: Request, dashboard: Dashboard) -> int:
     """Return the version that If-Match names: 428 without one, 412 if it is not the newest."""
-    wanted = request.headers.get("If-Match", "").strip()
-    if not wanted:
-        raise VersionNeeded
-    if wanted != "*" and _etag(dashboard) not in [each.strip() for each in wanted.split(",")]:
-        raise VersionDiffers
+    check_version(request, _etag(dashboard))
     return dashboard.version
 
 

@@ -70,6 +70,13 @@ def test_an_edit_needs_the_version_that_it_rests_on(desk: Client, alpha: Tenant)
     assert Rule.objects.get(pk=number).receivers == ["ops@example.org"]
 
 
+def test_the_weak_form_of_an_etag_names_the_version_too(desk: Client, alpha: Tenant) -> None:
+    number = create(desk, alpha)["id"]
+    etag = desk.get(at(alpha, f"/{number}"))["ETag"]
+    assert edit(desk, alpha, number, f"W/{etag}", threshold=95).status_code == 200
+    assert edit(desk, alpha, number, f"W/{etag}", threshold=99).status_code == 412
+
+
 def test_a_rule_is_switched_off_and_on_and_deleted(desk: Client, alpha: Tenant) -> None:
     number = create(desk, alpha)["id"]
     assert desk.post(at(alpha, f"/{number}/disable")).json()["enabled"] is False

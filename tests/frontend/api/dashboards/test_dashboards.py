@@ -59,6 +59,18 @@ def test_a_change_needs_the_version_that_was_read(desk: Client, alpha: Tenant) -
     assert put(desk, address, titled("B"), saved["ETag"]).json()["document"]["title"] == "B"
 
 
+def test_the_etag_of_a_compressed_answer_names_its_version_too(desk: Client, alpha: Tenant) -> None:
+    one, two = TWO
+    body = titled("Shop", one, {**two, "title": "Memory " * 25}, *({**one, "number": n, "y": 9 * n} for n in range(3, 9)))
+    created = desk.post(at(alpha), body, content_type="application/json")
+    assert created.status_code == 201, created.content
+    address = at(alpha, f"/{created.json()['uid']}")
+    read = desk.get(address, headers={"Accept-Encoding": "gzip"})
+    assert (read["Content-Encoding"], read["ETag"]) == ("gzip", f"W/{created['ETag']}")
+    assert put(desk, address, titled("A"), read["ETag"]).status_code == 200
+    assert put(desk, address, titled("B"), read["ETag"]).status_code == 412
+
+
 def test_a_change_of_an_older_version_keeps_others_and_conflicts_where_both_changed(
     desk: Client, alpha: Tenant
 ) -> None:
