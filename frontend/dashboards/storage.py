@@ -73,7 +73,7 @@ def save(dashboard: Dashboard, document: Document, by: Author, *, base: int, is_
     ``is_strict``: any change since then is a conflict.
     """
     with transaction.atomic():
-        newest = Dashboard.objects.select_for_update().get(pk=dashboard.pk)
+        newest = _newest(dashboard)
         saved = document
         if newest.version != base:
             theirs = newest.versions.get(number=newest.version)
@@ -98,11 +98,22 @@ def restore(dashboard: Dashboard, number: int, by: Author) -> None:
     save(dashboard, from_dict(old.document), replace(by, note=note), base=dashboard.version)
 
 
-def delete(dashboard: Dashboard, by: Author) -> None:
-    """Delete a dashboard with all its versions."""
+def delete(dashboard: Dashboard, by: Author, *, base: int | None = None) -> None:
+    """Delete a dashboard with all its versions; one newer than ``base`` is a conflict."""
     with transaction.atomic():
+        newest = _newest(dashboard)
+        if base is not None and newest.version != base:
+            raise Conflict(newest.versions.get(number=newest.version).author, ["all of it"])
         _note(dashboard, by, "dashboard.deleted")
         dashboard.delete()
+
+
+def _newest(dashboard: Dashboard) -> Dashboard:
+    """Return the dashboard as it is now; nobody else changes it until the transaction ends."""
+    newest = Dashboard.objects.select_for_update().filter(pk=dashboard.pk).first()
+    if newest is None:
+        raise Refused("this dashboard was deleted in the meantime", remedy="Save it under a new title.")
+    return newest
 
 
 def document_of(dashboard: Dashboard) -> Document:

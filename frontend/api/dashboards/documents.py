@@ -190,8 +190,10 @@ class OneDashboard(DashboardOperation):
     def delete(self, request: Request, app_id: int, uid: str) -> Response:
         """Delete it with all its versions; for editors. It needs the header If-Match."""
         dashboard = find(self.app(app_id, Right.EDIT_DASHBOARDS), uid)
-        version_of(request, dashboard)
-        storage.delete(dashboard, self.author())
+        try:
+            storage.delete(dashboard, self.author(), base=version_of(request, dashboard))
+        except storage.Conflict as conflict:
+            raise VersionDiffers from conflict
         return Response(status=status.HTTP_204_NO_CONTENT)
 
     def _save(

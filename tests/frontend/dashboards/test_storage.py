@@ -117,6 +117,23 @@ def test_a_conflict_saves_nothing_and_names_who_was_faster(dashboard: Dashboard,
     assert dashboard.versions.count() == 2
 
 
+def test_a_newer_version_than_was_seen_is_not_deleted(dashboard: Dashboard, by: storage.Author) -> None:
+    storage.save(dashboard, with_panel(BASE, 1, x=3), by, base=1)
+    with pytest.raises(storage.Conflict, match="all of it"):
+        storage.delete(dashboard, by, base=1)
+    storage.delete(dashboard, by, base=2)
+    assert not Dashboard.objects.exists()
+
+
+def test_what_is_deleted_in_the_meantime_is_neither_saved_nor_deleted_again(
+    dashboard: Dashboard, by: storage.Author
+) -> None:
+    storage.delete(Dashboard.objects.get(), by)
+    for act in (lambda: storage.save(dashboard, BASE, by, base=1), lambda: storage.delete(dashboard, by)):
+        with pytest.raises(Refused, match="deleted in the meantime"):
+            act()
+
+
 def test_a_save_from_a_version_that_is_gone_is_a_conflict(
     dashboard: Dashboard, by: storage.Author, monkeypatch: pytest.MonkeyPatch
 ) -> None:
