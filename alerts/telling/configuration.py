@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from django.db.models import Exists, OuterRef
 
 from alerts.models import Episode, EpisodeStatus, Instance, Lane, Rule, Severity
-from alerts.models.telling import ContactPoint, EscalationStep, Inhibition, MuteTiming, Policy, Silence
+from alerts.models.telling import ContactPoint, EscalationStep, Inhibition, MuteTiming, Policy, Receiver, Silence
 from alerts.telling import limits
 from alerts.telling.alert_facts import matched_labels
-from alerts.telling.decide import covers, inhibition, windows
+from alerts.telling.decide import covers, inhibition, routing, windows
 from alerts.telling.decide.episodes import EpisodeView, Level
 from alerts.telling.decide.matchers import read_matchers
 from alerts.telling.decide.routing import Escalation, PolicyNode
@@ -81,23 +81,30 @@ def _timing(row: MuteTiming) -> windows.MuteTiming:
 
 
 def read_policies(organisation: int) -> tuple[PolicyNode, ...]:
-    """Read the tree of policies of an organisation."""
+    """Read the tree of policies of an organisation, with the times at which steps of escalation come now."""
     rows = list(Policy.objects.filter(organisation=organisation)[: limits.POLICIES_MAX])
     if not rows:
         return ()
     points = ContactPoint.objects.filter(organisation=organisation).prefetch_related("receivers")
     receivers = {point.pk: frozenset(each.pk for each in point.receivers.all()) for point in points}
-    escalation: dict[int, list[Escalation]] = defaultdict(list)
+    unreachable = frozenset(each.pk for point in points for each in point.receivers.all() if _is_unreachable(each))
+    steps: dict[int, list[Escalation]] = defaultdict(list)
     for step in EscalationStep.objects.filter(policy__organisation=organisation):
-        escalation[step.policy_id].append(Escalation(step.after_ms, receivers[step.contact_point_id]))
-    return _children(rows, None, receivers, escalation)
+        steps[step.policy_id].append(Escalation(step.after_ms, receivers[step.contact_point_id]))
+    came = {row.pk: routing.escalation(receivers[row.contact_point_id], steps[row.pk], unreachable) for row in rows}
+    return _children(rows, None, receivers, came)
+
+
+def _is_unreachable(receiver: Receiver) -> bool:
+    """Whether the receiver is failing, or has not agreed to get notifications."""
+    return receiver.confirmed_ms is None or receiver.dead_in_a_row >= limits.DEAD_IN_A_ROW_MAX
 
 
 def _children(
     rows: Sequence[Policy],
     parent: int | None,
     receivers: Mapping[int, frozenset[int]],
-    escalation: Mapping[int, Sequence[Escalation]],
+    escalation: Mapping[int, tuple[Escalation, ...]],
 ) -> tuple[PolicyNode, ...]:
     return tuple(
         PolicyNode(
@@ -108,7 +115,7 @@ def _children(
             waits=Waits(row.wait_ms, row.interval_ms, row.repeat_ms),
             goes_on=row.goes_on,
             children=_children(rows, row.pk, receivers, escalation),
-            escalation=tuple(escalation.get(row.pk, ())),
+            escalation=escalation[row.pk],
         )
         for row in rows
         if row.parent_id == parent

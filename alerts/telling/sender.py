@@ -21,12 +21,13 @@ from typing import Any
 from django.db import transaction
 from django.db.models import Case, F, Q, QuerySet, Value, When
 
-from alerts.models.telling import Delivery, LastWord, Notification, NotificationGroup, Receiver
+from alerts.models.telling import Delivery, EscalationStep, LastWord, Notification, NotificationGroup, Receiver
 from alerts.notify.base import DeliveryFailed, Notifier
 from alerts.telling import charts, failing, limits
 from alerts.telling.decide import episodes as words
 from alerts.telling.decide.difference import after_delivery
 from alerts.telling.decide.episodes import Level
+from alerts.telling.hook import mark_organisation
 from spm import telemetry
 from spm.clock import Clock, jitter, random_u64
 
@@ -205,7 +206,17 @@ def _finish(notification: Notification, state: Delivery, now_ms: int, *, doubtfu
     NotificationGroup.objects.filter(pk__in=[group.pk for group in groups]).update(
         open=None, next_look_ms=look_ms, blocked_until_ms=0 if arrived else look_ms
     )
+    is_failing, was_failing = (count >= limits.DEAD_IN_A_ROW_MAX for count in (dead, receiver.dead_in_a_row))
+    if is_failing != was_failing and _is_escalated_from(receiver):
+        mark_organisation(receiver.organisation_id, now_ms=now_ms)
     return True
+
+
+def _is_escalated_from(receiver: Receiver) -> bool:
+    """Whether steps of escalation follow the receiver: they pass at once while nobody before them is reached."""
+    steps = EscalationStep.objects.filter(policy__organisation=receiver.organisation_id)
+    mine = Q(contact_point__receivers=receiver.pk) | Q(policy__contact_point__receivers=receiver.pk)
+    return steps.filter(mine).exists()
 
 
 def _believe(notification: Notification, *, arrived: bool, perhaps: bool) -> None:

@@ -7,7 +7,7 @@ The rule's own receivers always hear of it; a policy adds receivers and takes no
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from alerts.telling.decide.matchers import Matchers, select
 from alerts.telling.decide.timing import Waits
@@ -58,6 +58,21 @@ def routes(roots: Sequence[PolicyNode], own: frozenset[int], *, rule: int, label
     first = [Route(None, own, (("rule", str(rule)),), Waits())] if own else []
     every = [route for policy in matching_policies(roots, labels) for route in _routes(policy, labels)]
     return first + sorted(every, key=lambda route: route.after_ms)
+
+
+def escalation(
+    first: frozenset[int], steps: Sequence[Escalation], unreachable: frozenset[int]
+) -> tuple[Escalation, ...]:
+    """Return the steps, the earliest first, with the times at which they come after the receivers ``first``.
+
+    One that follows receivers none of whom can be reached comes when these do: nobody is waited for in vain.
+    """
+    came_ms, before, came = 0, first, list[Escalation]()
+    for step in steps:
+        came_ms = step.after_ms if before - unreachable else came_ms
+        came.append(replace(step, after_ms=came_ms))
+        before = step.receivers
+    return tuple(came)
 
 
 def matching_policies(roots: Sequence[PolicyNode], labels: Mapping[str, str]) -> list[PolicyNode]:

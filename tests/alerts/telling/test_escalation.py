@@ -13,9 +13,9 @@ from django.contrib.auth.models import User
 from django.db import transaction
 
 from alerts.models import Episode, EpisodeStatus, Lane, Rule
-from alerts.models.telling import Acknowledgement, EscalationStep, LastWord
-from alerts.notify.base import Notifier
-from alerts.telling import actions, flush, hook, sender
+from alerts.models.telling import Acknowledgement, EscalationStep, LastWord, Receiver
+from alerts.notify.base import DeliveryFailed, Notifier
+from alerts.telling import actions, flush, hook, limits, sender
 from spm.accounts.models import App
 from tests.alerts.conftest import START_MS, AlertingWorld
 from tests.alerts.telling import configure
@@ -69,6 +69,14 @@ STORIES: dict[str, tuple[Story, Heard]] = {
         [(0, FIRST, "firing"), (10, SECOND, "firing"), (20, THIRD, "firing")],
     ),
     "the steps are taken away between": ([(5, "no steps")], [(0, FIRST, "firing")]),
+    "the receivers of the first step fail": (
+        [(5, "second fails")],
+        [(0, FIRST, "firing"), (10, SECOND, "firing"), (10, THIRD, "firing")],
+    ),
+    "the receiver of the first step has not agreed": (
+        [(5, "second is asked")],
+        [(0, FIRST, "firing"), (10, THIRD, "firing")],
+    ),
     "the contact point of a step joins the policy": (
         [(5, "second at once")],
         [(0, FIRST, "firing"), (5, SECOND, "firing"), (20, THIRD, "firing")],
@@ -81,8 +89,11 @@ class Ears:
 
     def __init__(self, world: AlertingWorld) -> None:
         self.world, self.heard = world, Heard()
+        self.deaf = ""
 
     def send(self, key: str, payload: Mapping[str, Any]) -> str:
+        if payload["receivers"] == [self.deaf]:
+            raise DeliveryFailed("550 no such user", permanent=True)
         minute = (self.world.clock.now_ms() - START_MS) // MINUTE
         self.heard += [(minute, payload["receivers"][0], line["kind"]) for line in payload["lines"]]
         return "heard"
@@ -121,12 +132,21 @@ class Stage:
         elif words[0] == "silence":
             times = {"from_ms": now_ms, "to_ms": until_ms, "now_ms": now_ms}
             actions.add_silence(organisation, 'severity="warning"', comment="", by=self.by, **times)
+        elif words[0] == "second":
+            self.second(words[1:], now_ms)
         elif what == "no steps":
             EscalationStep.objects.all().delete()
             hook.mark_organisation(organisation.pk, now_ms=now_ms)
-        elif what == "second at once":
+
+    def second(self, what: list[str], now_ms: int) -> None:
+        """Let something happen to the receiver of the first step."""
+        if what == ["at", "once"]:
             name = self.policy.contact_point.name
-            actions.add_contact_point(organisation, name, (FIRST, SECOND), by=self.by, now_ms=now_ms)
+            actions.add_contact_point(self.app.organisation, name, (FIRST, SECOND), by=self.by, now_ms=now_ms)
+            return
+        values = {"dead_in_a_row": limits.DEAD_IN_A_ROW_MAX} if what == ["fails"] else {"confirmed_ms": None}
+        Receiver.objects.filter(target=SECOND).update(**values)
+        hook.mark_organisation(self.app.organisation_id, now_ms=now_ms)
 
     def beat(self, ears: Ears, *, is_killed: bool) -> None:
         """Flush twice and deliver; the first flush may be killed before it is committed."""
@@ -166,3 +186,27 @@ def test_an_acknowledgement_that_escalation_waits_for_is_looked_at_again_before_
     world.clock.advance(3 * MINUTE)
     stage.beat(ears, is_killed=False)
     assert (13, SECOND, "firing") in ears.heard
+
+
+def test_the_first_step_comes_at_once_when_the_receivers_of_the_policy_begin_to_fail(
+    app: App, make_rule: Callable[..., Rule], people: dict[str, User], world: AlertingWorld
+) -> None:
+    stage, ears = Stage(app, make_rule(receivers=()), people["olga"], world), Ears(world)
+    Receiver.objects.filter(target=FIRST).update(dead_in_a_row=limits.DEAD_IN_A_ROW_MAX - 1)
+    ears.deaf = FIRST
+    for _ in range(4):
+        stage.beat(ears, is_killed=False)
+        world.clock.advance(BEAT_MS)
+    assert ears.heard == [(1, SECOND, "firing")]
+    assert LastWord.objects.get(receiver__target=THIRD).not_before_ms == START_MS + 20 * MINUTE
+
+
+def test_the_next_step_has_its_time_again_when_the_receivers_of_a_step_work(
+    app: App, make_rule: Callable[..., Rule], people: dict[str, User], world: AlertingWorld
+) -> None:
+    stage, ears = Stage(app, make_rule(receivers=()), people["olga"], world), Ears(world)
+    stage.act("second fails")
+    assert LastWord.objects.get(receiver__target=THIRD).not_before_ms == START_MS + 10 * MINUTE
+    actions.test_fire(Receiver.objects.get(target=SECOND), by=stage.by, now_ms=world.clock.now_ms())
+    stage.beat(ears, is_killed=False)
+    assert LastWord.objects.get(receiver__target=THIRD).not_before_ms == START_MS + 20 * MINUTE

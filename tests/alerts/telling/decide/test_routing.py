@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from alerts.telling.decide.matchers import read_matchers, select
-from alerts.telling.decide.routing import PolicyNode, matching_policies, routes
+from alerts.telling.decide.routing import Escalation, PolicyNode, escalation, matching_policies, routes
 from spm.errors import BadQuery
 from spm.store.matchers import Matcher
 from tests.alerts.telling.decide.builders import matchers
@@ -49,6 +49,25 @@ def test_the_rules_own_receivers_hear_of_it_besides_those_of_policies() -> None:
 
 def test_a_rule_without_receivers_and_policies_has_no_route() -> None:
     assert routes([], frozenset(), rule=7, labels={}) == []
+
+
+@pytest.mark.parametrize(
+    ("unreachable", "expected"),
+    [
+        pytest.param({}, [10, 20, 30], id="all work"),
+        pytest.param({1}, [0, 20, 30], id="those of the policy all fail"),
+        pytest.param({2}, [10, 20, 30], id="one of the first step fails"),
+        pytest.param({2, 3}, [10, 10, 30], id="the first step fails"),
+        pytest.param({2, 3, 4}, [10, 10, 10], id="two steps fail"),
+        pytest.param({1, 2, 3, 4, 5}, [0, 0, 0], id="all fail"),
+        pytest.param({5}, [10, 20, 30], id="the last step fails"),
+    ],
+)
+def test_a_step_that_reaches_nobody_passes_at_once(unreachable: set[int], expected: list[int]) -> None:
+    steps = [Escalation(10, frozenset({2, 3})), Escalation(20, frozenset({4})), Escalation(30, frozenset({5}))]
+    came = escalation(frozenset({1}), steps, frozenset(unreachable))
+    assert [step.after_ms for step in came] == expected
+    assert [step.receivers for step in came] == [step.receivers for step in steps]
 
 
 texts = st.text(st.characters(codec="utf-8", exclude_characters="\x00"), max_size=8)
