@@ -43,7 +43,9 @@ class AlertFilter:
         """Select the open episodes of an organisation that the database can choose."""
         rows = Episode.objects.filter(rule__app__organisation=organisation, rule__app__going=None)
         columns = {"rule__app": self.app, "rule": self.rule, "severity": self.severity, "aspect": self.aspect}
-        rows = rows.filter(status=EpisodeStatus.OPEN, **{name: each for name, each in columns.items() if each})
+        rows = rows.filter(
+            status=EpisodeStatus.OPEN, **{name: each for name, each in columns.items() if each is not None}
+        )
         taken = Acknowledgement.objects.filter(until_ms__gt=now_ms).values("episode")
         if self.acknowledged is None:
             return rows

@@ -15,7 +15,7 @@ from alerts.telling.limits import MATCHERS_CHARS_MAX
 from frontend.api.accounts.organisations import OrganisationOperation
 from frontend.api.alerts.acknowledgements import AcknowledgementSerializer
 from frontend.api.alerts.cursor_pages import NewestFirstQuery
-from frontend.api.base import FailureSerializer
+from frontend.api.base import ColumnsRenderer, FailureSerializer
 from spm.accounts.organisations.rights import Right
 from spm.clock import SystemClock
 
@@ -50,7 +50,9 @@ class OpenAlertSerializer(serializers.Serializer[Any]):
     severity = serializers.CharField(source="episode.severity")
     labels = serializers.DictField(child=serializers.CharField(), help_text="as policies and silences match them")
     start_ms = serializers.IntegerField(source="episode.start_ms")
-    value = serializers.FloatField(source="episode.last_value", allow_null=True)
+    value = serializers.FloatField(
+        source="episode.last_value", allow_null=True, help_text="null for NaN and the infinities, too"
+    )
     acknowledged = AcknowledgementSerializer(source="taken", allow_null=True)
     last_words = LastWordSerializer(source="words", many=True)
 
@@ -77,6 +79,8 @@ class OpenAlertQuery(NewestFirstQuery):
 
 class OpenAlerts(OrganisationOperation):
     """The open alerts of an organisation."""
+
+    renderer_classes = [ColumnsRenderer]
 
     @extend_schema(
         operation_id="alerts",

@@ -57,6 +57,14 @@ def test_an_open_alert_is_listed_with_its_labels_and_who_was_told(desk: Client, 
     assert (word["target"], word["level"], word["is_doubtful"]) == ("ops@example.org", "nothing", False)
 
 
+@pytest.mark.parametrize("value", [float("inf"), float("-inf")])
+def test_a_value_that_json_does_not_have_is_null(desk: Client, alpha: Tenant, value: float) -> None:
+    [number] = begin(rule_of(alpha), "a")
+    Episode.objects.filter(pk=number).update(last_value=value)
+    [alert] = read(desk, alpha)["alerts"]
+    assert (alert["id"], alert["value"]) == (number, None)
+
+
 def test_alerts_that_are_over_and_those_of_others_are_not_listed(desk: Client, alpha: Tenant, beta: Tenant) -> None:
     begin(rule_of(beta), "b")
     [number] = begin(rule_of(alpha), "a")
@@ -75,6 +83,8 @@ def test_each_filter_chooses(desk: Client, alpha: Tenant) -> None:
         "?severity=warning": busy,
         f"?app={alpha.app.pk}": full + busy,
         "?app=999999": [],
+        "?app=0": [],
+        "?rule=0": [],
         "?aspect=missing": [],
         "?acknowledged=true": busy,
         "?acknowledged=false": full,
