@@ -18,6 +18,7 @@ from alerts.telling.decide.matchers import Matchers
 from spm.clock import moment
 from spm.errors import BadQuery
 
+_CRON_FIELDS = 5
 _SHIFT_MAX = timedelta(hours=26)  # zones differ from UTC by at most 14 hours, and a date line moved by 24
 
 
@@ -38,10 +39,13 @@ def check_timing(cron: str, zone: str, duration_ms: int) -> None:
     _zone(zone)
     if not 0 < duration_ms <= limits.WINDOW_MS_MAX:
         raise BadQuery(f"a window lasts between a moment and {limits.WINDOW_MS_MAX // 86_400_000} days")
+    refusal = BadQuery(f"{cron!r} names no time: write five fields, such as 0 2 * * 6")
+    if len(cron.split()) != _CRON_FIELDS:  # with a sixth, for seconds, a month has 2,678,400 windows
+        raise refusal
     try:
         next(CronSim(cron, datetime(2000, 1, 1)))  # noqa: DTZ001  # a wall clock, without a zone
     except (CronSimError, StopIteration) as error:
-        raise BadQuery(f"{cron!r} names no time: write five fields, such as 0 2 * * 6") from error
+        raise refusal from error
 
 
 def windows(timing: MuteTiming, *, from_ms: int, to_ms: int) -> list[Cover]:

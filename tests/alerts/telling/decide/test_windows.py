@@ -59,6 +59,7 @@ def test_a_window_that_began_before_the_stretch_counts() -> None:
     [
         ("x", "UTC", HOUR),
         ("0 0 30 2 *", "UTC", HOUR),
+        ("* * * * * *", "UTC", HOUR),  # with seconds: a month of them would be worked out at each flush
         ("0 0 * * *", "Mars/Olympus", HOUR),
         ("0 0 * * *", "../etc/passwd", HOUR),
         ("0 0 * * *", "UTC", 0),
