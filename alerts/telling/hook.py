@@ -5,7 +5,8 @@
    One to which only escalation leads has it with the time from which on it may hear of the episode.
 3. The groups of all rows of these episodes, old and new, are to be looked at now.
 
-Nothing is sent or decided here. Enter by ``mark`` (episodes changed) and ``mark_organisation`` (its settings did).
+A flush locks groups in the order of their ids, then writes rows. So all groups are locked here, in that order, before a
+row is moved; ``mark_organisation`` begins with all that the organisation has. Nothing is sent or decided here. Enter by ``mark`` (episodes changed) and ``mark_organisation`` (its settings did).
 """
 
 import json
@@ -47,24 +48,41 @@ class _Membership:
         return blake2b(text.encode(), digest_size=16).hexdigest()
 
 
+@dataclass(frozen=True, slots=True)
+class _Routed:
+    """Some episodes with their rows to write, by receiver and episode, and the groups of those, by receiver and key."""
+
+    episodes: Sequence[Episode]
+    memberships: Mapping[tuple[int, int], _Membership]
+    groups: Mapping[tuple[int, str], int]
+
+
 def mark(episode_ids: Sequence[int], *, now_ms: int) -> None:
     """Note that these episodes were created or changed. Must run in the transaction of the change."""
     assert transaction.get_connection().in_atomic_block, "BUG: episodes marked outside a transaction"
+    routed = list[_Routed]()
     for first in range(0, len(episode_ids), _BATCH_ROWS):
         episodes = Episode.objects.filter(pk__in=episode_ids[first : first + _BATCH_ROWS])
         by_organisation: dict[int, list[Episode]] = defaultdict(list)
         for episode in episodes.select_related("rule__app", "rule__created_by", "rule__group").order_by("pk"):
             by_organisation[episode.rule.app.organisation_id].append(episode)
         for organisation, rows in by_organisation.items():
-            _mark(organisation, rows, now_ms)
+            routed.append(_route(organisation, rows, now_ms))
+    groups = {group for each in routed for group in each.groups.values()}
+    for each in routed:
+        words = LastWord.objects.filter(episode__in=[episode.pk for episode in each.episodes])
+        groups |= set(words.values_list("group", flat=True).distinct())
+    _look_at(groups, now_ms)
+    for each in routed:
+        _write_words(each.memberships, each.groups)
 
 
 @transaction.atomic
 def mark_organisation(organisation: int, *, now_ms: int) -> None:
     """Note that policies, silences or other settings changed: open episodes are routed anew, all groups looked at."""
+    _look_at(NotificationGroup.objects.filter(receiver__organisation=organisation).values_list("pk", flat=True), now_ms)
     opened = Episode.objects.filter(rule__app__organisation=organisation, status=EpisodeStatus.OPEN)
     mark(list(opened.order_by("pk").values_list("pk", flat=True)), now_ms=now_ms)
-    _look_at(NotificationGroup.objects.filter(receiver__organisation=organisation).values_list("pk", flat=True), now_ms)
 
 
 def routes_of(episode: Episode, configuration: Configuration, own: frozenset[int]) -> list[Route]:
@@ -118,7 +136,7 @@ def _member_addresses(organisation: int, targets: Iterable[str]) -> frozenset[st
     return frozenset({address.casefold() for address in members} & wanted)
 
 
-def _mark(organisation: int, episodes: Sequence[Episode], now_ms: int) -> None:
+def _route(organisation: int, episodes: Sequence[Episode], now_ms: int) -> _Routed:
     configuration = read_configuration(organisation, now_ms)
     receivers = _receivers(organisation, episodes, now_ms)
     new = [each for each in episodes if each.status in (EpisodeStatus.OPEN, EpisodeStatus.ENDED)]
@@ -130,9 +148,7 @@ def _mark(organisation: int, episodes: Sequence[Episode], now_ms: int) -> None:
                 not_before_ms = episode.created_ms + route.after_ms if route.after_ms else 0
                 each = _Membership(receiver, episode.pk, route.policy, route.group, not_before_ms)
                 memberships.setdefault((receiver, episode.pk), each)
-    _write_words(memberships, _groups(memberships.values()))
-    words = LastWord.objects.filter(episode__in=[each.pk for each in episodes])
-    _look_at(words.values_list("group", flat=True).distinct(), now_ms)
+    return _Routed(episodes, memberships, _groups(memberships.values()))
 
 
 def _receivers(organisation: int, episodes: Iterable[Episode], now_ms: int) -> Mapping[Address, int]:
@@ -190,5 +206,8 @@ def _has_moved(word: LastWord, rows: Mapping[tuple[int, int], LastWord]) -> bool
 
 def _look_at(groups: Iterable[int], now_ms: int) -> None:
     """Have the groups looked at now. They are locked in the order of their ids, as a flush locks them."""
-    chosen = list(NotificationGroup.objects.filter(pk__in=list(groups)).order_by("pk").select_for_update(no_key=True))
-    NotificationGroup.objects.filter(pk__in=[group.pk for group in chosen]).update(next_look_ms=now_ms)
+    ordered = sorted(groups)
+    for first in range(0, len(ordered), _BATCH_ROWS):
+        rows = NotificationGroup.objects.filter(pk__in=ordered[first : first + _BATCH_ROWS])
+        chosen = list(rows.order_by("pk").select_for_update(no_key=True).values_list("pk", flat=True))
+        NotificationGroup.objects.filter(pk__in=chosen).update(next_look_ms=now_ms)

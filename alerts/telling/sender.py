@@ -199,13 +199,13 @@ def _finish(notification: Notification, state: Delivery, now_ms: int, *, doubtfu
     Receiver.objects.filter(pk=receiver.pk).update(dead_in_a_row=dead)
     if dead == limits.DEAD_IN_A_ROW_MAX:
         failing.tell_owners(receiver, notification.key, _answer(outcome), now_ms)
-    _believe(notification, arrived=arrived, perhaps=doubtful)
     block_ms = limits.FAILING_PROBE_MS if dead >= limits.DEAD_IN_A_ROW_MAX else limits.GROUP_BLOCK_MS
     look_ms = now_ms if arrived else now_ms + block_ms
     groups = NotificationGroup.objects.filter(open=notification.pk).order_by("pk").select_for_update(no_key=True)
     NotificationGroup.objects.filter(pk__in=[group.pk for group in groups]).update(
         open=None, next_look_ms=look_ms, blocked_until_ms=0 if arrived else look_ms
     )
+    _believe(notification, arrived=arrived, perhaps=doubtful)  # after the groups are locked, as in a flush
     is_failing, was_failing = (count >= limits.DEAD_IN_A_ROW_MAX for count in (dead, receiver.dead_in_a_row))
     if is_failing != was_failing and _is_escalated_from(receiver):
         mark_organisation(receiver.organisation_id, now_ms=now_ms)

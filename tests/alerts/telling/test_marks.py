@@ -1,0 +1,69 @@
+"""Marking locks groups in the order of their ids before it moves rows: a flush takes the same locks in that order."""
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import User
+from django.db import transaction
+
+from alerts.models import Episode, Rule
+from alerts.models.telling import LastWord, NotificationGroup, Receiver
+from alerts.telling import hook
+from spm.accounts.models import App
+from tests.alerts.conftest import START_MS
+from tests.alerts.telling import configure
+
+pytestmark = pytest.mark.django_db
+HOSTS = "abc"
+
+
+@pytest.fixture
+def acts(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What marking does, in order: it looks at groups, which locks them, and moves rows."""
+    done, look, write = list[str](), hook._look_at, hook._write_words
+
+    def looks(groups: Iterable[int], now_ms: int) -> None:
+        chosen = sorted(groups)
+        done.append(f"locks {len(chosen)}")
+        look(chosen, now_ms)
+
+    def writes(*arguments: Any) -> None:
+        done.append("moves")
+        write(*arguments)
+
+    monkeypatch.setattr(hook, "_look_at", looks)
+    monkeypatch.setattr(hook, "_write_words", writes)
+    monkeypatch.setattr(hook, "_BATCH_ROWS", 1)
+    return done
+
+
+def begin(rule: Rule) -> list[int]:
+    times = {"start_ms": START_MS, "created_ms": START_MS, "changed_ms": START_MS, "severity": "warning"}
+    return [Episode.objects.create(rule=rule, fingerprint=each, labels={"host": each}, **times).pk for each in HOSTS]
+
+
+def test_all_groups_are_locked_before_a_row_is_moved(
+    app: App, make_rule: Callable[..., Rule], people: dict[str, User], acts: list[str]
+) -> None:
+    policy = configure.policy(app, 'severity="warning"', "ops@example.org", by=people["olga"], group_by=["host"])
+    acts.clear()
+    with transaction.atomic():
+        hook.mark(begin(make_rule(receivers=())), now_ms=START_MS)
+    assert acts == ["locks 3", *["moves"] * 3]
+    acts.clear()
+    policy.group_by = ["alertname"]
+    policy.save()
+    hook.mark_organisation(app.organisation_id, now_ms=START_MS)
+    assert acts == ["locks 3", "locks 4", *["moves"] * 3]
+    assert set(LastWord.objects.values_list("group__labels__alertname", flat=True)) == {"CPU is busy"}
+
+
+def test_more_groups_than_a_statement_may_name_are_looked_at(app: App, make_rule: Callable[..., Rule]) -> None:
+    receiver = Receiver.objects.create(
+        organisation=app.organisation, kind="mail", target="a@example.org", created_ms=1, tokens=1
+    )
+    groups = [NotificationGroup(receiver=receiver, key=str(n), labels={}) for n in range(1_200)]
+    NotificationGroup.objects.bulk_create(groups, batch_size=500)
+    hook.mark_organisation(app.organisation_id, now_ms=START_MS)
+    assert NotificationGroup.objects.filter(next_look_ms=START_MS).count() == len(groups)
