@@ -6,7 +6,8 @@
 3. The groups of all rows of these episodes, old and new, are to be looked at now.
 
 A flush locks groups in the order of their ids, then writes rows. So all groups are locked here, in that order, before a
-row is moved; ``mark_organisation`` begins with all that the organisation has. Nothing is sent or decided here. Enter by ``mark`` (episodes changed) and ``mark_organisation`` (its settings did).
+row is moved; ``mark_organisation`` begins with all that the organisation has. Nothing is sent or decided here. Enter by
+``mark`` (episodes changed) and ``mark_organisation`` (its settings did).
 """
 
 import json
