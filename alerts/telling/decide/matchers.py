@@ -22,12 +22,18 @@ def read_matchers(text: str) -> Matchers:
     """Parse the matchers; raises ``BadQuery`` if they are none, too many, or would match every label set."""
     if len(text) > limits.MATCHERS_CHARS_MAX:
         raise BadQuery(f"{len(text)} characters of matchers, where at most {limits.MATCHERS_CHARS_MAX} are allowed")
+    matchers = parse_matchers(text)
+    if len(matchers) > limits.MATCHERS_MAX:
+        raise BadQuery(f"{len(matchers)} matchers, where at most {limits.MATCHERS_MAX} are allowed")
+    select(matchers, [{}])  # RE2 refuses a wrong expression here, and not when alerts fire
+    return matchers
+
+
+def parse_matchers(text: str) -> Matchers:
+    """Parse matchers without a bound of their own; raises ``BadQuery``."""
     tree = parse("{" + text.strip().removeprefix("{").removesuffix("}") + "}")
     if not isinstance(tree, Selector) or tree.offset_ms:
         raise BadQuery('matchers look like host="web-1", env=~"prod|stage"')
-    if len(tree.matchers) > limits.MATCHERS_MAX:
-        raise BadQuery(f"{len(tree.matchers)} matchers, where at most {limits.MATCHERS_MAX} are allowed")
-    select(tree.matchers, [{}])  # RE2 refuses a wrong expression here, and not when alerts fire
     return tree.matchers
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from alerts.models.telling import Policy
 from alerts.telling import limits
 from alerts.telling.configuration import read_configuration
-from alerts.telling.decide.matchers import read_matchers, select
+from alerts.telling.decide.matchers import parse_matchers, select
 from alerts.telling.decide.routing import Visit, walk
 from alerts.telling.decide.windows import windows
 from spm.errors import BadQuery
@@ -38,11 +38,17 @@ class RouteTest:
 
 
 def read_labels(text: str) -> dict[str, str]:
-    """Read the labels of an alert, as in a selector: ``severity="critical", host="a"``; raises ``BadQuery``."""
-    matchers = read_matchers(text)
+    """Read the labels of an alert, as in a selector: ``severity="critical", host="a"``; raises ``BadQuery``.
+
+    An alert may have more of them, and longer ones, than matchers that choose it.
+    """
+    matchers = parse_matchers(text)
     if any(each.op != "=" for each in matchers):
         raise BadQuery('an alert has labels with values, such as severity="critical", host="a"')
-    return {each.name: each.value for each in matchers}
+    labels = {each.name: each.value for each in matchers}
+    if len(labels) < len(matchers):
+        raise BadQuery("a label has one value: write each name once")
+    return labels
 
 
 def labels_text(labels: Mapping[str, str]) -> str:

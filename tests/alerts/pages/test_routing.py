@@ -12,6 +12,7 @@ from alerts.models import Rule
 from alerts.models.telling import ContactPoint, Inhibition, MuteTiming, Policy
 from alerts.telling import limits
 from spm.accounts.models import App
+from spm.limits import LABELS_MAX
 from tests.alerts.conftest import AlertingWorld
 from tests.alerts.telling import configure
 
@@ -93,6 +94,15 @@ def test_the_tester_offers_the_alerts_that_are_open(
     make_rule()
     world.evaluate_values(95)
     assert "alertname=&quot;CPU is busy&quot;" in text(login("vera"), "/alerts/policies")
+
+
+def test_the_tester_takes_as_many_labels_as_an_alert_has_each_once(
+    app: App, people: dict[str, User], login: Callable[[str], Client]
+) -> None:
+    configure.policy(app, 'l24="x"', "ops@example.org", by=people["olga"])
+    labels = ", ".join(f'l{n}="x"' for n in range(LABELS_MAX))
+    assert "It goes to <strong>point 0</strong>" in tried(login("vera"), f'{labels}, path="{"x" * 2_000}"')
+    assert "write each name once" in tried(login("vera"), 'l24="x", l24="y"')
 
 
 def test_an_inhibition_is_created_shown_and_deleted(app: App, login: Callable[[str], Client]) -> None:
