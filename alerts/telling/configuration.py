@@ -86,7 +86,8 @@ def read_policies(organisation: int) -> tuple[PolicyNode, ...]:
     if not rows:
         return ()
     points = ContactPoint.objects.filter(organisation=organisation).prefetch_related("receivers")
-    receivers = {point.pk: frozenset(each.pk for each in point.receivers.all()) for point in points}
+    receivers = defaultdict[int, frozenset[int]](frozenset)  # one may be deleted between two statements
+    receivers |= {point.pk: frozenset(each.pk for each in point.receivers.all()) for point in points}
     unreachable = frozenset(each.pk for point in points for each in point.receivers.all() if _is_unreachable(each))
     steps: dict[int, list[Escalation]] = defaultdict(list)
     for step in EscalationStep.objects.filter(policy__organisation=organisation):

@@ -1,15 +1,17 @@
 """Marking locks groups in the order of their ids before it moves rows: a flush takes the same locks in that order."""
 
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any
 
 import pytest
 from django.contrib.auth.models import User
-from django.db import transaction
+from django.db import connection, transaction
 
 from alerts.models import Episode, Rule
-from alerts.models.telling import LastWord, NotificationGroup, Receiver
+from alerts.models.telling import ContactPoint, LastWord, NotificationGroup, Receiver
 from alerts.telling import hook
+from alerts.telling.configuration import read_policies
 from spm.accounts.models import App
 from tests.alerts.conftest import START_MS
 from tests.alerts.telling import configure
@@ -67,3 +69,19 @@ def test_more_groups_than_a_statement_may_name_are_looked_at(app: App, make_rule
     NotificationGroup.objects.bulk_create(groups, batch_size=500)
     hook.mark_organisation(app.organisation_id, now_ms=START_MS)
     assert NotificationGroup.objects.filter(next_look_ms=START_MS).count() == len(groups)
+
+
+def test_a_contact_point_that_is_deleted_while_policies_are_read_has_no_receivers(
+    app: App, people: dict[str, User]
+) -> None:
+    configure.policy(app, 'severity="warning"', "ops@example.org", by=people["olga"])
+
+    def deletes(execute: Callable[..., Any], sql: str, *rest: Any) -> Any:
+        if 'FROM "alerts_contactpoint"' in sql and waiting:
+            waiting.pop()()
+        return execute(sql, *rest)
+
+    waiting: list[Callable[[], object]] = [partial(ContactPoint.objects.all().delete)]
+    with connection.execute_wrapper(deletes):
+        [node] = read_policies(app.organisation_id)
+    assert (node.receivers, ContactPoint.objects.count()) == (frozenset(), 0)
