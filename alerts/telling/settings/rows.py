@@ -15,16 +15,19 @@ from alerts.telling.hook import mark_organisation
 from alerts.telling.settings.checks import Setting, check, check_escalation
 from spm.accounts import audit
 from spm.accounts.models import Organisation
-from spm.errors import LimitExceeded
+from spm.errors import LimitExceeded, Refused
 
 
 @transaction.atomic
 def write(row: Setting, values: Mapping[str, Any], *, by: User, now_ms: int) -> None:
     """Give the row these values and store it; raises ``BadQuery`` with what is wrong, or ``LimitExceeded``.
 
-    Writers of one organisation come one after the other, so that two of them make no ring and pass no bound.
+    Writers of one organisation come one after the other, also those who delete, so that two make no ring and pass
+    no bound. A row that was deleted meanwhile is ``Refused``: to store it would make it anew.
     """
     organisation = Organisation.objects.select_for_update(no_key=True).get(pk=row.organisation_id)
+    if row.pk is not None and not type(row)._default_manager.filter(pk=row.pk).exists():
+        raise Refused("it was deleted meanwhile", remedy="Create another.")
     for name, value in values.items():
         setattr(row, name, value)
     check(row)
@@ -51,7 +54,7 @@ def write_policy(
 @transaction.atomic
 def delete(row: Setting, *, by: User, now_ms: int) -> None:
     """Delete the row; a policy goes with those below it."""
-    organisation, name = row.organisation, str(row)
+    organisation, name = Organisation.objects.select_for_update(no_key=True).get(pk=row.organisation_id), str(row)
     row.delete()
     audit.record(_action(row, "delete"), name, actor=by, organisation=organisation)
     mark_organisation(organisation.pk, now_ms=now_ms)

@@ -23,7 +23,7 @@ from spm.clock import SystemClock
 
 _clock = SystemClock()
 _READ = {401: FailureSerializer, 403: FailureSerializer, 404: FailureSerializer}
-_WRITE = {**_READ, 400: FailureSerializer, 422: FailureSerializer}
+_WRITE = {**_READ, 400: FailureSerializer, 409: FailureSerializer, 422: FailureSerializer}
 
 
 class WindowDraftSerializer(serializers.Serializer[Any]):

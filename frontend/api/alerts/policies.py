@@ -22,7 +22,7 @@ from spm.clock import SystemClock
 
 _clock = SystemClock()
 _READ = {401: FailureSerializer, 403: FailureSerializer, 404: FailureSerializer}
-_WRITE = {**_READ, 400: FailureSerializer, 422: FailureSerializer}
+_WRITE = {**_READ, 400: FailureSerializer, 409: FailureSerializer, 422: FailureSerializer}
 _NUMBER_MAX = 1 << 62
 _LABELS_MAX = 100
 

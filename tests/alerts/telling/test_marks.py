@@ -9,10 +9,12 @@ from django.contrib.auth.models import User
 from django.db import connection, transaction
 
 from alerts.models import Episode, Rule
-from alerts.models.telling import ContactPoint, LastWord, NotificationGroup, Receiver
+from alerts.models.telling import ContactPoint, LastWord, NotificationGroup, Policy, Receiver
 from alerts.telling import hook
 from alerts.telling.configuration import read_policies
+from alerts.telling.settings import rows
 from spm.accounts.models import App
+from spm.errors import Refused
 from tests.alerts.conftest import START_MS
 from tests.alerts.telling import configure
 
@@ -85,3 +87,11 @@ def test_a_contact_point_that_is_deleted_while_policies_are_read_has_no_receiver
     with connection.execute_wrapper(deletes):
         [node] = read_policies(app.organisation_id)
     assert (node.receivers, ContactPoint.objects.count()) == (frozenset(), 0)
+
+
+def test_a_policy_that_was_deleted_meanwhile_does_not_come_back(app: App, people: dict[str, User]) -> None:
+    seen = configure.policy(app, 'severity="warning"', "ops@example.org", by=people["olga"])
+    rows.delete(Policy.objects.get(), by=people["olga"], now_ms=START_MS)
+    with pytest.raises(Refused, match="deleted"):
+        rows.write(seen, {"matchers": 'severity="info"'}, by=people["olga"], now_ms=START_MS)
+    assert not Policy.objects.exists()
