@@ -34,6 +34,7 @@ KINDS = ("line", "area", "bars", "stat", "gauge", "toplist", "table", "text", "r
 UNITS = ("", "percent", "bytes", "bytes/s", "bits/s", "seconds")
 CALCULATIONS = ("last", "avg", "min", "max", "sum", "first")
 VARIABLE_KINDS = ("query", "custom", "interval", "constant", "text")
+_SHOWN_CHARS = 60  # of a wrong value in a sentence
 
 
 def _freeze(value: object, *names: str) -> None:
@@ -242,25 +243,39 @@ class _Reader:
             raise LimitExceeded(f"{name} of {self.place} is too long", got=len(value), wanted=f"at most {most} signs")
         if "\0" in value:
             raise Refused(f"{name} of {self.place} holds a NUL, which PostgreSQL takes in no text")
+        try:
+            value.encode()
+        except UnicodeEncodeError as error:
+            raise Refused(f"{name} of {self.place} holds half a sign of UTF-16, which no text can") from error
         return value
 
     def choice(self, name: str, known: Sequence[str]) -> str:
         """Read one of the known words; nothing is the first one."""
         value = self._value.get(name, known[0])
         if value not in known:
-            raise Refused(f"{name} of {self.place} is unknown", got=value, wanted=", ".join(filter(None, known)))
+            raise Refused(
+                f"{name} of {self.place} is unknown", got=_shown(value), wanted=", ".join(filter(None, known))
+            )
         return str(value)
 
     def number(self, name: str, least: int, most: int, default: int | None) -> int:
         """Read a whole number."""
         value = self._value.get(name, default)
         if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
-            raise Refused(f"{name} of {self.place} is out of range", got=value, wanted=f"{least} to {most}")
+            raise Refused(f"{name} of {self.place} is out of range", got=_shown(value), wanted=f"{least} to {most}")
         return value
 
     def flag(self, name: str) -> bool:
         """Read true or false; nothing is false."""
         value = self._value.get(name, False)
         if not isinstance(value, bool):
-            raise Refused(f"{name} of {self.place} is neither true nor false", got=value)
+            raise Refused(f"{name} of {self.place} is neither true nor false", got=_shown(value))
         return value
+
+
+def _shown(value: object) -> str:
+    """Write a value for a sentence about it: a short one as it is, of others the beginning or the type."""
+    if isinstance(value, list | dict):
+        return type(value).__name__  # it may be deeper than can be written
+    text = ascii(value)
+    return text if len(text) <= _SHOWN_CHARS else f"{text[:_SHOWN_CHARS]}…"

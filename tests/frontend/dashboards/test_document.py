@@ -22,6 +22,14 @@ def test_a_document_that_is_stored_comes_back_equal() -> None:
     assert parse(orjson.dumps(full.as_dict())) == full
 
 
+def deep(count: int) -> list[Any]:
+    """Lists within lists, deeper than can be written."""
+    value: list[Any] = []
+    for _ in range(count):
+        value = [value]
+    return value
+
+
 @pytest.mark.parametrize(
     ("value", "said"),
     [
@@ -36,6 +44,11 @@ def test_a_document_that_is_stored_comes_back_equal() -> None:
         ({"title": "A", "panels": [{"number": 1, "title": 5}]}, "title of .* is no text"),
         ({"title": "A\0", "panels": []}, "holds a NUL"),
         ({"title": "A", "tags": ["\0"]}, "holds a NUL"),
+        ({"title": "A\ud800", "panels": []}, "holds half a sign"),
+        ({"title": "A", "panels": [{"number": 1, "kind": "\ud800"}]}, r"kind of .* got '\\ud800'"),
+        ({"title": "A", "panels": [{"number": 1, "kind": "x" * 5_000}]}, "got 'x{20,100}…;"),
+        ({"title": "A", "panels": [{"number": 10**4_000}]}, "got 10{20,100}…;"),
+        ({"title": "A", "panels": [{"number": deep(3_000)}]}, "got list;"),
         ({"title": "A", "tags": [{}]}, "tags of the dashboard is no text"),
         ({"title": "A", "variables": [{"name": "a b"}]}, "has no name"),
         ({"title": "A", "variables": [{"name": "__range"}]}, "has no name"),

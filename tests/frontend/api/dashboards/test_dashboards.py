@@ -1,5 +1,6 @@
 """Dashboards by REST: create, read, change with versions, restore, delete, import; by people and by programs."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -61,7 +62,9 @@ def test_a_change_needs_the_version_that_was_read(desk: Client, alpha: Tenant) -
 
 def test_the_etag_of_a_compressed_answer_names_its_version_too(desk: Client, alpha: Tenant) -> None:
     one, two = TWO
-    body = titled("Shop", one, {**two, "title": "Memory " * 25}, *({**one, "number": n, "y": 9 * n} for n in range(3, 9)))
+    body = titled(
+        "Shop", one, {**two, "title": "Memory " * 25}, *({**one, "number": n, "y": 9 * n} for n in range(3, 9))
+    )
     created = desk.post(at(alpha), body, content_type="application/json")
     assert created.status_code == 201, created.content
     address = at(alpha, f"/{created.json()['uid']}")
@@ -112,10 +115,12 @@ def test_a_dashboard_is_deleted_in_the_version_that_was_read(desk: Client, alpha
         ({"title": " "}, 400),
         ({"title": "A", "panels": [{"number": 1, "kind": "pie"}]}, 400),
         ({"title": "A" * 201}, 422),
+        ({"title": "\ud800"}, 400),
+        ({"title": "A", "panels": [{"number": 1, "kind": "\ud800"}]}, 400),
     ],
 )
 def test_a_document_that_is_wrong_is_refused(desk: Client, alpha: Tenant, document: Any, status: int) -> None:
-    answer = desk.post(at(alpha), {"document": document}, content_type="application/json")
+    answer = desk.post(at(alpha), json.dumps({"document": document}), content_type="application/json")
     assert answer.status_code == status
     assert not Dashboard.objects.exists()
 
