@@ -5,11 +5,26 @@ others. Tabs and rows become rows here, one below the other.
 """
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 Json = Mapping[str, Any]
 _HEIGHT = 8  # rows of a panel in an automatic grid
 _COLUMNS = 24
+
+
+@dataclass(slots=True)
+class _Grid:
+    """The panels so far, and the first free row below them."""
+
+    panels: list[dict[str, Any]] = field(default_factory=list)
+    bottom: int = 0
+
+    def add(self, panel: dict[str, Any]) -> None:
+        """Append a panel."""
+        place = panel["gridPos"]
+        self.panels.append(panel)
+        self.bottom = max(self.bottom, int(place.get("y") or 0) + int(place.get("h") or 1))
 
 
 def is_v2(value: Json) -> bool:
@@ -21,36 +36,36 @@ def is_v2(value: Json) -> bool:
 def as_classic(value: Json) -> dict[str, Any]:
     """Return the same dashboard in the classic form."""
     spec = value.get("spec", value)
-    panels: list[dict[str, Any]] = []
+    grid = _Grid()
     seen: set[str] = set()
-    _lay_out(spec, spec.get("layout") or {}, panels, seen)
+    _lay_out(spec, spec.get("layout") or {}, grid, seen)
     for name, element in spec["elements"].items():
         if name not in seen:  # an element without a place is shown below all others
-            panels.append(_panel(element, {"x": 0, "y": _bottom(panels), "w": 12, "h": _HEIGHT}))
+            grid.add(_panel(element, {"x": 0, "y": grid.bottom, "w": 12, "h": _HEIGHT}))
     return {
         "title": spec.get("title"),
         "description": spec.get("description"),
         "tags": spec.get("tags"),
         "templating": {"list": [_variable(each) for each in spec.get("variables") or []]},
-        "panels": panels,
+        "panels": grid.panels,
     }
 
 
-def _lay_out(spec: Json, layout: Json, panels: list[dict[str, Any]], seen: set[str]) -> None:
+def _lay_out(spec: Json, layout: Json, grid: _Grid, seen: set[str]) -> None:
     """Append the panels of a layout below those that are there."""
-    top, inside = _bottom(panels), layout.get("spec") or {}
+    top, inside = grid.bottom, layout.get("spec") or {}
     for element, place in _items(layout.get("kind", ""), inside, top):
         name = str((element or {}).get("name"))
         if name in spec["elements"]:
-            panels.append(_panel(spec["elements"][name], place))
+            grid.add(_panel(spec["elements"][name], place))
             seen.add(name)
     for part in [*(inside.get("rows") or []), *(inside.get("tabs") or [])]:
         own = part.get("spec") or {}
         repeat = (own.get("repeat") or {}).get("value")
-        title = {"type": "row", "title": own.get("title"), "gridPos": {"y": _bottom(panels), "w": _COLUMNS, "h": 1}}
+        title = {"type": "row", "title": own.get("title"), "gridPos": {"y": grid.bottom, "w": _COLUMNS, "h": 1}}
         if not own.get("hideHeader"):
-            panels.append({**title, **({"repeat": repeat} if repeat else {})})
-        _lay_out(spec, own.get("layout") or {}, panels, seen)
+            grid.add({**title, **({"repeat": repeat} if repeat else {})})
+        _lay_out(spec, own.get("layout") or {}, grid, seen)
 
 
 def _items(kind: str, inside: Json, top: int) -> Iterator[tuple[Json, dict[str, Any]]]:
@@ -74,10 +89,6 @@ def _items(kind: str, inside: Json, top: int) -> Iterator[tuple[Json, dict[str, 
             repeat = (item.get("repeat") or {}).get("value")
             place = {"x": item.get("x"), "y": top + int(item.get("y") or 0), "w": item.get("width")}
             yield item["element"], {**place, "h": item.get("height"), **({"repeat": repeat} if repeat else {})}
-
-
-def _bottom(panels: list[dict[str, Any]]) -> int:
-    return max((int(each["gridPos"].get("y") or 0) + int(each["gridPos"].get("h") or 1) for each in panels), default=0)
 
 
 def _panel(element: Json, place: dict[str, Any]) -> dict[str, Any]:

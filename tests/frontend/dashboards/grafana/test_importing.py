@@ -1,5 +1,6 @@
 """What becomes of Grafana's dashboards: two of our own here, and a folder of others with ``--grafana FOLDER``."""
 
+import time
 from pathlib import Path
 from typing import Any
 
@@ -129,6 +130,20 @@ def test_panels_beyond_the_bound_are_listed_and_not_read() -> None:
     panel = {"type": "text", "options": {"content": "x"}}
     result = importing.read(orjson.dumps({"panels": [panel] * (limits.PANELS_MAX + 2)}))
     assert (len(result.document.panels), result.counts["left_out"]) == (limits.PANELS_MAX, 2)
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        {"elements": {}, "layout": {"kind": "RowsLayout", "spec": {"rows": [{"spec": {}}] * 20_000}}},
+        {"elements": {str(number): {} for number in range(20_000)}},
+    ],
+    ids=["rows", "panels without a place"],
+)
+def test_an_import_takes_time_in_proportion_to_its_file(spec: Any) -> None:
+    began_s = time.process_time()
+    assert len(importing.read(orjson.dumps(spec)).lines) == 20_000
+    assert time.process_time() - began_s < 10  # a walk over all panels for each takes minutes
 
 
 JSON = st.recursive(
