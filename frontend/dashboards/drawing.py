@@ -10,12 +10,21 @@ import orjson
 from markdown_it import MarkdownIt
 
 from frontend.dashboards.document import Document, PanelSpec
-from frontend.dashboards.limits import COLUMNS, DRAWN_MAX, REPEATED_MAX
+from frontend.dashboards.limits import (
+    CELLS_MAX,
+    COLUMNS,
+    DRAWN_MAX,
+    QUERIES_CHARS_MAX,
+    REPEATED_MAX,
+    TEXT_CHARS_MAX,
+    TEXTS_CHARS_MAX,
+)
 from frontend.dashboards.variables import Variable, fill
 from spm.limits import QUERY_TEXT_CHARS_MAX
 
 _LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
-_markdown = MarkdownIt("commonmark", {"html": False}).enable("table").disable("image")  # nothing of foreign sites
+_plain = MarkdownIt("commonmark", {"html": False}).disable("image")  # nothing of foreign sites
+_markdown = MarkdownIt("commonmark", {"html": False}).enable("table").disable("image")
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +36,7 @@ class DrawnPanel:
     queries: Sequence[Mapping[str, str]] = ()  # name, expr and legend of each; the name of a single one is empty
     html: str = ""
     problem: str = ""
+    size: int = 0  # signs of its queries and legends, also of those that are too long
 
     @property
     def expr(self) -> str:
@@ -52,7 +62,7 @@ class DrawnPanel:
 def drawn(document: Document, variables: Sequence[Variable], *, once: bool = False) -> list[DrawnPanel]:
     """Return the panels from top to bottom, at most ``DRAWN_MAX``; ``once``: repeated ones for their first value."""
     known = {each.spec.name: each for each in variables}
-    panels: list[DrawnPanel] = []
+    panels: list[tuple[PanelSpec, Sequence[Variable]]] = []
     added: list[tuple[int, int]] = []  # below which row of the grid → so many rows more
     for spec in sorted(document.panels, key=lambda each: (each.y, each.x)):
         if len(panels) >= DRAWN_MAX:
@@ -60,12 +70,27 @@ def drawn(document: Document, variables: Sequence[Variable], *, once: bool = Fal
         moved = replace(spec, y=spec.y + sum(rows for y, rows in added if y < spec.y))
         variable = known.get(spec.repeat)
         if variable is None or len(variable.values) < 2:
-            panels.append(draw(moved, variables))
+            panels.append((moved, variables))
             continue
         copies = list(_copies(moved, variable))[: 1 if once else None]
-        panels.extend(draw(copy, [each for each in variables if each is not variable] + [one]) for copy, one in copies)
+        panels.extend((copy, [each for each in variables if each is not variable] + [one]) for copy, one in copies)
         added.append((spec.y, max(copy.y for copy, _ in copies) - moved.y))
-    return panels[:DRAWN_MAX]
+    return _bounded(panels[:DRAWN_MAX])
+
+
+def _bounded(panels: Sequence[tuple[PanelSpec, Sequence[Variable]]]) -> list[DrawnPanel]:
+    """Draw panels while the page has room for their queries and texts; those below say that it has none."""
+    drawn_panels: list[DrawnPanel] = []
+    queries_size = texts_size = 0
+    for spec, variables in panels:
+        if texts_size > TEXTS_CHARS_MAX if spec.kind == "text" else queries_size > QUERIES_CHARS_MAX:
+            drawn_panels.append(DrawnPanel(spec, spec.title, problem="The page has no room for it: too much is above."))
+            continue
+        panel = draw(spec, variables)
+        drawn_panels.append(panel)
+        queries_size += panel.size
+        texts_size += max(len(panel.html), len(spec.text))
+    return drawn_panels
 
 
 def _copies(spec: PanelSpec, variable: Variable) -> Iterator[tuple[PanelSpec, Variable]]:
@@ -82,8 +107,11 @@ def draw(spec: PanelSpec, variables: Sequence[Variable]) -> DrawnPanel:
     if spec.kind == "row":
         return DrawnPanel(spec, title)
     if spec.kind == "text":
-        return DrawnPanel(spec, title, html=_markdown.render(fill(spec.text, variables, style="markdown")))
-    queries = [(fill(each.expr, variables, style="promql"), each) for each in spec.queries if each.expr.strip()]
+        return DrawnPanel(spec, title, html=_html(fill(spec.text, variables, style="markdown", most=TEXT_CHARS_MAX)))
+    most = QUERY_TEXT_CHARS_MAX
+    queries = [
+        (fill(each.expr, variables, style="promql", most=most), each) for each in spec.queries if each.expr.strip()
+    ]
     if not queries:
         return DrawnPanel(spec, title, problem="It asks for nothing yet.")
     letters = _LETTERS if len(queries) > 1 else ("",)
@@ -94,4 +122,13 @@ def draw(spec: PanelSpec, variables: Sequence[Variable]) -> DrawnPanel:
     fitting = [each for each in named if len(each["expr"]) <= QUERY_TEXT_CHARS_MAX]
     missing = len(named) - len(fitting)
     problem = f"{missing} of {len(named)} queries are longer than {QUERY_TEXT_CHARS_MAX:,} signs." if missing else ""
-    return DrawnPanel(spec, title, fitting, problem=problem)
+    size = sum(len(each["expr"]) + len(each["legend"]) for each in named)
+    return DrawnPanel(spec, title, fitting, problem=problem, size=size)
+
+
+def _html(text: str) -> str:
+    """Write Markdown as HTML; tables of too many cells stay as they are typed."""
+    lines = text.splitlines()
+    cells = len(lines) * max((line.count("|") for line in lines), default=0)
+    html: str = (_markdown if cells <= CELLS_MAX else _plain).render(text)
+    return html

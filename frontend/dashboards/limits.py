@@ -21,3 +21,6 @@ REGEX_CHARS_MAX = 500  # of the regular expression of a variable
 TAGS_MAX, TAG_CHARS_MAX = 30, 60
 REPEATED_MAX = 24  # panels that one repeated panel becomes
 DRAWN_MAX = 400  # panels of one page, with copies of repeated ones
+QUERIES_CHARS_MAX = 1_000_000  # of one page, with copies and values: the largest public dashboard has 120,000 without
+TEXTS_CHARS_MAX = 200_000  # of one page, as HTML: a few seconds at worst
+CELLS_MAX = 10_000  # of tables in a text: missing ones are made, and can be a hundred times as long as the text

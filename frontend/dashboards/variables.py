@@ -13,8 +13,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from frontend.dashboards.document import VariableSpec
-from frontend.dashboards.limits import OPTIONS_MAX
+from frontend.dashboards.limits import OPTIONS_MAX, TITLE_CHARS_MAX
 from spm.errors import BadQuery, SpmError
+from spm.limits import QUERY_TEXT_CHARS_MAX
 
 ALL = "$__all"
 AUTO = "$__auto"  # of an interval: whatever suits the range
@@ -64,9 +65,16 @@ def settle(specs: Sequence[VariableSpec], given: Mapping[str, Sequence[str]], ca
     return [known[spec.name] for spec in specs]
 
 
-def fill(text: str, variables: Sequence[Variable] | Mapping[str, Variable], *, style: str = "shown") -> str:
+def fill(
+    text: str,
+    variables: Sequence[Variable] | Mapping[str, Variable],
+    *,
+    style: str = "shown",
+    most: int = TITLE_CHARS_MAX,
+) -> str:
     """Replace ``$name``, ``${name:format}`` and ``[[name]]``; names that are no variable stay.
 
+    A result of more signs than ``most`` is cut there and ends with “…”: a thousand values stand in a word's place.
     ``style`` is the format of those that name none: ``promql`` in expressions, ``markdown`` in texts, where a value
     that comes from an address must not become a link.
     """
@@ -86,7 +94,14 @@ def fill(text: str, variables: Sequence[Variable] | Mapping[str, Variable], *, s
             own = "equal"
         return _write(variable, style if style == "markdown" else own or style)
 
-    return _REFERENCE.sub(value, text)
+    parts, size, end = list[str](), 0, 0
+    for match in _REFERENCE.finditer(text):
+        parts += text[end : match.start()], value(match)
+        size, end = size + len(parts[-2]) + len(parts[-1]), match.end()
+        if size > most:
+            break
+    filled = "".join([*parts, text[end:]])
+    return filled if len(filled) <= most else f"{filled[:most]}…"
 
 
 def names_in(text: str) -> set[str]:
@@ -125,7 +140,10 @@ def _settled(spec: VariableSpec, given: Sequence[str], known: Mapping[str, Varia
 
 def _options(spec: VariableSpec, known: Mapping[str, Variable], catalogue: Catalogue) -> list[str]:
     if spec.kind == "query":
-        texts = catalogue.find(fill(spec.query, known, style="promql"))
+        query = fill(spec.query, known, style="promql", most=QUERY_TEXT_CHARS_MAX)
+        if len(query) > QUERY_TEXT_CHARS_MAX:
+            raise BadQuery(f"with its variables, the query has more than {QUERY_TEXT_CHARS_MAX:,} signs")
+        texts = catalogue.find(query)
     elif spec.kind in ("custom", "interval"):
         texts = [each.replace("\\,", ",").strip() for each in re.split(r"(?<!\\),", spec.query) if each.strip()]
         texts = [each.partition(" : ")[2].strip() or each for each in texts]

@@ -1,12 +1,14 @@
 """What a page draws of a document: expressions, repeated panels, texts."""
 
 import json
+import time
 from html.parser import HTMLParser
 
 import pytest
 
 from frontend.dashboards import drawing
 from frontend.dashboards.drawing import drawn
+from frontend.dashboards.limits import TEXT_CHARS_MAX, TITLE_CHARS_MAX
 from spm.limits import QUERY_TEXT_CHARS_MAX
 from tests.frontend.dashboards.documents import chosen, document
 
@@ -58,6 +60,42 @@ def test_a_page_has_a_bound_of_panels(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(drawing, "DRAWN_MAX", 5)
     every = document(*({"repeat": "host", "y": at * 8} for at in range(10)))
     assert len(drawn(every, [chosen("host", "a", "b", "c")])) == 5
+
+
+MANY = chosen("a", *(str(number) for number in range(1_000)))
+
+
+def test_values_in_place_of_short_names_have_a_bound() -> None:
+    began_s = time.process_time()
+    queries = [{"expr": "$a" * 2_000, "legend": "$a" * 100}] * 20
+    every = document(
+        *({"title": "$a" * 100, "queries": queries} for _ in range(9)), {"kind": "text", "text": "$a" * 1_000}
+    )
+    *panels, text = drawn(every, [MANY])
+    assert {len(each.title) for each in panels} == {TITLE_CHARS_MAX + 1}
+    assert panels[0].problem == f"20 of 20 queries are longer than {QUERY_TEXT_CHARS_MAX:,} signs."
+    assert len(text.html) < 2 * TEXT_CHARS_MAX
+    assert time.process_time() - began_s < 5  # of values without a bound it takes minutes
+
+
+def test_tables_have_a_bound_of_cells_and_a_page_one_of_texts() -> None:
+    began_s = time.process_time()
+    table = "|a" * 312 + "|\n" + "|-" * 312 + "|\n" + "x\n" * 1_875
+    small = "|a|b|\n|-|-|\n|1|2|"
+    panels = drawn(
+        document(*({"kind": "text", "text": text, "y": at} for at, text in enumerate([small, *[table] * 70]))), []
+    )
+    assert "<td>1</td>" in panels[0].html
+    assert "<td>" not in panels[1].html
+    assert panels[-1].problem == "The page has no room for it: too much is above."
+    assert time.process_time() - began_s < 20  # each such table takes seconds
+
+
+def test_a_page_has_a_bound_of_queries_with_copies() -> None:
+    expr = "a" * 4_000
+    every = document(*({"repeat": "host", "y": at * 8, "queries": [{"expr": expr}] * 26} for at in range(3)))
+    panels = drawn(every, [chosen("host", *"abcdefgh")])
+    assert [bool(each.problem) for each in panels] == [False] * 10 + [True] * 14
 
 
 class Tags(HTMLParser):

@@ -72,6 +72,13 @@ def test_a_query_that_fails_is_said_beside_its_variable_only() -> None:
     assert second.values == ["x"]
 
 
+def test_a_query_that_values_make_too_long_is_not_asked() -> None:
+    many = VariableSpec("a", "custom", query=",".join(map(str, range(900))), multi=True, all=True)
+    catalogue = Catalogue({})
+    (_, variable) = settle([many, VariableSpec("b", query="metrics($a$a)")], {}, catalogue)
+    assert (variable.problem, catalogue.queries) == ("with its variables, the query has more than 4,096 signs", [])
+
+
 def test_values_of_a_list_may_have_names_and_commas() -> None:
     (variable,) = settle([VariableSpec("a", "custom", query=r"one : 1,two\,2")], {}, Catalogue({}))
     assert variable.options == ["1", "two,2"]
