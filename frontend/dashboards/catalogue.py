@@ -18,9 +18,14 @@ class AppCatalogue:
 
     def __init__(self, session: QuerySession, now_ms: int) -> None:
         self._session, self._now_ms = session, now_ms
+        self._budget = session.budget()
 
     def find(self, query: str) -> list[str]:
-        """List what a query finds, sorted; raises ``BadQuery`` for one of another form."""
+        """List what a query finds, sorted; raises ``BadQuery`` for one of another form.
+
+        All queries of a page together have the time of one, for they hold one slot of query admission.
+        """
+        self._budget.check_deadline()
         match = _CALL.fullmatch(query)
         if match is None:
             raise BadQuery("a variable asks label_values(…), label_names(), metrics(…) or query_result(…)")
