@@ -12,8 +12,8 @@ import orjson
 
 from frontend.dashboards.limits import (
     COLUMNS,
-    DOCUMENT_BYTES_MAX,
     HEIGHT_MAX,
+    IMPORT_BYTES_MAX,
     NAME_CHARS_MAX,
     OPTIONS_MAX,
     PANELS_MAX,
@@ -129,8 +129,8 @@ class Document:
 
 def parse(text: str | bytes) -> Document:
     """Read a document that a person or a program wrote; raises ``Refused`` with the place of the first mistake."""
-    if len(text) > DOCUMENT_BYTES_MAX:
-        raise LimitExceeded("a dashboard is too large", got=f"{len(text):,} bytes", wanted=f"{DOCUMENT_BYTES_MAX:,}")
+    if len(text) > IMPORT_BYTES_MAX:  # indented; without that, storage.save has a bound
+        raise LimitExceeded("the JSON is too large", got=f"{len(text):,} signs", wanted=f"{IMPORT_BYTES_MAX:,}")
     try:
         value = orjson.loads(text)
     except ValueError as error:
@@ -146,6 +146,9 @@ def check(value: object) -> Document:
     if len(set(numbers)) != len(numbers):
         raise Refused("two panels have one number", got=next(each for each in numbers if numbers.count(each) > 1))
     variables = [_variable(each) for each in top.items("variables", VARIABLES_MAX)]
+    names = [each.name for each in variables]
+    if len(set(names)) != len(names):
+        raise Refused("two variables have one name", got=next(each for each in names if names.count(each) > 1))
     tags = top.texts("tags", TAGS_MAX, TAG_CHARS_MAX)
     title = top.text("title", TITLE_CHARS_MAX).strip()
     if not title:

@@ -51,6 +51,8 @@ def _read(classic: Json) -> Imported:
         variable, line = read_variable(each)
         if variable is not None and len(variables) == VARIABLES_MAX:
             variable, line = None, replace(line, notes=[f"there are more than {VARIABLES_MAX}"], is_left_out=True)
+        if variable is not None and any(variable.name == other.name for other in variables):
+            variable, line = None, replace(line, notes=["another one has its name"], is_left_out=True)
         variables.extend([] if variable is None else [variable])
         lines.append(line)
     panels: list[PanelSpec] = []
@@ -62,7 +64,7 @@ def _read(classic: Json) -> Imported:
         panel, line = _read_one(each, len(panels) + 1, place)
         panels.extend([] if panel is None else [panel])
         lines.append(line)
-    title = str(classic.get("title") or "Imported dashboard")[:TITLE_CHARS_MAX]
+    title = str(classic.get("title") or "").strip()[:TITLE_CHARS_MAX] or "Imported dashboard"
     tags = [str(each)[:TAG_CHARS_MAX] for each in classic.get("tags") or []][:TAGS_MAX]
     return Imported(
         Document(title, str(classic.get("description") or "")[:TITLE_CHARS_MAX], tags, variables, panels), lines
@@ -74,7 +76,9 @@ def _read_one(panel: Json, number: int, place: Place) -> tuple[PanelSpec | None,
         return read_panel(panel, number, place)
     title = str(panel.get("title") or "")[:TITLE_CHARS_MAX]
     notes = [f"it is drawn once, not for each value of ${panel['repeat']}"] if panel.get("repeat") else []
-    return PanelSpec(number, "row", title, x=0, y=place.y, w=COLUMNS, h=1), Line("panel", title, "row", notes)
+    return PanelSpec(number, "row", title, x=0, y=min(max(place.y, 0), ROWS_MAX), w=COLUMNS, h=1), Line(
+        "panel", title, "row", notes
+    )
 
 
 def _placed(classic: Json) -> Iterator[tuple[Json, Place]]:

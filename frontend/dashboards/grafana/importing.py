@@ -1,6 +1,7 @@
 """Reads a file that a person imports: a dashboard of Grafana's, or a document of ours. Pure.
 
-Enter by ``read``. A document of ours is known by its first panel's number; Grafana's panels have an ``id``.
+Enter by ``read``. A document of ours is known by its first panel's number; Grafana's panels have an ``id``. One
+without panels is known by its variables, which Grafana keeps in ``templating``.
 """
 
 import re
@@ -36,4 +37,6 @@ def read(text: str | bytes) -> Imported:
 
 def _is_ours(value: object) -> bool:
     panels = value.get("panels") if isinstance(value, Mapping) else None
-    return isinstance(panels, list) and bool(panels) and isinstance(panels[0], Mapping) and "number" in panels[0]
+    if panels == []:
+        return isinstance(value, Mapping) and "variables" in value and "elements" not in value
+    return isinstance(panels, list) and isinstance(panels[0], Mapping) and "number" in panels[0]

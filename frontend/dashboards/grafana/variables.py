@@ -28,6 +28,8 @@ def read_variable(variable: Mapping[str, Any]) -> tuple[VariableSpec | None, Lin
         reason = _LEFT_OUT.get(theirs, f"variables of the kind “{theirs}” are not known here")
         return None, Line("variable", name, theirs, [reason], is_left_out=True)
     query, notes = _query_of(variable, kind)
+    if len(query) > QUERY_TEXT_CHARS_MAX:
+        notes = [*notes, f"only the first {QUERY_TEXT_CHARS_MAX:,} signs of its query are kept"]
     regex, more = _regex_of(variable)
     spec = VariableSpec(
         name=name,
@@ -83,5 +85,5 @@ def _values_of(variable: Mapping[str, Any], kind: str) -> list[str]:
     if ALL in values:
         return [ALL]
     if kind == "interval":
-        return expressions.automatic(values)
+        values = expressions.automatic(values)
     return [] if kind == "query" else [each[:VALUE_CHARS_MAX] for each in values[:50]]

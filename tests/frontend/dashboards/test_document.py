@@ -52,6 +52,7 @@ def deep(count: int) -> list[Any]:
         ({"title": "A", "tags": [{}]}, "tags of the dashboard is no text"),
         ({"title": "A", "variables": [{"name": "a b"}]}, "has no name"),
         ({"title": "A", "variables": [{"name": "__range"}]}, "has no name"),
+        ({"title": "A", "variables": [{"name": "a"}, {"name": "a"}]}, "two variables have one name; got a"),
         ({"title": "A", "variables": [{"name": "a", "multi": 1}]}, "neither true nor false"),
     ],
 )
@@ -90,4 +91,4 @@ def test_one_more_than_a_bound_is_refused(value: Any) -> None:
 
 def test_a_text_that_is_too_long_is_not_parsed() -> None:
     with pytest.raises(LimitExceeded, match="too large"):
-        parse("x" * (limits.DOCUMENT_BYTES_MAX + 1))
+        parse("x" * (limits.IMPORT_BYTES_MAX + 1))

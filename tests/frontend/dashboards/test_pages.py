@@ -5,6 +5,7 @@ import pytest
 from django.test import Client
 
 from frontend.dashboards import storage
+from frontend.dashboards.limits import DOCUMENT_BYTES_MAX
 from frontend.dashboards.models import Dashboard
 from spm.clock import SystemClock
 from tests.frontend.dashboards.documents import document
@@ -118,6 +119,14 @@ def test_variables_offer_what_the_own_app_has(desk: Client, alpha: Tenant, beta:
     assert b"web-1" not in desk.get(address).content
     sample_app.fill(url, alpha.app.pk, now_ms=now_ms, span_ms=60_000)
     assert b"web-1" in desk.get(address).content
+
+
+def test_the_json_of_a_large_dashboard_can_be_saved_where_it_is_shown(desk: Client, alpha: Tenant) -> None:
+    large = document(*[{"queries": [{"expr": "up"}] * 20}] * 300)
+    uid = storage.create(alpha.app, large, storage.Author(alpha.owner, 1)).uid
+    at = f"/apps/{alpha.app.pk}/dashboards/{uid}/settings"
+    form = {"document": desk.get(at).context["text"], "version": "1"}
+    assert (len(form["document"]) > DOCUMENT_BYTES_MAX, desk.post(at, form).status_code) == (True, 302)
 
 
 @pytest.mark.parametrize("page", ["", "/edit", "/panels/1", "/settings", "/json"])

@@ -146,6 +146,33 @@ def test_an_import_takes_time_in_proportion_to_its_file(spec: Any) -> None:
     assert time.process_time() - began_s < 10  # a walk over all panels for each takes minutes
 
 
+VARIABLES = [
+    {"type": "custom", "name": "a", "query": "1"},
+    {"type": "custom", "name": "a", "query": "2"},
+    {"type": "custom", "name": "b", "query": "1," * 3_000},
+    {"type": "interval", "name": "c", "query": "1m", "current": {"value": "x" * 600}},
+]
+ROW = {"type": "row", "gridPos": {"y": 4_999}, "panels": [{"type": "text", "gridPos": {"y": y}} for y in (1, 100)]}
+
+
+def test_whatever_is_reported_as_imported_can_be_saved() -> None:
+    file = {"title": " ", "panels": [ROW, {"type": "row", "gridPos": {"y": 5_000}}], "templating": {"list": VARIABLES}}
+    result = importing.read(orjson.dumps(file))
+    document.check(result.document.as_dict())
+    lines = [(each.title, each.is_left_out, *each.notes) for each in result.lines if each.what == "variable"]
+    assert lines == [
+        ("a", False),
+        ("a", True, "another one has its name"),
+        ("b", False, "only the first 4,096 signs of its query are kept"),
+        ("c", False),
+    ]
+
+
+def test_a_document_of_ours_without_panels_keeps_its_variables() -> None:
+    own = document.check({"title": "A", "variables": [{"name": "a", "kind": "text"}]})
+    assert importing.read(orjson.dumps(own.as_dict())).document == own
+
+
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**53), 2**53) | st.floats(allow_nan=False) | st.text(max_size=8),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=6), inner, max_size=3),
