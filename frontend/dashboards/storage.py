@@ -58,7 +58,8 @@ class Author:
 def create(app: App, document: Document, by: Author) -> Dashboard:
     """Save a new dashboard."""
     with transaction.atomic():
-        App.objects.select_for_update().get(pk=app.pk)
+        if App.objects.select_for_update().filter(pk=app.pk, going=None).first() is None:
+            raise Refused("the app was deleted in the meantime")
         if Dashboard.objects.filter(app=app).count() >= DASHBOARDS_PER_APP_MAX:
             raise LimitExceeded("the app has too many dashboards", wanted=f"at most {DASHBOARDS_PER_APP_MAX}")
         uid = base64.b32encode(random_bytes(8)).decode().rstrip("=").lower()
@@ -77,6 +78,8 @@ def save(dashboard: Dashboard, document: Document, by: Author, *, base: int, is_
         saved = document
         if newest.version != base:
             theirs = newest.versions.get(number=newest.version)
+            if base > newest.version:
+                raise Refused("there is no such version yet", got=base, wanted=f"at most {newest.version}")
             before = newest.versions.filter(number=base).first()
             if before is None or is_strict:
                 raise Conflict(theirs.author, ["all of it"])

@@ -44,8 +44,9 @@ class JSONTextParser(BaseParser):
 
     def parse(self, stream: Any, media_type: str | None = None, parser_context: Any = None) -> Any:
         """Return the text; a longer one is read one byte over the limit, and refused by its reader."""
+        body: bytes = stream.read(IMPORT_BYTES_MAX + 1)
         try:
-            return str(stream.read(IMPORT_BYTES_MAX + 1).decode())
+            return body.decode("utf-8", "replace" if len(body) > IMPORT_BYTES_MAX else "strict")  # it may end in a sign
         except UnicodeDecodeError as error:
             raise ParseError("the body is not UTF-8") from error
 

@@ -11,7 +11,8 @@ from frontend.dashboards import storage
 from frontend.dashboards.document import Document, PanelSpec, from_dict
 from frontend.dashboards.models import Dashboard, DashboardVersion
 from frontend.pages.organisation.export import content_of
-from spm.accounts.models import AuditEntry
+from spm.accounts.models import App, AuditEntry
+from spm.clock import moment
 from spm.errors import LimitExceeded, Refused
 from tests.frontend.dashboards.documents import document
 from tests.support.people import Tenant
@@ -176,6 +177,12 @@ def test_more_than_a_bound_is_not_saved(
     with pytest.raises(LimitExceeded, match="too large"):
         storage.save(dashboard, BASE, by, base=1)
     assert DashboardVersion.objects.count() == 1
+
+
+def test_an_app_that_is_being_deleted_gets_no_dashboard(alpha: Tenant, by: storage.Author) -> None:
+    App.objects.filter(pk=alpha.app.pk).update(going=moment(by.now_ms))
+    with pytest.raises(Refused, match="deleted in the meantime"):
+        storage.create(alpha.app, BASE, by)
 
 
 def test_the_end_of_a_dashboard_or_of_its_app_leaves_no_version(

@@ -143,6 +143,20 @@ def test_what_is_no_dashboard_is_refused(desk: Client, alpha: Tenant, text: str)
     assert desk.post(at(alpha, "/import"), text, content_type="application/json").status_code == 400
 
 
+def test_a_file_that_is_too_large_is_said_to_be_so(desk: Client, alpha: Tenant) -> None:
+    answer = desk.post(at(alpha, "/import"), "é" * 500_000, content_type="application/json")
+    assert (answer.status_code, answer.json()["error"][:21]) == (422, "the file is too large")
+
+
+def test_a_version_that_is_not_there_yet_is_no_conflict(desk: Client, alpha: Tenant) -> None:
+    address = at(alpha, f"/{create(desk, alpha).json()['uid']}")
+    answer = put(desk, address, {**titled("A"), "base": 9})
+    assert (answer.status_code, answer.json()["error"]) == (
+        409,
+        "there is no such version yet; got 9; wanted at most 1",
+    )
+
+
 def test_a_program_saves_under_the_name_of_its_token(client: Client, alpha: Tenant) -> None:
     _, secret = issue_token(alpha.owner, alpha.app, name="terraform", scopes=["write"])
     headers = {"Authorization": f"Bearer {secret}"}
