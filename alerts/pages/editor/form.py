@@ -28,6 +28,7 @@ from spm.errors import BadQuery, SpmError
 
 _NUMBER = {"step": "any"}
 _TEXTS = ("summary", "description", "runbook_url")  # annotations with a field of their own
+_MANY_LINES = ("description",)
 _HORIZON_MAX_MS = 366 * 24 * limits.HOUR_MS
 
 
@@ -142,6 +143,7 @@ class RuleForm(forms.Form):
         for name in [name for name in self.errors if not is_used(name, kind)]:
             del self.errors[name]
         if "expr" not in self.errors and "kind" not in self.errors:
+            cleaned["expr"] = cleaned["expr"].replace("\r\n", "\n")  # as browsers send line ends
             self._check_condition(kind)
             self._check_expression()
         return cleaned
@@ -186,12 +188,19 @@ class RuleForm(forms.Form):
         values |= {"comparator": NO_COMPARATOR, "recovery": None} if kind == PROMQL else {}
         values |= {"missing": values["missing"] or MissingPolicy.HOLD.value}
         values |= {name: tuple(values[name]) for name in ("receivers", "by")}
-        return {**values, "annotations": dict(self._annotations(defaults["annotations"]))}
+        annotations = dict(self._annotations(defaults["annotations"]))
+        return {
+            **values,
+            "labels": _untouched(values["labels"], defaults["labels"]),
+            "annotations": _untouched(annotations, defaults["annotations"]),
+        }
 
     def _annotations(self, before: Mapping[str, str]) -> Iterator[tuple[str, str]]:
         others = self.cleaned_data.get("annotations") or {}
         for name in _TEXTS:
             text = self.cleaned_data.get(name, "") if name in self.data else before.get(name, "")
+            if text and text == _on_one_line(before.get(name, "")) and name not in _MANY_LINES:
+                text = before[name]  # a field of one line shows no line ends
             if text:
                 yield name, text
         rest = before if "annotations" not in self.data else others
@@ -221,6 +230,22 @@ _DEFAULTS: Mapping[str, Any] = {
     "labels": {},
     "annotations": {},
 }
+
+
+def _untouched(texts: Mapping[str, str], before: Mapping[str, str]) -> dict[str, str]:
+    """Return the texts; those that differ from before in the space at the ends of lines only stay as they were."""
+    return {
+        name: before[name] if name in before and _trimmed(before[name]) == _trimmed(text) else text
+        for name, text in texts.items()
+    }
+
+
+def _trimmed(text: str) -> str:
+    return "\n".join(line.rstrip() for line in text.strip().split("\n"))
+
+
+def _on_one_line(text: str) -> str:
+    return text.replace("\n", "").strip()
 
 
 def _is_empty(name: str, value: Any) -> bool:
