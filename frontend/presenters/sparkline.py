@@ -6,6 +6,7 @@ third of the bytes of a plain path.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import isfinite
 
 WIDTH, HEIGHT = 120, 24
 _SPAN_MIN = 4.0  # of the values: a smaller wobble stays one
@@ -23,15 +24,15 @@ class Sparkline:
 
 
 def draw_sparkline(values: Sequence[float | None]) -> Sparkline:
-    """Draw values from left to right over their own range; None interrupts the line."""
-    present = [value for value in values if value is not None]
+    """Draw values from left to right over their own range; None and what is not finite interrupt the line."""
+    present = [value for value in values if value is not None and isfinite(value)]
     if not present:
         return Sparkline()
     low, high = min(present), max(present)
-    middle, span = (low + high) / 2, max(high - low, _SPAN_MIN)
+    middle, span = low / 2 + high / 2, max(high - low, _SPAN_MIN)
     pieces, place, is_open = [], (0, 0), False
     for at, value in enumerate(values):
-        if value is None:
+        if value is None or not isfinite(value):
             is_open = False
             continue
         x = round(at * WIDTH / max(len(values) - 1, 1))

@@ -12,6 +12,7 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
+from math import isnan
 from typing import Any
 
 import numpy as np
@@ -96,7 +97,7 @@ class HostRow:
     @property
     def level(self) -> int:
         """The step of the map's ramp, 0 to 6, for the CPU in use."""
-        return min(int((self.cpu_now or 0.0) * 7 / 100), 6)
+        return int(min(max(self.cpu_now or 0.0, 0.0), 99.0) * 7 / 100)
 
 
 @dataclass(frozen=True, slots=True)
@@ -322,7 +323,8 @@ def _numbers(queries: QuerySession, now_ms: int) -> HostNumbers:
 def _instant(engine: Engine, expr: str, now_ms: int) -> dict[str, float]:
     result = engine.instant(expr, now_ms)
     values = result.values[:, 0].tolist() if len(result.labels) else []
-    return {name: value for labels, value in zip(result.labels, values, strict=True) if (name := labels.get("host"))}
+    rows = zip(result.labels, values, strict=True)
+    return {name: value for labels, value in rows if (name := labels.get("host")) and not isnan(value)}
 
 
 def _lines(queries: QuerySession, names: Sequence[str], now_ms: int) -> dict[str, Any]:

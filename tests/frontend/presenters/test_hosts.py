@@ -10,6 +10,7 @@ from frontend.presenters.hosts.table import (
     ROWS,
     HostChoice,
     HostNumbers,
+    HostRow,
     group_rows,
     grouping_labels,
     is_host,
@@ -160,7 +161,20 @@ def test_a_sparkline_reaches_from_edge_to_edge_and_is_cut_by_a_gap() -> None:
     assert (cut.low, cut.high) == (1.0, 4.0)
 
 
-@pytest.mark.parametrize("values", [[], [None, None]])
+NOT_FINITE = [float("nan"), float("inf"), float("-inf")]
+
+
+def test_what_is_not_finite_interrupts_a_sparkline() -> None:
+    assert draw_sparkline([1.0, 2.0, *NOT_FINITE, 3.0]) == draw_sparkline([1.0, 2.0, None, None, None, 3.0])
+    assert "n" not in draw_sparkline([-1e308, 1e308, 1.7e308]).path
+
+
+@pytest.mark.parametrize(("cpu", "level"), [(None, 0), (-5.0, 0), (0.0, 0), (50.0, 3), (100.0, 6), (float("inf"), 6)])
+def test_the_map_has_a_colour_for_every_number(cpu: float | None, level: int) -> None:
+    assert HostRow("a", "up", 0, cpu_now=cpu).level == level
+
+
+@pytest.mark.parametrize("values", [[], [None, None], NOT_FINITE])
 def test_a_sparkline_of_nothing_is_empty(values: list[float | None]) -> None:
     assert draw_sparkline(values).path == ""
 
