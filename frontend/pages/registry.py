@@ -8,7 +8,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from django.http.response import HttpResponseBase
-from django.urls import URLPattern, path, reverse
+from django.urls import URLPattern, path, register_converter, reverse
+from django.urls.converters import StringConverter
 from django.views.decorators.http import require_safe
 from django.views.generic import RedirectView
 
@@ -26,6 +27,15 @@ from frontend.pages import (
 )
 from frontend.pages.base import AppPage
 from spm.accounts.models import App
+
+
+class HostConverter(StringConverter):
+    """The name of a host, as the label has it: with slashes and line ends, too."""
+
+    regex = r"(?s:.+)"
+
+
+register_converter(HostConverter, "host")
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +77,7 @@ PAGES: tuple[Page, ...] = (
     Page("home_part", "home", overview.HomePart),
     Page("hosts", "hosts", overview.Hosts, title="Hosts"),
     Page("hosts_part", "hosts-part", overview.HostsPart),
-    Page("host", "hosts/<path:host>", overview.Host),
+    Page("host", "hosts/<host:host>", overview.Host),
     Page("completeness", "completeness", overview.Completeness),
     Page("system", "system", overview.System, title="System", internal=True),
     Page("alerts:rules", title="Alerts", tab="Rules", on_phones=True),

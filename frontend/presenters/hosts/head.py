@@ -43,7 +43,8 @@ class HostHead:
 
 def head_of(app: App, host: str, now_ms: int, *, firing: int) -> HostHead | None:
     """Return the head of a host; ``None`` if the app never heard of it."""
-    source = Source.objects.filter(app=app, name=host).first()
+    is_storable = "\0" not in host  # in PostgreSQL; a series may be named so all the same
+    source = Source.objects.filter(app=app, name=host).first() if is_storable else None
     last_ms = int(source.last_seen.timestamp() * 1000) if source else 0
     try:
         matchers = [Matcher("host", "=", host)]
@@ -57,7 +58,7 @@ def head_of(app: App, host: str, now_ms: int, *, firing: int) -> HostHead | None
     if source is None and not label_sets:
         return None
     state = sources.state(last_ms, now_ms, source.period_ms if source else None)
-    agent = Agent.objects.filter(app=app, name=host).first()
+    agent = Agent.objects.filter(app=app, name=host).first() if is_storable else None
     return HostHead(state, last_ms, firing, common_labels(label_sets), agent)
 
 

@@ -186,6 +186,21 @@ def test_a_host_that_is_down_is_shown_up_to_its_last_sample(desk: Client, alpha:
     assert '<span class="badge gone">down</span>' in page
 
 
+@pytest.mark.parametrize("host", ["a//b/", "a\nb", "100%", "<b>'\"", "a;b?c#d&e=f", "\0"])
+def test_a_host_with_an_odd_name_is_listed_and_has_its_page(
+    desk: Client, alpha: Tenant, settings: Any, host: str
+) -> None:
+    line = sample_app.Line("cpu_usage_total", {"host": host}, np.array([float("nan")]))
+    now_ms = SystemClock().now_ms()
+    sample_app.write_lines(settings.SPM_STORE_URL, alpha.app.pk, "relay", [line], np.array([now_ms - 20_000]))
+    at = f"/apps/{alpha.app.pk}"
+    for view in ("", "?view=map", "?sort=cpu", "?q=cpu<0"):
+        page = text_of(desk, f"{at}/hosts{view}")
+    assert "No host matches" in page
+    [address] = re.findall(rf'href="({at}/hosts/[^"]+)"', text_of(desk, f"{at}/hosts"))
+    assert '<span class="badge up">up</span>' in text_of(desk, html.unescape(address))
+
+
 def test_an_expression_of_the_address_is_escaped(desk: Client, alpha: Tenant) -> None:
     page = text_of(desk, f'/apps/{alpha.app.pk}/explore?expr="><script>alert(1)</script>')
     assert "<script>alert" not in page
