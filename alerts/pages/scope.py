@@ -3,11 +3,13 @@
 from typing import cast
 
 from django.contrib.auth.models import User
-from django.http import HttpRequest
+from django.http import Http404, HttpRequest
 
 from spm.accounts import access
 from spm.accounts.models import App
 from spm.accounts.organisations.rights import Right
+
+_APP_CHARS_MAX = 100  # Python reads no number of some thousand digits
 
 
 def person_of(request: HttpRequest) -> User:
@@ -19,5 +21,7 @@ def app_of(request: HttpRequest, right: Right = Right.SEE_APP) -> App:
     """Return the app that ``app=`` names, else the person's first one; 404 or 403 without the right."""
     text = request.GET.get("app", "")
     person = person_of(request)
+    if len(text) > _APP_CHARS_MAX:
+        raise Http404("No app has such a number.")
     app = access.app_of_person(person, int(text) if text.isascii() and text.isdigit() else None)
     return access.require_app(person, app.pk, right)

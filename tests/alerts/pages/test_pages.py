@@ -281,3 +281,9 @@ def test_an_answer_of_too_many_series_is_refused(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr("spm.limits.RULE_SERIES_MAX", 3)
     with pytest.raises(Exception, match="too many series"):
         query_engine(1, "cpu", START_MS)
+
+
+def test_a_number_of_an_app_that_is_too_long_to_be_read_is_not_found(app: App, people: dict[str, User]) -> None:
+    client = Client()
+    client.force_login(people["edda"])
+    assert [client.get(f"/alerts/{rest}?app={'9' * 5_000}").status_code for rest in ("", "new", "check")] == [404] * 3
