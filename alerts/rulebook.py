@@ -24,7 +24,7 @@ from alerts.models import Instance, Lane, Rule, RuleGroup, RuleVersionRow
 from spm import limits
 from spm.accounts import audit
 from spm.accounts.models import App
-from spm.errors import BadQuery, LimitExceeded
+from spm.errors import BadQuery, LimitExceeded, Refused
 from spm.limits import RULE_PERIOD_MS
 
 
@@ -73,9 +73,18 @@ def write(app: App, draft: Draft, *, by: User | None, now_ms: int, by_name: str 
 
 
 @transaction.atomic
-def change(rule: Rule, draft: Draft, *, by: User | None, now_ms: int, by_name: str = "") -> Rule:
-    """Change a rule. Open episodes go on, unless the new expression does not select them or it is switched off."""
-    rule = begin_edit(rule.app, now_ms=now_ms).change(rule, _fields(draft))
+def change(
+    rule: Rule, draft: Draft, *, by: User | None, now_ms: int, by_name: str = "", seen_ms: int | None = None
+) -> Rule:
+    """Change a rule. Open episodes go on, unless the new expression does not select them or it is switched off.
+
+    ``seen_ms``: when the version that the person saw was written; a newer one is not overwritten, but ``Refused``.
+    """
+    edit = begin_edit(rule.app, now_ms=now_ms)
+    if seen_ms is not None and not rules_of(rule.app).filter(pk=rule.pk, changed_ms=seen_ms).exists():
+        remedy = "Look at it in another tab. If you save again, your version replaces it."
+        raise Refused("nothing is saved: somebody else has changed this rule meanwhile", remedy=remedy)
+    rule = edit.change(rule, _fields(draft))
     _note(rule, "rule.change", by, by_name)
     return rule
 

@@ -24,7 +24,7 @@ from alerts.pages.views import page, rule_of
 from spm.accounts.models import App
 from spm.accounts.organisations.rights import Right
 from spm.clock import SystemClock
-from spm.errors import BadQuery, LimitExceeded
+from spm.errors import BadQuery, LimitExceeded, Refused
 
 _clock = SystemClock()
 
@@ -72,6 +72,7 @@ def _edit(request: HttpRequest, app: App, rule: Rule | None, initial: dict[str, 
     is_tried = "try" in request.POST
     form = _form(app, rule, data=request.POST if request.method == "POST" else None, initial=initial, is_tried=is_tried)
     tried: dict[str, Any] = {"trial_form": RangeForm()}
+    seen = request.POST.get("seen", rule.changed_ms if rule else "")
     if is_tried:
         tried = _tried(request, app, form, rule)
     elif form.is_bound and form.is_valid():
@@ -79,8 +80,9 @@ def _edit(request: HttpRequest, app: App, rule: Rule | None, initial: dict[str, 
         if saved_rule is not None:
             messages.success(request, f"“{saved_rule.name}” is saved.")
             return redirect("alerts:rule", saved_rule.pk)
+        seen = rule.changed_ms if rule else ""
     kinds = [(value, title, MEANINGS[value]) for value, title in CHOICES.items()]
-    return page(request, "form", app, form=form, rule=rule, kinds=kinds, **tried)
+    return page(request, "form", app, form=form, rule=rule, kinds=kinds, seen=seen, **tried)
 
 
 def _form(app: App, rule: Rule | None, *, is_tried: bool, **form: Any) -> RuleForm:
@@ -101,7 +103,15 @@ def _save(request: HttpRequest, app: App, form: RuleForm, rule: Rule | None) -> 
     try:
         if rule is None:
             return rulebook.write(app, draft, by=person, now_ms=now_ms)
-        return rulebook.change(rule, draft, by=person, now_ms=now_ms)
-    except (BadQuery, LimitExceeded) as refusal:
+        return rulebook.change(rule, draft, by=person, now_ms=now_ms, seen_ms=_seen_ms(request))
+    except (BadQuery, LimitExceeded, Refused) as refusal:
         form.refuse(refusal)
         return None
+
+
+def _seen_ms(request: HttpRequest) -> int | None:
+    """Return when the version that the form showed was written; None for a program that does not say."""
+    text = request.POST.get("seen")
+    if text is None:
+        return None
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 19 else -1  # which no version is

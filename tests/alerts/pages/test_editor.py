@@ -220,3 +220,18 @@ def test_a_body_without_fields_changes_nothing(
     assert editor.post(f"/alerts/rules/{rule.pk}/edit").status_code == 200
     rule.refresh_from_db()
     assert rule.enabled
+
+
+def test_a_rule_that_was_changed_meanwhile_is_overwritten_only_by_who_knows(
+    app: App, machine: Machine, editor: Client, make_rule: Callable[..., Rule]
+) -> None:
+    rule = make_rule()
+    address = f"/alerts/rules/{rule.pk}/edit"
+    fields = fields_of(editor.get(address).content.decode())
+    assert editor.post(address, {**fields, "threshold": "70"}).status_code == 302
+    tried = fields_of(editor.post(address, {**fields, "threshold": "80", "try": "1"}).content.decode())
+    page = editor.post(address, {**tried, "threshold": "80"}).content.decode()
+    assert "somebody else has changed this rule meanwhile" in page
+    assert Rule.objects.get().threshold == 70
+    assert editor.post(address, fields_of(page)).status_code == 302
+    assert Rule.objects.get().threshold == 80
