@@ -179,9 +179,9 @@ class RuleForm(forms.Form):
         kind, cleaned = self.chosen_kind, self.cleaned_data
         defaults = {**_DEFAULTS, **({name: getattr(self._rule, name) for name in _DRAFT_NAMES} if self._rule else {})}
         sent = {
-            name: cleaned[name]
+            name: _DEFAULTS[name] if _is_empty(name, cleaned[name]) else cleaned[name]
             for name in _DRAFT_NAMES
-            if name in cleaned and name in self.data and is_used(name, kind) and not _is_empty(name, cleaned[name])
+            if name in cleaned and name in self.data and is_used(name, kind)
         }
         values = {**defaults, **sent, "enabled": bool(cleaned.get("enabled"))}
         values |= {"kind": Kind.THRESHOLD.value if kind == PROMQL else kind}

@@ -63,9 +63,11 @@ def rule_check(request: HttpRequest) -> HttpResponse:
 @require_POST
 def rule_try(request: HttpRequest) -> HttpResponse:
     """Show what the rule being typed would have said in the past: a part of the form's page. Nothing is written."""
-    app = app_of(request, Right.TRY_RULE)
-    form = _form(app, None, data=request.POST, is_tried=True)
-    return page(request, "parts/trial", app, form=form, **_tried(request, app, form, None))
+    number = request.GET.get("rule", "")
+    rule = rule_of(request, _whole(number), Right.TRY_RULE) if number else None
+    app = rule.app if rule else app_of(request, Right.TRY_RULE)
+    form = _form(app, rule, data=request.POST, is_tried=True)
+    return page(request, "parts/trial", app, form=form, **_tried(request, app, form, rule))
 
 
 def _edit(request: HttpRequest, app: App, rule: Rule | None, initial: dict[str, Any]) -> HttpResponse:
@@ -112,6 +114,9 @@ def _save(request: HttpRequest, app: App, form: RuleForm, rule: Rule | None) -> 
 def _seen_ms(request: HttpRequest) -> int | None:
     """Return when the version that the form showed was written; None for a program that does not say."""
     text = request.POST.get("seen")
-    if text is None:
-        return None
-    return int(text) if text.isascii() and text.isdigit() and len(text) < 19 else -1  # which no version is
+    return None if text is None else _whole(text)
+
+
+def _whole(text: str) -> int:
+    """Read a number of an address or a form; -1, which nothing has, for what is none."""
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 19 else -1

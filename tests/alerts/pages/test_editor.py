@@ -9,7 +9,7 @@ import pytest
 from django.contrib.auth.models import User
 from django.test import Client
 
-from alerts.models import Rule
+from alerts.models import Rule, RuleGroup
 from alerts.models.telling import ContactPoint, Policy, Receiver
 from spm import query
 from spm.accounts.models import App
@@ -235,3 +235,34 @@ def test_a_rule_that_was_changed_meanwhile_is_overwritten_only_by_who_knows(
     assert Rule.objects.get().threshold == 70
     assert editor.post(address, fields_of(page)).status_code == 302
     assert Rule.objects.get().threshold == 80
+
+
+def test_a_number_that_is_emptied_gets_its_default(
+    app: App, machine: Machine, editor: Client, make_rule: Callable[..., Rule]
+) -> None:
+    rule = make_rule(kind="anomaly", weeks=6, spread_min=2.0)
+    address = f"/alerts/rules/{rule.pk}/edit"
+    fields = fields_of(editor.get(address).content.decode())
+    assert editor.post(address, {**fields, "weeks": "", "spread_min": ""}).status_code == 302
+    rule.refresh_from_db()
+    assert (rule.weeks, rule.spread_min) == (4, 0.0)
+
+
+def test_an_existing_rule_is_tried_with_the_labels_of_its_group(
+    app: App, history: Installation, people: dict[str, User], editor: Client, foreign_app: App
+) -> None:
+    point = ContactPoint.objects.create(organisation=app.organisation, name="P")
+    row = Receiver.objects.create(organisation=app.organisation, kind="mail", target="b@x.org", created_ms=0, tokens=1)
+    point.receivers.add(row)
+    waits = {"wait_ms": 0, "interval_ms": 1, "repeat_ms": 1}
+    Policy.objects.create(organisation=app.organisation, matchers='team="db"', contact_point=point, **waits)
+    rule = Rule.objects.get()
+    rule.group = RuleGroup.objects.create(app=app, file="f", name="g", labels={"team": "db"})
+    rule.save()
+    address = re.search(r'hx-post="([^"]+)"', editor.get(f"/alerts/rules/{rule.pk}/edit").content.decode())
+    assert address is not None
+    assert "each of 2 receivers" in editor.post(html.unescape(address[1]), TRIED).content.decode()
+    stranger = Client()
+    stranger.force_login(people["mallory"])
+    assert stranger.post(f"/alerts/try?app={foreign_app.pk}&rule={rule.pk}", TRIED).status_code == 404
+    assert [editor.post(f"/alerts/try?rule={odd}", TRIED).status_code for odd in ("x", "9" * 5_000, "\0")] == [404] * 3
