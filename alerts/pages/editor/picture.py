@@ -19,6 +19,7 @@ from spm.arrays import F64
 
 HEIGHT = 200
 _EDGE = 0.06  # of the height above and below the values
+_DRAWN_MAX = 1e307  # so that the height of a picture is a finite number
 _UP = (">", ">=", "==", "!=", "")
 
 
@@ -95,8 +96,9 @@ class _Scale:
     high: float
 
     def place(self, value: float) -> float:
-        """Return where a value stands, from the top."""
-        return round(HEIGHT * (self.high - value) / (self.high - self.low), 1)
+        """Return where a value stands, from the top; one beyond an edge stands at the edge."""
+        inside = min(max(value, self.low), self.high)
+        return round(HEIGHT * ((self.high - inside) / (self.high - self.low)), 1)
 
 
 def _edges(ranges: ValueRanges, marks: Sequence[float]) -> tuple[float, float]:
@@ -104,7 +106,7 @@ def _edges(ranges: ValueRanges, marks: Sequence[float]) -> tuple[float, float]:
     names = list(ranges.labels)
     low, high = ranges.band(names) if names else (np.array([]), np.array([]))
     every = np.concatenate([low[~np.isnan(low)], high[~np.isnan(high)], np.array(marks, np.float64)])
-    every = every[np.isfinite(every)]
+    every = np.clip(every[np.isfinite(every)], -_DRAWN_MAX, _DRAWN_MAX)
     least, most = (float(every.min()), float(every.max())) if every.size else (0.0, 1.0)
     if 0 <= least < 0.8 * most:
         least = 0.0
