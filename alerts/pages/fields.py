@@ -1,6 +1,5 @@
 """Form fields of the alerting pages: durations, receivers, label names, and texts by name."""
 
-import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -8,11 +7,11 @@ from django import forms
 
 from alerts import durations
 from alerts.notify.registry import kind_of, receiver_hints
+from alerts.rulefiles.label_names import WANTED, is_rule_label
 from alerts.templating import template
 from spm import limits
 from spm.errors import BadQuery
 
-_LABEL_NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
 _MONO = {"spellcheck": "false", "autocomplete": "off"}
 
 
@@ -125,9 +124,8 @@ def write_texts(texts: Mapping[str, str]) -> str:
 
 def check_label_name(name: str) -> str:
     """Return the name; raises ``ValidationError`` if no label may have it."""
-    if not _LABEL_NAME.fullmatch(name) or name.startswith("__"):
-        wanted = "letters, digits and _, not beginning with a digit or __"
-        raise forms.ValidationError(f"“{name[:60]}” is not the name of a label; wanted {wanted}.")
+    if not is_rule_label(name):
+        raise forms.ValidationError(f"“{name[:60]}” is not a label that a rule can set; wanted {WANTED}.")
     return name
 
 

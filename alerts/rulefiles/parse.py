@@ -13,6 +13,7 @@ from yaml.nodes import Node
 from alerts.expressions import check_expression
 from alerts.rulefiles import limits, nodes
 from alerts.rulefiles.content import AlertContent, GroupContent, Place, RecordContent, RuleContent, RuleFile
+from alerts.rulefiles.label_names import is_rule_label
 from alerts.templating import template
 from spm.errors import BadQuery
 from spm.limits import (
@@ -26,7 +27,6 @@ from spm.query.formats.prometheus import duration_ms
 
 T = TypeVar("T")
 _METRIC = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]*")
-_LABEL = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
 _GROUP_FIELDS = {"name", "interval", "limit", "labels", "rules"}
 _GROUP_NOTES = {
     "query_offset": "rules wait for late data by themselves",
@@ -164,7 +164,7 @@ def _whole(fields: Mapping[str, tuple[Node, Place]], name: str, place: Place) ->
 def _labels(fields: Mapping[str, tuple[Node, Place]], name: str, place: Place) -> dict[str, str]:
     labels = _templates(fields, name, place, limits.LABELS_MAX)
     for label in labels:
-        if label in ("__name__", "alertname") or not _LABEL.fullmatch(label):
+        if not is_rule_label(label):
             raise fields[name][1].refuse("not a label that a rule can set", got=label)
     return labels
 

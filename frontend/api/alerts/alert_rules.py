@@ -5,7 +5,7 @@ other. Rules that came from a rule file may be edited too; the next import of th
 """
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 import orjson
 from django.db import transaction
@@ -26,6 +26,7 @@ from alerts.judging.kinds import Kind
 from alerts.models import AlertEvent, Episode, Instance, Rule, Severity
 from alerts.notify.registry import kind_of, receiver_hints, shown
 from alerts.rulebook import Draft
+from alerts.rulefiles.label_names import WANTED, is_rule_label
 from alerts.rulefiles.limits import ANNOTATIONS_MAX, LABELS_MAX
 from alerts.templating import template
 from frontend.api.alerts.cursor_pages import cut_page
@@ -42,6 +43,7 @@ _WRITE = {**_READ, 400: FailureSerializer, 403: FailureSerializer, 422: FailureS
 _EDIT = {**_WRITE, 412: FailureSerializer, 428: FailureSerializer}
 _IF_MATCH = OpenApiParameter("If-Match", OpenApiTypes.STR, OpenApiParameter.HEADER, required=True)
 _PAGE_MAX = 500
+Names = TypeVar("Names", dict[str, str], list[str])
 _EPISODE_EVENTS_MAX = 50
 _DURATIONS = ("for_ms", "keep_firing_for_ms", "hold_ms", "missing_for_ms")
 _PLAIN = (
@@ -111,8 +113,12 @@ class RuleDraftSerializer(serializers.Serializer[Any]):
         return value
 
     def validate_labels(self, value: dict[str, str]) -> dict[str, str]:
-        """Refuse templates that are not valid."""
-        return _checked_templates(value, LABELS_MAX)
+        """Refuse templates that are not valid, and labels that a rule cannot set."""
+        return _checked_templates(_checked_names(value), LABELS_MAX)
+
+    def validate_by(self, value: list[str]) -> list[str]:
+        """Refuse what is not the name of a label."""
+        return _checked_names(value)
 
     def validate_annotations(self, value: dict[str, str]) -> dict[str, str]:
         """Refuse templates that are not valid."""
@@ -405,6 +411,13 @@ def _checked(check: Any, value: str) -> None:
         check(value)
     except BadQuery as error:
         raise serializers.ValidationError(str(error)) from error
+
+
+def _checked_names(names: Names) -> Names:
+    for name in names:
+        if not is_rule_label(name):
+            raise serializers.ValidationError(f"“{name[:60]}” is not a label that a rule can set; wanted {WANTED}.")
+    return names
 
 
 def _checked_templates(texts: dict[str, str], most: int) -> dict[str, str]:

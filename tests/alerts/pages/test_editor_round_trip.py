@@ -16,7 +16,7 @@ from spm import limits
 from tests.alerts.pages.test_editor import fields_of
 
 TEXTS = st.text(alphabet="ab =,#&<>\"'%é\n", max_size=20).filter(str.strip)
-NAMES = st.from_regex(r"[a-zA-Z][a-zA-Z0-9_]{0,8}", fullmatch=True)
+NAMES = st.from_regex(r"[a-zA-Z_][a-zA-Z0-9_]{0,8}", fullmatch=True)
 NUMBERS = st.floats(allow_nan=False, allow_infinity=False)
 DURATIONS = st.integers(0, limits.RULE_DURATION_MAX_MS)
 LONG_DURATIONS = st.integers(1_000, limits.RULE_DURATION_MAX_MS)

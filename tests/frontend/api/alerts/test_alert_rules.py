@@ -112,6 +112,9 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "a receiver of no notifier": ({"receivers": ["nobody"]}, "receivers"),
     "a template that queries": ({"annotations": {"a": "{{ query `up` }}"}}, "annotations"),
     "a duration that is too long": ({"for_ms": 10**12}, "for_ms"),
+    "a label with a sign in its name": ({"labels": {"team=a": "x"}}, "labels"),
+    "a label that names the alert": ({"labels": {"alertname": "x"}}, "labels"),
+    "two labels where one should be": ({"by": ["host, job"]}, "by"),
     "a comparator that is none": ({"comparator": "~"}, "comparator"),
 }
 
