@@ -245,7 +245,7 @@ DATA = [
     *_all("GET", f"{_APP}/data", Right.SEE_APP, "/ingestion", "/ingestion/hours", "/ingestion/download"),
     *_all("GET", f"{_APP}/data", Right.SEE_APP, "/rejected", "/dead-letters"),
     *_all("GET", _APP, Who.EVERYBODY, *(f"/{old}" for page in PAGES for old in page.former), status=301),
-    *_all("GET", _APP, Right.SEE_APP, "/hosts/<path:host>", "/system", status=404),  # no such host; not the own app
+    *_all("GET", _APP, Right.SEE_APP, "/hosts/<host:host>", "/system", status=404),  # no such host; not the own app
     *(
         Row(method, f"{_PROMETHEUS}/{name}", Right.SEE_APP, query=query)
         for method in ("GET", "POST")
