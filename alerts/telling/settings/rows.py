@@ -25,16 +25,8 @@ def write(row: Setting, values: Mapping[str, Any], *, by: User, now_ms: int) -> 
     Writers of one organisation come one after the other, also those who delete, so that two make no ring and pass
     no bound. A row that was deleted meanwhile is ``Refused``: to store it would make it anew.
     """
-    organisation = Organisation.objects.select_for_update(no_key=True).get(pk=row.organisation_id)
-    if row.pk is not None and not type(row)._default_manager.filter(pk=row.pk).exists():
-        raise Refused("it was deleted meanwhile", remedy="Create another.")
-    for name, value in values.items():
-        setattr(row, name, value)
-    check(row)
-    _check_count(row)
-    row.save()
-    audit.record(_action(row, "write"), str(row), actor=by, organisation=organisation)
-    mark_organisation(organisation.pk, now_ms=now_ms)
+    _store(row, values, by)
+    mark_organisation(row.organisation_id, now_ms=now_ms)
 
 
 @transaction.atomic
@@ -43,7 +35,7 @@ def write_policy(
 ) -> None:
     """Write a policy as ``write`` does, with these steps of escalation: after how long, and the contact point."""
     check_escalation(policy, escalation)
-    write(policy, values, by=by, now_ms=now_ms)
+    _store(policy, values, by)
     policy.escalation.all().delete()
     EscalationStep.objects.bulk_create(
         EscalationStep(policy=policy, after_ms=after_ms, contact_point_id=point) for after_ms, point in escalation
@@ -58,6 +50,18 @@ def delete(row: Setting, *, by: User, now_ms: int) -> None:
     row.delete()
     audit.record(_action(row, "delete"), name, actor=by, organisation=organisation)
     mark_organisation(organisation.pk, now_ms=now_ms)
+
+
+def _store(row: Setting, values: Mapping[str, Any], by: User) -> None:
+    organisation = Organisation.objects.select_for_update(no_key=True).get(pk=row.organisation_id)
+    if row.pk is not None and not type(row)._default_manager.filter(pk=row.pk).exists():
+        raise Refused("it was deleted meanwhile", remedy="Create another.")
+    for name, value in values.items():
+        setattr(row, name, value)
+    check(row)
+    _check_count(row)
+    row.save()
+    audit.record(_action(row, "write"), str(row), actor=by, organisation=organisation)
 
 
 def _check_count(row: Setting) -> None:
