@@ -2,11 +2,12 @@
 
 ``open_session`` evaluates the expressions of an app's rules over many steps: each distinct expression once, with the
 samples that several of them select read once. ``query_engine`` evaluates one expression at one time, for the form. A
-person who tries an expression waits for a place among the queries of the organisation (``with_admission``); rules do
-not wait for people.
+person who tries an expression waits for a place among the queries of the organisation (``admitted``); rules do not
+wait for people.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -154,11 +155,16 @@ def _storage_at(app: int, known: KeptKnowledge | None) -> Storage:
     return storage.known_at(storage.restore_knowledge(known.vector, known.retractions))
 
 
+def admitted(organisation: int) -> AbstractContextManager[None]:
+    """Hold a place among the organisation's queries; raises ``QueryRefused`` where none becomes free in time."""
+    return shared_admission(settings.SPM_DATA / "turns").admit(organisation)
+
+
 def with_admission(organisation: int, querier: Querier) -> Querier:
     """Wrap a querier so that each query first waits for a place of its organisation."""
 
     def query_when_admitted(app: int, expr: str, at_ms: int) -> Sequence[SeriesValue]:
-        with shared_admission(settings.SPM_DATA / "turns").admit(organisation):
+        with admitted(organisation):
             return querier(app, expr, at_ms)
 
     return query_when_admitted

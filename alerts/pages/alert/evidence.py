@@ -12,7 +12,7 @@ from django.conf import settings
 from alerts import journal
 from alerts.backtesting.backtests import BacktestReport, PastEpisode
 from alerts.backtesting.ranges import ValueRanges
-from alerts.expressions import read_points
+from alerts.expressions import admitted, read_points
 from alerts.judging import limits
 from alerts.judging.answers import Answer
 from alerts.judging.kinds import Kind
@@ -24,7 +24,6 @@ from alerts.pages.editor.picture import Picture, draw
 from spm import query
 from spm.errors import SpmError
 from spm.limits import HOUR_MS, RULE_PERIOD_MS
-from spm.query.request.admission import shared_admission
 
 _SPAN_MAX_MS = 24 * HOUR_MS
 _AFTER_MS = HOUR_MS // 4
@@ -114,7 +113,7 @@ def _chart(title: str, episode: Episode, version: RuleVersion, steps: Steps, kno
     labels: Mapping[str, str] = episode.labels
     app = episode.rule.app
     try:
-        with shared_admission(settings.SPM_DATA / "turns").admit(app.organisation_id):
+        with admitted(app.organisation_id):
             points = read_points(app.pk, version.value_expr, labels, steps, knowledge)
     except SpmError as error:
         return Chart(title, error=str(error))

@@ -5,16 +5,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from django import forms
-from django.conf import settings
 
 from alerts.backtesting.audience import count_receivers
 from alerts.backtesting.backtests import BacktestReport, ForEffect, PastEpisode, try_rule, version_of
+from alerts.expressions import admitted
 from alerts.models import Rule
 from alerts.pages.editor.picture import Picture, draw
 from spm.accounts.models import App
 from spm.errors import SpmError
 from spm.limits import HOUR_MS
-from spm.query.request.admission import shared_admission
 
 EPISODES_SHOWN = 50
 NOW, THEN = "now", "then"
@@ -101,7 +100,7 @@ def try_draft(rule: Rule, trial: RangeForm, *, now_ms: int) -> Trial:
         return Trial("Choose how far back to try, and on which knowledge.")
     span_ms = trial.range_ms()
     try:
-        with shared_admission(settings.SPM_DATA / "turns").admit(rule.app.organisation_id):
+        with admitted(rule.app.organisation_id):
             report = try_rule(rule, now_ms - span_ms, now_ms, as_live_knew=trial.as_live_knew())
     except SpmError as error:
         return Trial(str(error))

@@ -2,19 +2,18 @@
 
 from typing import Any
 
-from django.conf import settings
 from drf_spectacular.utils import extend_schema
 from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from alerts.backtesting.backtests import rule_to_try, try_rule
+from alerts.expressions import admitted
 from alerts.judging.kinds import Kind
 from alerts.models import Rule
 from frontend.api.base import FailureSerializer, Operation
 from spm.accounts.organisations.rights import Right
 from spm.limits import RULE_DURATION_MAX_MS, RULE_EXPR_CHARS_MAX, TIME_MAX_MS
-from spm.query.request.admission import shared_admission
 
 _FAILURES = dict.fromkeys((400, 401, 404, 409, 422, 429, 503), FailureSerializer)
 _FIELDS: tuple[str, ...] = (
@@ -104,6 +103,6 @@ class Backtests(Operation):
         app, body = self.app(app_id, Right.TRY_RULE), self.validated_body(BacktestSerializer)
         fields = {name: body[name] for name in _FIELDS if name in body}
         rule = rule_to_try(app, body.get("rule"), fields)
-        with shared_admission(settings.SPM_DATA / "turns").admit(app.organisation_id):
+        with admitted(app.organisation_id):
             report = try_rule(rule, body["from_ms"], body["to_ms"], as_live_knew=body["as_live_knew"])
         return Response(ReportSerializer(report).data)

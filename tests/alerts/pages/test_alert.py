@@ -77,7 +77,7 @@ def test_its_charts_wait_for_a_place_among_the_queries_and_say_if_there_is_none(
     installation: Installation, login: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     admission = QueryAdmission(running_max=1, waiting_max=0)
-    monkeypatch.setattr("alerts.pages.alert.evidence.shared_admission", lambda path: admission)
+    monkeypatch.setattr("alerts.expressions.shared_admission", lambda path: admission)
     with admission.admit(Episode.objects.get().rule.app.organisation_id):
         page = text_of(login("vera"))
     assert page.count("1 queries of your organisation are running") == 2
