@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 import orjson
 from django.contrib.auth.models import AnonymousUser, User
 from django.db.models import Model, QuerySet
+from django.http import Http404
 from django.shortcuts import get_object_or_404
 from drf_spectacular.extensions import OpenApiAuthenticationExtension
 from rest_framework import serializers, status
@@ -128,6 +129,12 @@ class Operation(APIView):
 
     authentication_classes = [TokenAuthentication, SessionAuthentication]
     parser_classes = [SafeJSONParser]
+
+    def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
+        """Check who calls; 404 for an address that names something with a NUL, which PostgreSQL does not store."""
+        super().initial(request, *args, **kwargs)
+        if any(isinstance(value, str) and "\0" in value for value in kwargs.values()):
+            raise Http404("The address names nothing: no name holds a NUL.")
 
     def app(self, app_id: int | None, right: Right = Right.SEE_APP) -> App:
         """Return the app the caller means; 404 for a foreign one, 403 if the role or the token's scope is too low."""

@@ -80,7 +80,7 @@ class RejectedLines(AppPage):
     def get_context_data(self, **kwargs: Any) -> dict[str, Any]:
         """Add the newest lines first, of one reason or of all."""
         context = super().get_context_data(**kwargs)
-        app, reason = context["app"], self.request.GET.get("reason", "")[:300]
+        app, reason = context["app"], self.request.GET.get("reason", "")[:300].replace("\0", "\ufffd")
         lines = RejectedLine.objects.filter(app=app, **({"reason": reason} if reason else {}))
         return {
             **context,

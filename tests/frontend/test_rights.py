@@ -1,5 +1,7 @@
 """Every address of the site answers each person and each program as the table of rights says: a walk over all of them.
 
+None fails on a NUL either, which PostgreSQL does not store.
+
 The addresses come from the site's own URLs. One that is new has no row in ``rights_table`` and fails here.
 """
 
@@ -25,6 +27,10 @@ ROOT = Path(__file__).resolve().parents[2]
 PEOPLE = ("nobody", "outsider", "staff", "viewer", "editor", "admin", "owner")
 ROLE_OF_SCOPE = {"ingest": None, "events": None, "read": "viewer", "write": "editor", "admin": "admin"}
 LOGIN = "login"
+_PARAMETERS = (  # of addresses
+    *("after", "app", "before", "by", "content", "device", "expr", "form", "format", "host", "hours", "kind", "known"),
+    *("labels", "matchers", "metric", "name", "next", "p", "q", "query", "reason", "rule", "sort", "state", "view"),
+)
 
 
 @pytest.fixture
@@ -170,3 +176,19 @@ def test_templates_ask_for_rights_that_there_are() -> None:
             names_used |= set(re.findall(r"\brights\.(\w+)", path.read_text()))
     assert len(names_used) > 10
     assert names_used <= names
+
+
+@pytest.mark.parametrize("method", ["GET", "PUT", "POST", "DELETE"])
+@pytest.mark.parametrize("where", ["path", "query"])
+def test_no_address_fails_on_a_nul(alpha: Tenant, values: dict[str, str], where: str, method: str) -> None:
+    owner, failed = Caller(alpha.owner), []
+    query = "&".join(f"{name}=%00" for name in _PARAMETERS)
+    for route in routes(get_resolver().url_patterns):
+        odd = re.sub(r"<(?:(?:str|path|host|slug):)?\w+>$", "%00", route)
+        address = address_of(odd, values) if where == "path" else f"{address_of(route, values)}?{query}"
+        if where == "path" and odd == route:
+            continue
+        answer, _ = owner.ask(method, address, {}, is_json=is_json(route))
+        if answer.status_code >= 500:
+            failed.append((answer.status_code, address))
+    assert failed == []

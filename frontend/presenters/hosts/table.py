@@ -184,7 +184,8 @@ def hosts_of(
         problem = f"The numbers cannot be read now: {error}"
     rows = list_rows(seen, numbers, firing, now_ms)
     page, after, matching = select_page(rows, chosen)
-    versions = dict(Agent.objects.filter(app=app, name__in=[row.name for row in page]).values_list("name", "version"))
+    storable = [row.name for row in page if "\0" not in row.name]  # PostgreSQL takes no NUL, a series may have one
+    versions = dict(Agent.objects.filter(app=app, name__in=storable).values_list("name", "version"))
     drawn = [
         replace(row, cpu=cpu, memory=memory, agent=versions.get(row.name, ""))
         for row in page
