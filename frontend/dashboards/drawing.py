@@ -60,22 +60,35 @@ class DrawnPanel:
 
 
 def drawn(document: Document, variables: Sequence[Variable], *, once: bool = False) -> list[DrawnPanel]:
-    """Return the panels from top to bottom, at most ``DRAWN_MAX``; ``once``: repeated ones for their first value."""
+    """Return the panels from top to bottom, at most ``DRAWN_MAX``; ``once``: repeated ones for their first value.
+
+    A panel whose place a copy has taken moves down.
+    """
     known = {each.spec.name: each for each in variables}
     panels: list[tuple[PanelSpec, Sequence[Variable]]] = []
     added: list[tuple[int, int]] = []  # below which row of the grid → so many rows more
+    bottoms = [0] * COLUMNS  # of each column: the first row that is free
     for spec in sorted(document.panels, key=lambda each: (each.y, each.x)):
         if len(panels) >= DRAWN_MAX:
             break
         moved = replace(spec, y=spec.y + sum(rows for y, rows in added if y < spec.y))
         variable = known.get(spec.repeat)
         if variable is None or len(variable.values) < 2:
-            panels.append((moved, variables))
+            panels.append((_put_below(moved, bottoms), variables))
             continue
-        copies = list(_copies(moved, variable))[: 1 if once else None]
+        copies = [
+            (_put_below(copy, bottoms), one) for copy, one in list(_copies(moved, variable))[: 1 if once else None]
+        ]
         panels.extend((copy, [each for each in variables if each is not variable] + [one]) for copy, one in copies)
         added.append((spec.y, max(copy.y for copy, _ in copies) - moved.y))
     return _bounded(panels[:DRAWN_MAX])
+
+
+def _put_below(spec: PanelSpec, bottoms: list[int]) -> PanelSpec:
+    """Move a panel down to where its columns are free, and take its place there."""
+    y = max(spec.y, *bottoms[spec.x : spec.x + spec.w])
+    bottoms[spec.x : spec.x + spec.w] = [y + spec.h] * spec.w
+    return replace(spec, y=y)
 
 
 def _bounded(panels: Sequence[tuple[PanelSpec, Sequence[Variable]]]) -> list[DrawnPanel]:

@@ -3,8 +3,11 @@
 import json
 import time
 from html.parser import HTMLParser
+from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from frontend.dashboards import drawing
 from frontend.dashboards.drawing import drawn
@@ -50,10 +53,31 @@ def test_a_repeated_panel_is_drawn_for_each_value_and_pushes_down_what_is_below(
         ("a", "0 0 12 8"),
         ("b", "12 0 12 8"),
         ("c", "0 8 12 8"),
-        ("beside", "12 0 12 8"),
+        ("beside", "12 8 12 8"),
         ("below", "0 16 12 8"),
     ]
     assert panels_drawn[2].expr == 'up{host="c"}'
+
+
+PLACES = st.tuples(st.integers(0, 23), st.integers(1, 24), st.integers(1, 9), st.booleans())
+
+
+@given(st.lists(PLACES, max_size=12), st.integers(1, 7))
+def test_no_panel_covers_another_however_often_they_are_repeated(
+    places: list[tuple[int, int, int, bool]], count: int
+) -> None:
+    """Panels stand below each other at first, in a narrow and a wide page alike."""
+    panels, y = list[dict[str, Any]](), 0
+    for x, w, h, is_repeated in places:
+        panels.append({"x": min(x, 24 - w), "y": y, "w": w, "h": h, "repeat": "host" if is_repeated else ""})
+        y += h if w % 2 else 0  # others may stand beside it
+    cells: set[tuple[int, int]] = set()
+    for each in drawn(document(*panels), [chosen("host", *"abcdefg"[:count])]):
+        x, y, w, h = map(int, each.place.split())
+        own = {(column, row) for column in range(x, x + w) for row in range(y, y + h)}
+        assert x + w <= 24
+        assert not own & cells
+        cells |= own
 
 
 def test_a_page_has_a_bound_of_panels(monkeypatch: pytest.MonkeyPatch) -> None:
