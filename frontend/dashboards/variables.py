@@ -52,6 +52,11 @@ class Variable:
     problem: str = ""
 
     @property
+    def is_asked(self) -> bool:
+        """Whether a page has a field for it."""
+        return not self.spec.hidden and self.spec.kind != "constant"
+
+    @property
     def shown(self) -> str:
         """What titles and texts say in its place."""
         return "All" if self.is_all else " + ".join(self.values)

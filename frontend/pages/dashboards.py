@@ -51,7 +51,9 @@ class DashboardPage(AppPage):
         with query_session(app, self.request) if asks else nullcontext() as session:
             catalogue = AppCatalogue(session, clock.now_ms()) if session else NoCatalogue()
             variables = settle(document.variables, given, catalogue)
-        others = [(name, value) for name, value in self.request.GET.items() if not name.startswith(_PREFIX)]
+        fields = {f"{_PREFIX}{each.spec.name}" for each in variables if each.is_asked}
+        lists = [(name, values) for name, values in self.request.GET.lists() if name not in fields]
+        others = [(name, value) for name, values in lists for value in values]
         return {"variables": variables, "panels": drawing.drawn(document, variables, once=once), "others": others}
 
     def refused(self, error: Refused | LimitExceeded, **context: Any) -> HttpResponse:

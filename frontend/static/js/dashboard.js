@@ -15,7 +15,8 @@ form?.addEventListener("change", ({ target }) => {
 form?.addEventListener("submit", () => {
   const now = new URL(location.href).searchParams;
   for (const field of form.querySelectorAll("input[type=hidden]")) field.remove();
-  for (const [name, value] of now) if (!name.startsWith("var-")) form.append(Object.assign(document.createElement("input"), { type: "hidden", name, value }));
+  const asked = new Set([...form.elements].map(({ name }) => name)); // all else of the address stays: hidden variables, too
+  for (const [name, value] of now) if (!asked.has(name)) form.append(Object.assign(document.createElement("input"), { type: "hidden", name, value }));
 });
 
 document.addEventListener("spm:edit", () => document.querySelector("[data-edit]")?.click());

@@ -121,6 +121,17 @@ def test_variables_offer_what_the_own_app_has(desk: Client, alpha: Tenant, beta:
     assert b"web-1" in desk.get(address).content
 
 
+def test_the_form_of_variables_keeps_the_values_of_hidden_ones(desk: Client, alpha: Tenant) -> None:
+    names: dict[str, dict[str, object]] = {"shown": {}, "secret": {"hidden": True}, "fixed": {"kind": "constant"}}
+    variables = [{"kind": "custom", "query": "a,b", **fields, "name": name} for name, fields in names.items()]
+    uid = storage.create(alpha.app, document(variables=variables), storage.Author(alpha.owner, 1)).uid
+    address = "?var-secret=b&var-secret=a&var-shown=b&range=1h"
+    page = desk.get(f"/apps/{alpha.app.pk}/dashboards/{uid}{address}")
+    assert page.context["others"] == [("var-secret", "b"), ("var-secret", "a"), ("range", "1h")]
+    assert b'<input type="hidden" name="var-secret" value="b">' in page.content
+    assert b'name="var-fixed"' not in page.content
+
+
 def test_the_json_of_a_large_dashboard_can_be_saved_where_it_is_shown(desk: Client, alpha: Tenant) -> None:
     large = document(*[{"queries": [{"expr": "up"}] * 20}] * 300)
     uid = storage.create(alpha.app, large, storage.Author(alpha.owner, 1)).uid
