@@ -24,13 +24,14 @@ from frontend.presenters.several_queries import QUERY_LABEL, draw_queries
 from frontend.queries import QuerySession, asof_of, query_session
 from spm.accounts.models import App
 from spm.clock import SystemClock
-from spm.errors import SpmError
+from spm.errors import QueryTimeout, SpmError
 from spm.limits import CHART_SERIES_MAX, QUERY_TEXT_CHARS_MAX, TIME_MAX_MS
 from spm.web.error_status import DATABASE_AWAY, status_of, text_of
 
 CHART_BATCH_MAX = 40  # charts of one request: a long dashboard; no screen shows as many at once
 CHART_QUERIES_MAX = 26  # of one chart: they are named A to Z
 CHART_PIXELS_MAX = 4_000  # of the width of a chart
+CHART_BATCH_S = 60  # in which queries of one request may begin: twice as long as a page waits for all its charts
 _clock = SystemClock()
 _LINES = "application/x-ndjson"
 
@@ -144,14 +145,23 @@ def _lines(
 ) -> Iterator[bytes]:
     """Write the events, then each chart; each one is admitted by itself, so that others' queries come between."""
     now_ms, asof_ms = instants
+    ends_s = _clock.monotonic() + CHART_BATCH_S
     yield _line({"events": overlays.events, "now": now_ms})
     for panel in batch["panels"]:
         query = {"start": batch["start"], "end": batch["end"], **panel}
         try:
-            answer = _answer(partial(query_session, app, request, asof_ms), now_ms, query, background, overlays)
+            open_session = partial(_session, app, request, asof_ms, ends_s)
+            answer = _answer(open_session, now_ms, query, background, overlays)
         except (SpmError, *DATABASE_AWAY) as error:
             answer = {"error": text_of(error), "status": status_of(error)}
         yield _line({"id": panel["id"], **answer})
+
+
+def _session(app: App, request: Request, asof_ms: int | None, ends_s: float) -> AbstractContextManager[QuerySession]:
+    """Open the app's data for one query, unless the time of the whole request is over."""
+    if _clock.monotonic() >= ends_s:
+        raise QueryTimeout(f"the charts before took {CHART_BATCH_S} s, all that one request has: ask for fewer at once")
+    return query_session(app, request, asof_ms)
 
 
 def _answer(

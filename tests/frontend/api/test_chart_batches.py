@@ -9,9 +9,11 @@ import pytest
 from django.test import Client
 
 from alerts.models import Episode, Rule
+from frontend.api import chart_batches
+from frontend.presenters import charts, several_queries
 from rollups.models import Correction
 from spm.accounts import audit
-from spm.clock import SystemClock, moment
+from spm.clock import FakeClock, SystemClock, moment
 from spm.limits import TAIL_AGE_MS
 from tests.support import sample_app
 from tests.support.people import Tenant
@@ -47,6 +49,24 @@ def test_each_chart_has_a_line_and_a_wrong_one_hinders_no_other(desk: Client, no
     answer = ask(desk, panels, now_ms - HOUR, now_ms)
     assert (answer["a"]["status"], len(answer["b"]["series"])) == (400, 4)
     assert "error" in answer["a"]
+
+
+def test_charts_of_one_request_have_a_time_together(desk: Client, now_ms: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The clock jumps once the first query of the second chart has been drawn."""
+    clock, calls, original = FakeClock(now_ms), list[str](), charts.draw
+    monkeypatch.setattr(chart_batches, "_clock", clock)
+
+    def draw(session: Any, at_ms: int, query: dict[str, Any]) -> charts.Drawing:
+        calls.append(query["expr"])
+        clock.advance(chart_batches.CHART_BATCH_S * 1_000 // 2)
+        return original(session, at_ms, query)
+
+    monkeypatch.setattr(charts, "draw", draw)
+    monkeypatch.setattr(several_queries, "draw", draw)
+    answer = ask(desk, [panel("1"), several("2", "3") | {"id": "b"}, panel("4", id="c")], now_ms - HOUR, now_ms)
+    assert calls == ["1", "2"]
+    assert answer["b"]["warnings"][0].startswith("B: the charts before took 60 s")
+    assert answer["c"]["status"] == 503
 
 
 def several(*exprs: str, **more: Any) -> dict[str, Any]:
