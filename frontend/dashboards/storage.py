@@ -5,7 +5,7 @@ changed the same thing, ``Conflict`` says what. Enter by ``create`` and ``save``
 """
 
 import base64
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -27,6 +27,8 @@ from spm.accounts import audit
 from spm.accounts.models import App, Organisation
 from spm.clock import random_bytes
 from spm.errors import LimitExceeded, Refused
+
+_AT_ONCE = 10  # dashboards that an export holds
 
 
 class Conflict(Refused):
@@ -124,12 +126,13 @@ def document_of(dashboard: Dashboard) -> Document:
     return from_dict(dashboard.versions.get(number=dashboard.version).document)
 
 
-def exported(organisation: Organisation) -> list[dict[str, Any]]:
-    """Return every dashboard of an organisation's apps, in its newest version."""
+def exported(organisation: Organisation) -> Iterator[dict[str, Any]]:
+    """Yield every dashboard of an organisation's apps, in its newest version; few are held at once."""
     apps = App.objects.filter(organisation=organisation, going=None)
     newest = DashboardVersion.objects.filter(dashboard__app__in=apps, number=F("dashboard__version"))
     names = {"app_id": F("dashboard__app_id"), "uid": F("dashboard__uid")}
-    return [dict(each) for each in newest.order_by("pk").values("number", "saved_ms", "author", "document", **names)]
+    rows = newest.order_by("pk").values("number", "saved_ms", "author", "document", **names)
+    yield from map(dict, rows.iterator(chunk_size=_AT_ONCE))
 
 
 def merge(before: Document, mine: Document, theirs: Document) -> tuple[Document, list[str]]:

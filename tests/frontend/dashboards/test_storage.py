@@ -3,6 +3,7 @@
 from dataclasses import replace
 from typing import Any
 
+import orjson
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -10,7 +11,7 @@ from hypothesis import strategies as st
 from frontend.dashboards import storage
 from frontend.dashboards.document import Document, PanelSpec, from_dict
 from frontend.dashboards.models import Dashboard, DashboardVersion
-from frontend.pages.organisation.export import content_of
+from frontend.pages.organisation.export import file_of
 from spm.accounts.models import App, AuditEntry
 from spm.clock import moment
 from spm.errors import LimitExceeded, Refused
@@ -195,10 +196,23 @@ def test_the_end_of_a_dashboard_or_of_its_app_leaves_no_version(
     assert (Dashboard.objects.count(), DashboardVersion.objects.count()) == (0, 0)
 
 
+def in_file(tenant: Tenant) -> list[dict[str, Any]]:
+    """The dashboards in the file of an organisation's export."""
+    exported: list[dict[str, Any]] = orjson.loads(b"".join(file_of(tenant.organisation)))["dashboards"]
+    return exported
+
+
+def test_a_piece_of_the_export_has_one_document(alpha: Tenant, by: storage.Author) -> None:
+    for _ in range(25):
+        storage.create(alpha.app, BASE, by)
+    assert len(in_file(alpha)) == 25
+    assert max(piece.count(b'"uid"') for piece in file_of(alpha.organisation)) == 1
+
+
 def test_the_export_of_an_organisation_has_its_dashboards_and_no_others(
     dashboard: Dashboard, alpha: Tenant, beta: Tenant
 ) -> None:
-    (exported,) = content_of(alpha.organisation)["dashboards"]
+    (exported,) = in_file(alpha)
     assert exported["uid"] == dashboard.uid
     assert from_dict(exported["document"]) == BASE
-    assert content_of(beta.organisation)["dashboards"] == []
+    assert in_file(beta) == []
