@@ -43,6 +43,16 @@ class FailureSerializer(serializers.Serializer[dict[str, Any]]):
     error = serializers.CharField()
 
 
+def describe_body_refusals(result: dict[str, Any], generator: Any, request: Any, public: bool) -> dict[str, Any]:
+    """Add to every operation with a body that it may be too large or of an unknown type; a hook of the schema."""
+    failure = {"content": {"application/json": {"schema": {"$ref": "#/components/schemas/Failure"}}}, "description": ""}
+    for methods in result["paths"].values():
+        for operation in methods.values():
+            if "requestBody" in operation:
+                operation["responses"] = {"413": failure, "415": failure, **operation["responses"]}
+    return result
+
+
 class VersionDiffers(APIException):
     """What is to be changed is no longer what the caller saw."""
 

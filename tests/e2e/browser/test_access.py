@@ -9,6 +9,7 @@ from playwright.sync_api import Page, expect
 
 from alerts.models import Rule
 from tests.e2e.browser.conftest import drawn, log_in
+from tests.e2e.browser.test_dashboards import every_kind, save
 from tests.e2e.browser.test_look import PAGES
 from tests.support.people import Tenant
 
@@ -33,6 +34,12 @@ MORE_PAGES = {
     "usage": ("/org/{organisation}/settings/usage", 0),
     "audit": ("/org/{organisation}/settings/audit", 0),
     "general": ("/org/{organisation}/settings/general", 0),
+    "dashboards": ("/apps/{app}/dashboards", 0),
+    "dashboard": ("/apps/{app}/dashboards/{dashboard}?range=1h", 8),
+    "dashboard-edit": ("/apps/{app}/dashboards/{dashboard}/edit", 0),
+    "dashboard-panel": ("/apps/{app}/dashboards/{dashboard}/panels/5", 1),
+    "dashboard-settings": ("/apps/{app}/dashboards/{dashboard}/settings", 0),
+    "dashboard-import": ("/apps/{app}/dashboards/import", 0),
     "security": ("/account/security", 0),
     "sessions": ("/account/sessions", 0),
 }
@@ -48,7 +55,8 @@ def serious_findings(page: Page, look: str = "light") -> list[str]:
 @pytest.mark.parametrize("look", RULES)
 def test_no_page_has_a_serious_finding_of_axe(open_page: Callable[..., Page], fleet: Tenant, look: str) -> None:
     rule = Rule.objects.create(app=fleet.app, name="CPU is busy", expr="x", created_ms=1, changed_ms=1)
-    values = {"app": fleet.app.pk, "organisation": fleet.organisation.pk, "rule": rule.pk}
+    uid = save(fleet, every_kind()).rpartition("/")[2]
+    values = {"app": fleet.app.pk, "organisation": fleet.organisation.pk, "rule": rule.pk, "dashboard": uid}
     page = open_page(dark=look == "dark")
     page.add_init_script(AXE_SCRIPT)
     log_in(page, fleet)

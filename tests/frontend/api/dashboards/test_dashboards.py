@@ -166,3 +166,12 @@ def test_a_program_saves_under_the_name_of_its_token(client: Client, alpha: Tena
     assert client.get(address, headers=headers).json()["versions"][0]["author"] == "token terraform"
     entry = AuditEntry.objects.get(action="dashboard.created")
     assert (entry.actor, entry.actor_name) == (None, "token terraform")
+
+
+def test_the_schema_names_the_refusals_of_bodies_where_there_is_a_body(desk: Client, alpha: Tenant) -> None:
+    paths = desk.get("/api/v1/schema?format=json").json()["paths"]
+    address = "/api/v1/apps/{app_id}/dashboards"
+    refused = desk.post(at(alpha), "<a/>", content_type="application/xml")
+    assert str(refused.status_code) in paths[address]["post"]["responses"]
+    assert {"413", "415"} <= paths[address]["post"]["responses"].keys()
+    assert not {"413", "415"} & paths[address]["get"]["responses"].keys()
