@@ -6,6 +6,7 @@ from typing import Any
 
 from django import template
 
+from frontend.presenters.hosts.filters import quote_value
 from frontend.presenters.sparkline import Sparkline, draw_sparkline
 from spm.clock import moment
 from spm.limits import TIME_MAX_MS
@@ -24,6 +25,12 @@ def sparkline(values: Sequence[float | None]) -> dict[str, Sparkline]:
 def state_word(state: str) -> str:
     """Write the state of a host or a source as people say it."""
     return _STATE_WORDS.get(state, state)
+
+
+@register.filter
+def filter_value(value: str) -> str:
+    """Write a value of a label as the filter of hosts reads it."""
+    return quote_value(value)
 
 
 @register.filter

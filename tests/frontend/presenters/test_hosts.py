@@ -1,11 +1,14 @@
 """The table of hosts, from what the database and the engine said; and its small drawings."""
 
 import re
+from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from frontend.presenters.charts import Steps, fill_variables
-from frontend.presenters.hosts.filters import read_filter
+from frontend.presenters.hosts.filters import quote_value, read_filter
 from frontend.presenters.hosts.table import (
     ROWS,
     HostChoice,
@@ -215,3 +218,24 @@ def test_ages_read_as_people_say_them(ms: int, text: str) -> None:
 @pytest.mark.parametrize(("value", "text"), [(None, "–"), (0.0, "0.0 %"), (3.14, "3.1 %"), (42.4, "42 %")])
 def test_percents_have_as_many_digits_as_help(value: float | None, text: str) -> None:
     assert percent(value) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "parts", "labels"),
+    [
+        ('rack="row 7" web', ("web",), (("rack", "=", "row 7"),)),
+        ('"my host" rack!="a \\"b\\""', ("my host",), (("rack", "!=", 'a "b"'),)),
+        ('rack="row 7', (), (("rack", "=", "row 7"),)),
+        ('rack="" state="down"', (), (("rack", "=", ""), ("state", "=", "gone"))),
+        ("rack=a\\b", (), (("rack", "=", "a\\b"),)),
+    ],
+    ids=["spaces", "quotes", "a quote without an end", "nothing", "a backslash alone"],
+)
+def test_a_filter_of_hosts_holds_what_stands_in_quotes_together(text: str, parts: Any, labels: Any) -> None:
+    assert (read_filter(text).parts, read_filter(text).labels) == (parts, labels)
+    assert read_filter(read_filter(text).text) == read_filter(text)
+
+
+@given(st.text())
+def test_a_value_written_for_a_filter_is_read_back(value: str) -> None:
+    assert read_filter(f"web role={quote_value(value)} x").labels == (("role", "=", value),)
