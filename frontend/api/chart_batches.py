@@ -50,6 +50,10 @@ class NamedQuerySerializer(serializers.Serializer[dict[str, Any]]):
 
     name = serializers.CharField(max_length=8)
     expr = serializers.CharField(max_length=QUERY_TEXT_CHARS_MAX)
+    formula = serializers.BooleanField(
+        required=False, help_text="the expression uses other queries of the chart by their names, as in `A / B`"
+    )
+    hidden = serializers.BooleanField(required=False, help_text="not drawn: only formulas use it")
 
 
 class PanelSerializer(serializers.Serializer[dict[str, Any]]):
@@ -81,6 +85,8 @@ class PanelSerializer(serializers.Serializer[dict[str, Any]]):
         names = [each["name"] for each in attrs.get("queries", [])]
         if len(set(names)) < len(names):
             raise serializers.ValidationError("Two queries of a chart have one name.")
+        if names and all(each.get("hidden") for each in attrs["queries"]):
+            raise serializers.ValidationError("All queries of a chart are hidden; at least one must be drawn.")
         return attrs
 
 
@@ -172,7 +178,7 @@ def _answer(
     overlays: Overlays,
 ) -> dict[str, Any]:
     since = query.get("since")
-    drawing, exprs = _draw(open_session, now_ms, query)
+    drawing, exprs, texts = _draw(open_session, now_ms, query)
     columns = drawing.columns.rounded()
     start_ms = int(columns.times[0]) if len(columns.times) else 0
     settled_ms = columns.settled_ms()
@@ -188,19 +194,20 @@ def _answer(
         "extremes": drawing.shows_extremes,
         "quality": background.quality(drawing.provenance),
         **overlays.of_chart(exprs),
+        **({"exprs": texts} if texts else {}),
         "since": state,
     }
 
 
 def _draw(
     open_session: Callable[[], AbstractContextManager[QuerySession]], now_ms: int, query: Mapping[str, Any]
-) -> tuple[presenters_charts.Drawing, Sequence[str]]:
+) -> tuple[presenters_charts.Drawing, Sequence[str], Mapping[str, str]]:
     if "queries" in query:
         several = draw_queries(open_session, now_ms, query)
-        return several.drawing, several.exprs
+        return several.drawing, several.exprs, several.texts
     with open_session() as session:
         drawing = presenters_charts.draw(session, now_ms, query)
-    return drawing, [drawing.expr]
+    return drawing, [drawing.expr], {}
 
 
 def _line(value: Mapping[str, Any]) -> bytes:

@@ -30,6 +30,7 @@ from frontend.api.alerts import (
     silences,
 )
 from frontend.api.dashboards import documents, versions
+from frontend.api.exploring import query_builder
 
 _ORGANISATION = "organisations/<int:organisation_id>"
 _NOTIFICATION = f"{_ORGANISATION}/notifications/<int:number>"
@@ -49,6 +50,7 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path(f"{_GROUP}/consumers/<str:consumer>", events.OneConsumer.as_view(), name="event_consumer"),
     path(f"{_GROUP}/consumers/<str:consumer>/fetch", events.Fetch.as_view(), name="event_fetch"),
     path(f"{_GROUP}/consumers/<str:consumer>/commit", events.Commit.as_view(), name="event_commit"),
+    path("query-builder", query_builder.QueryBuilder.as_view(), name="query_builder"),
     path("search", search.Search.as_view(), name="search"),
     path("percentiles", percentiles.PercentilesView.as_view(), name="percentiles"),
     path("apps", catalogue.Apps.as_view(), name="apps"),

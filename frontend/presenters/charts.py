@@ -297,13 +297,14 @@ def fill_variables(expr: str, steps: Steps, period_ms: int) -> str:
     return _VARIABLE.sub(lambda match: match["string"] or f"{durations_ms[match['variable']]}ms", upgraded)
 
 
+def without_variables(expr: str) -> str:
+    """Put a minute in place of each variable: a text that can be parsed, with all its parts where they were."""
+    return _VARIABLE.sub(lambda match: match["string"] or "1m".ljust(len(match["variable"])), expr)
+
+
 def _period(session: QuerySession, expr: str, end_ms: int) -> int | None:
     """Learn the period of the expression's series; ``None`` for an expression that the engine will refuse."""
     try:
-        return learn_period(session.storage, session.budget(), _VARIABLE.sub(_any_duration, expr), end_ms)
+        return learn_period(session.storage, session.budget(), without_variables(expr), end_ms)
     except BadQuery:
         return None
-
-
-def _any_duration(match: re.Match[str]) -> str:
-    return match["string"] or "1m"

@@ -1,6 +1,7 @@
 """Draws several queries as one chart: all on the same steps, each series with a label that names its query.
 
-A query that fails hinders no other: a warning says what is wrong with it. Enter by ``draw_queries``.
+A query that fails hinders no other: a warning says what is wrong with it. A formula is evaluated with its queries'
+texts in it, and what is hidden is not drawn. Enter by ``draw_queries``.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -11,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from frontend.presenters.charts import Band, Columns, Drawing, draw, select_highest, steps_for
+from frontend.presenters.exploring.formulas import expand_formulas
 from frontend.queries import QuerySession
 from spm.arrays import F64
 from spm.errors import BadQuery, LimitExceeded, QueryFailed, QueryTimeout, QueryTooLarge
@@ -24,26 +26,35 @@ _Session = Callable[[], AbstractContextManager[QuerySession]]
 
 @dataclass(frozen=True, slots=True)
 class SeveralDrawn:
-    """A chart of several queries: what is drawn, and the expressions of those that did not fail."""
+    """A chart of several queries: what is drawn, and the expressions of those that did not fail.
+
+    ``texts`` has those that are drawn by their names, with variables, and formulas with their queries in them.
+    """
 
     drawing: Drawing
     exprs: Sequence[str]
+    texts: Mapping[str, str]
 
 
 def draw_queries(open_session: _Session, now_ms: int, query: Mapping[str, Any]) -> SeveralDrawn:
-    """Draw ``queries``, a list of {name, expr}, each admitted by itself. If all fail, the first failure is raised."""
+    """Draw ``queries``, a list of {name, expr}, each admitted by itself. If all fail, the first failure is raised.
+
+    Those with ``formula`` use others by their names; those with ``hidden`` are there for formulas alone.
+    """
+    shown = [each["name"] for each in query["queries"] if not each.get("hidden")]
+    expanded = expand_formulas(query["queries"])
+    texts = {name: text for name in shown if not isinstance(text := expanded[name], BadQuery)}
     common = {name: query[name] for name in ("start", "end", "top", "since") if name in query}
     with open_session() as session:
-        exprs = [each["expr"] for each in query["queries"]]
-        step_ms = steps_for(session, now_ms, query, exprs).step_ms
+        step_ms = steps_for(session, now_ms, query, list(texts.values())).step_ms
     drawings: dict[str, Drawing] = {}
-    failures: dict[str, Exception] = {}
-    for each in query["queries"]:
+    failures: dict[str, Exception] = {name: wrong for name in shown if isinstance(wrong := expanded[name], BadQuery)}
+    for name, text in texts.items():
         try:
             with open_session() as session:
-                drawings[each["name"]] = draw(session, now_ms, {**common, "expr": each["expr"], "step": step_ms})
+                drawings[name] = draw(session, now_ms, {**common, "expr": text, "step": step_ms})
         except _OWN_FAULT as error:
-            failures[each["name"]] = error
+            failures[name] = error
     if not drawings:
         raise next(iter(failures.values()))
     warnings = [f"{name}: {error}" for name, error in failures.items()]
@@ -51,7 +62,7 @@ def draw_queries(open_session: _Session, now_ms: int, query: Mapping[str, Any]) 
     drawing = _joined(drawings, warnings, most)
     if query.get("pixels"):
         drawing = replace(drawing, columns=drawing.columns.thinned(query["pixels"]))
-    return SeveralDrawn(drawing, [each.expr for each in drawings.values()])
+    return SeveralDrawn(drawing, [each.expr for each in drawings.values()], texts)
 
 
 def _joined(drawings: Mapping[str, Drawing], warnings: Sequence[str], most: int) -> Drawing:

@@ -321,6 +321,8 @@ _NOTICES = ["/account/inactive", "/account/email/sent", "/account/reset/sent", "
 ACCOUNTS = [
     Row("GET", "/api/v1/apps", Who.PERSON),
     Row("GET", "/api/v1/organisations", Who.PERSON),
+    Row("GET", "/api/v1/query-builder", Who.PERSON, query="expr=up"),
+    Row("POST", "/api/v1/query-builder", Who.PERSON, body={"metric": "up"}),
     Row("GET", "/", Who.PERSON, None),
     Row("GET", "/org/new", Who.PERSON),
     Row("POST", "/org/new", Who.PERSON, 409),  # a new organisation needs a name

@@ -40,6 +40,7 @@ _QUERY = Context(0, 3_600_000, 60_000)  # any context, for texts that use `step(
 _LINE = 100  # characters of an expression that stays on one line
 _PLAIN_METRIC = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]*")
 _PLAIN_LABEL = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
+_NUMBERS = frozenset({"inf", "nan"})  # words that are numbers
 _KINDS = {"scalar": "scalar", "vector": "vector", "range": "matrix", "string": "string", "selector": "vector"}
 _SCALAR_CALLS = frozenset({"time", "pi", "scalar", "start", "end", "step", "range", "min_of", "max_of"})
 
@@ -54,6 +55,19 @@ def format_expression(text: str) -> str:
     """Formats an expression; raises `BadQuery` for an invalid one."""
     parse(text, _QUERY)
     return _pretty(grammar.parse_tree(text), 0)
+
+
+def format_selector(metric: str, matchers: Sequence[Matcher]) -> str:
+    """Writes a selector; a name that is no plain word stands in the braces."""
+    if metric and (not _PLAIN_METRIC.fullmatch(metric) or metric.lower() in (*_NUMBERS, "bool")):
+        return "{" + ",".join([_quote(metric), *map(_matcher, matchers)]) + "}"
+    listed = ",".join(map(_matcher, matchers))
+    return f"{metric}{{{listed}}}" if listed or not metric else metric
+
+
+def format_label(name: str) -> str:
+    """Writes the name of a label, in quotes if it is no plain word."""
+    return name if _PLAIN_LABEL.fullmatch(name) and name.lower() not in _NUMBERS else _quote(name)
 
 
 # --- trees ---
@@ -239,10 +253,7 @@ def _text(node: Node) -> str:
 def _selector(node: SelectorExpression) -> str:
     name = _name_of(node)
     inside = [m for m in node.matchers if not (name and node.name is None and m == Matcher(METRIC_NAME, "=", name))]
-    if name and not _PLAIN_METRIC.fullmatch(name):
-        return "{" + ",".join([_quote(name), *map(_matcher, inside)]) + "}"
-    listed = ",".join(map(_matcher, inside))
-    return f"{name}{{{listed}}}" if listed or not name else name
+    return format_selector(name, inside)
 
 
 def _name_of(node: SelectorExpression) -> str:
@@ -253,7 +264,7 @@ def _name_of(node: SelectorExpression) -> str:
 
 
 def _matcher(matcher: Matcher) -> str:
-    return f"{_label(matcher.name)}{matcher.op}{_quote(matcher.value)}"
+    return f"{format_label(matcher.name)}{matcher.op}{_quote(matcher.value)}"
 
 
 def _brackets(node: Subquery) -> str:
@@ -272,18 +283,18 @@ def _offset(span: DurationExpression) -> str:
 
 def _grouping(node: AggregateExpression) -> str:
     if node.grouping == "without" or node.labels:
-        return f"{node.op} {node.grouping} ({', '.join(map(_label, node.labels))}) "
+        return f"{node.op} {node.grouping} ({', '.join(map(format_label, node.labels))}) "
     return node.op
 
 
 def _modifiers(modifiers: OperatorModifiers) -> str:
     text = " bool" if modifiers.as_bool else ""
     if modifiers.labels or modifiers.matching == "on":
-        text += f" {modifiers.matching} ({', '.join(map(_label, modifiers.labels))})"
+        text += f" {modifiers.matching} ({', '.join(map(format_label, modifiers.labels))})"
     elif modifiers.many or modifiers.matching:
         text += " ignoring ()" if modifiers.many else ""
     if modifiers.many:
-        text += f" group_{modifiers.many} ({', '.join(map(_label, modifiers.include))})"
+        text += f" group_{modifiers.many} ({', '.join(map(format_label, modifiers.include))})"
     for side, value in (("left", modifiers.fill_left), ("right", modifiers.fill_right)):
         text += "" if value is None else f" fill_{side} ({short(value)})"
     return text
@@ -303,10 +314,6 @@ def _enclosed(span: DurationExpression) -> str:
     """Writes an operand of duration arithmetic; an operand that is arithmetic itself gets parentheses."""
     bare = isinstance(span, NumberLiteral) or not span.parts or span.op in _EXTREMES
     return _span(span) if bare else f"({_span(span)})"
-
-
-def _label(name: str) -> str:
-    return name if _PLAIN_LABEL.fullmatch(name) else _quote(name)
 
 
 def _quote(text: str) -> str:

@@ -85,6 +85,28 @@ def test_a_chart_of_several_queries_shows_those_that_do_not_fail(desk: Client, n
     assert failed["status"] == 400
 
 
+def test_a_formula_is_drawn_from_queries_that_are_hidden(desk: Client, now_ms: int) -> None:
+    chart = several("mem_used_percent", "cpu_usage_total", "A / B", "B / (")
+    chart["queries"][0] |= {"hidden": True}
+    chart["queries"][2] |= {"formula": True}
+    chart["queries"][3] |= {"formula": True}
+    answer = ask(desk, [chart], now_ms - HOUR, now_ms)["a"]
+    lines = {(each["labels"]["__query__"], each["labels"]["host"]): each["values"] for each in answer["series"]}
+    assert {name for name, _ in lines} == {"B", "C"}
+    assert [text[:2] for text in answer["warnings"]] == ["D:"]
+    assert answer["exprs"]["C"] == "(mem_used_percent\n) / (cpu_usage_total\n)"
+    share = ask(desk, [panel("mem_used_percent / cpu_usage_total")], now_ms - HOUR, now_ms)["a"]
+    at = answer["times"].index(share["times"][30])
+    assert lines["C", "web-1"][at] in [each["values"][30] for each in share["series"]]
+
+
+def test_a_chart_of_hidden_queries_alone_is_refused(desk: Client, now_ms: int) -> None:
+    chart = several("up")
+    chart["queries"][0] |= {"hidden": True}
+    body = {"start": now_ms - HOUR, "end": now_ms, "panels": [chart]}
+    assert desk.post(BATCH, json.dumps(body), content_type="application/json").status_code == 400
+
+
 def test_several_queries_stand_on_the_same_steps_and_share_one_bound_of_lines(desk: Client, now_ms: int) -> None:
     chart = several("cpu_usage_total", "mem_used_percent", top=3, pixels=60)
     first = ask(desk, [chart], now_ms - HOUR, now_ms)["a"]
