@@ -4,7 +4,11 @@ The default broker is a folder, so that one machine needs no server. It may lose
 carry no data and expire before their next tick: after a pause one task runs, not all that were missed.
 """
 
+from datetime import UTC, datetime
 from typing import Any
+
+from cronsim import CronSim, CronSimError
+from django.core.exceptions import ImproperlyConfigured
 
 from spm import limits
 from spm.settings.environment import DATA, env
@@ -53,4 +57,17 @@ CELERY_BEAT_SCHEDULE = {
     "tell of sources": _every(60, "ingest.tasks.tell_sources"),
     "send the site metrics": _every(30, "frontend.tasks.send_site_metrics"),
     "consider maintenance": _every(600, "rollups.tasks.consider_maintenance"),
+    "consider a backup": _every(60, "spm.backup.tasks.consider_backup"),
 }
+
+SPM_BACKUP_DIR: str = env.str("SPM_BACKUP_DIR", "")
+SPM_BACKUP_CRON: str = env.str("SPM_BACKUP_CRON", "30 2 * * *")
+SPM_BACKUP_KEEP: int = env.int("SPM_BACKUP_KEEP", 7)
+if SPM_BACKUP_KEEP < 1:
+    raise ImproperlyConfigured(f"SPM_BACKUP_KEEP is {SPM_BACKUP_KEEP}; it is a number of backups, 1 or more.")
+try:
+    CronSim(SPM_BACKUP_CRON, datetime(2000, 1, 1, tzinfo=UTC))
+except CronSimError as _error:
+    raise ImproperlyConfigured(
+        f"SPM_BACKUP_CRON is {SPM_BACKUP_CRON!r}; it is five fields of cron in UTC, as in '30 2 * * *': {_error}"
+    ) from _error

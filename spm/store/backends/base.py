@@ -5,7 +5,7 @@ contract is ``tests/contracts/test_backends.py``. A back end does not know the m
 row timestamps or on atomicity across rows.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from itertools import chain
 from typing import Protocol, runtime_checkable
@@ -54,6 +54,17 @@ class ParallelReader(Protocol):
         self, table: str, ranges: Sequence[Range], *, columns: Sequence[bytes] | None = None, keys_only: bool = False
     ) -> Iterator[Row]:
         """Yield the rows of all ranges, in the order of the ranges and, within each, of their keys."""
+
+
+@runtime_checkable
+class CopyableBackend(Protocol):
+    """A store that copies itself as of one moment, while others write."""
+
+    def used_bytes(self) -> int:
+        """Return how large a copy is at most."""
+
+    def copy_to(self, folder: str, watch: Callable[[int], None]) -> None:
+        """Write a compact copy, which can be opened, into an empty folder; ``watch`` hears of the bytes written."""
 
 
 def scan_ranges(

@@ -7,7 +7,7 @@ by ``open_url``. This is the only module that imports ``lmdb``; it raises ``Stor
 
 import os
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from itertools import takewhile
 from pathlib import Path
@@ -23,6 +23,7 @@ from spm.store.backends.base import Cells, Reader, Row, RowPut, Step, taken
 
 _ENVIRONMENTS: dict[str, "LmdbBackend"] = {}  # LMDB forbids opening one folder twice in a process
 _LOCK = threading.Lock()
+_LOOK_S = 0.5  # between two looks at the size of a copy
 _UNWRITTEN_PAGES_MAX = 1_024  # pages at the end that a transaction took and gave back are counted, but never written
 
 
@@ -143,6 +144,26 @@ class LmdbBackend:
 
     def snapshot(self) -> AbstractContextManager[Reader]:
         return _Opened(self._env, self._tables, self.path)
+
+    def used_bytes(self) -> int:
+        return int((self._env.info()["last_pgno"] + 1) * self._env.stat()["psize"])
+
+    def copy_to(self, folder: str, watch: Callable[[int], None]) -> None:
+        ended, copy = threading.Event(), Path(folder) / "data.mdb"
+
+        def look() -> None:
+            while not ended.wait(_LOOK_S):
+                watch(copy.stat().st_size if copy.exists() else 0)
+
+        looker = threading.Thread(target=look, name="copy of the store", daemon=True)
+        looker.start()
+        try:
+            self._env.copy(folder, compact=True)
+        except (lmdb.Error, OSError) as error:
+            raise _translate(error, folder) from error
+        finally:
+            ended.set()
+            looker.join()
 
     def close(self) -> None:
         with _LOCK:
