@@ -9,6 +9,7 @@ The page of the balance shows where such samples are.
 import threading
 from collections.abc import Iterator
 from datetime import UTC, datetime
+from pathlib import Path
 
 from django.conf import settings
 from django.db.models import Count, Q
@@ -20,6 +21,7 @@ from rollups.models import Run, RunState
 from spm import limits
 from spm.accounts import sources
 from spm.accounts.models import App, Source
+from spm.backup.schedule import newest_backup_ms
 from spm.clock import SystemClock
 from spm.errors import SpmError
 from spm.store.backends import open_backend
@@ -42,13 +44,14 @@ HELPS = {
     "spm_run_last_success_timestamp_seconds": "When a run of the kind last succeeded",
     "spm_run_last_duration_seconds": "How long the last successful run took",
     "spm_run_last_samples": "Samples that the last successful run compacted",
+    "spm_backup_last_timestamp_seconds": "Up to when the newest scheduled backup has everything; 0 without one",
     "spm_standing_failures": "Apps whose figures could not be read now",
 }
 
 
 def read_figures(store: Backend, now_ms: int) -> list[MetricValue]:
     """Read all figures; an app that cannot be read is left out and counted as a failure."""
-    readings = [*_alerts(), *_runs(), *_sources(now_ms)]
+    readings = [*_alerts(), *_runs(), *_sources(now_ms), *_backups()]
     apps = list(App.objects.filter(going=None).order_by("pk").values_list("pk", flat=True))
     failures = 0
     for app in apps[: limits.SITE_METRICS_APPS_MAX]:
@@ -129,6 +132,12 @@ def _runs() -> Iterator[MetricValue]:
             yield MetricValue("spm_run_last_success_timestamp_seconds", label, last.finished.timestamp())
             yield MetricValue("spm_run_last_duration_seconds", label, last.seconds or 0.0)
             yield MetricValue("spm_run_last_samples", label, last.samples)
+
+
+def _backups() -> Iterator[MetricValue]:
+    if settings.SPM_BACKUP_DIR:
+        newest_ms = newest_backup_ms(Path(settings.SPM_BACKUP_DIR)) or 0
+        yield MetricValue("spm_backup_last_timestamp_seconds", {}, newest_ms / 1000)
 
 
 class _CachedFigures:

@@ -40,7 +40,7 @@ _ROOM_FACTOR = 1.05
 
 
 @dataclass(frozen=True, slots=True)
-class Made:
+class FinishedBackup:
     """A finished backup, and the older ones that were deleted after it."""
 
     folder: Path
@@ -48,7 +48,7 @@ class Made:
     deleted: list[Path]
 
 
-def make_backup(target: Path, clock: Clock, watch: Watch, *, keep: int | None = None) -> Made:
+def make_backup(target: Path, clock: Clock, watch: Watch, *, keep: int | None = None) -> FinishedBackup:
     """Make a backup in a new folder inside ``target``; then delete all but the newest ``keep`` there.
 
     Raises ``Refused`` for a target that cannot hold it, ``StoreUnavailable`` and ``DumpFailed``.
@@ -58,7 +58,7 @@ def make_backup(target: Path, clock: Clock, watch: Watch, *, keep: int | None = 
         return _make(target, clock, watch, keep)
 
 
-def _make(target: Path, clock: Clock, watch: Watch, keep: int | None) -> Made:
+def _make(target: Path, clock: Clock, watch: Watch, keep: int | None) -> FinishedBackup:
     for unfinished in target.glob(f"{_DRAFT}*"):  # of a process that was killed: the lock is ours
         shutil.rmtree(unfinished, ignore_errors=True)
     store = open_backend(settings.SPM_STORE_URL)
@@ -88,7 +88,7 @@ def _make(target: Path, clock: Clock, watch: Watch, keep: int | None) -> Made:
         shutil.rmtree(draft, ignore_errors=True)
         raise
     deleted = delete_old(target, keep) if keep is not None else []
-    return Made(folder, written, deleted)
+    return FinishedBackup(folder, written, deleted)
 
 
 def list_backups(target: Path) -> list[Path]:

@@ -51,10 +51,10 @@ def restore_backup(folder: Path, clock: Clock, watch: Watch, *, replace: bool = 
     backup's, and where something is there already and ``replace`` is not set.
     """
     begun_s = clock.monotonic()
-    found = record.read(folder)
-    _check_kinds(found)
-    _check_secrets(found)
-    lmdb_folder = Path(urlsplit(settings.SPM_STORE_URL).path) if found.store == "lmdb" else None
+    backup_record = record.read(folder)
+    _check_kinds(backup_record)
+    _check_secrets(backup_record)
+    lmdb_folder = Path(urlsplit(settings.SPM_STORE_URL).path) if backup_record.store == "lmdb" else None
     has_store = lmdb_folder is not None and (lmdb_folder / "data.mdb").exists()
     is_empty = databases.is_empty() and not has_store
     if not (is_empty or replace):
@@ -63,21 +63,21 @@ def restore_backup(folder: Path, clock: Clock, watch: Watch, *, replace: bool = 
             got=f"a database with tables{' and a store' if has_store else ''} in {settings.SPM_DATA}",
             remedy="Set SPM_DATA to an empty folder, or give --replace: what is here is then moved aside, not deleted.",
         )
-    record.check_files(folder, found, watch)
+    record.check_files(folder, backup_record, watch)
     data = Path(settings.SPM_DATA)
     data.mkdir(parents=True, exist_ok=True)
     aside = None
     if not is_empty:
         aside = data / datetime.fromtimestamp(clock.now_ms() / 1000, UTC).strftime(_ASIDE)
         aside.mkdir(mode=0o700)
-    watch("putting files back", 0, found.size_bytes)
+    watch("putting files back", 0, backup_record.size_bytes)
     _put_secrets(folder, data, aside)
     if lmdb_folder is not None:
         _put_store(folder, lmdb_folder, aside)
     databases.put_back(folder, aside)
-    watch("putting files back", found.size_bytes, found.size_bytes)
+    watch("putting files back", backup_record.size_bytes, backup_record.size_bytes)
     skip_numbers(open_backend(settings.SPM_STORE_URL))
-    return Restored(found, aside, clock.monotonic() - begun_s)
+    return Restored(backup_record, aside, clock.monotonic() - begun_s)
 
 
 def skip_numbers(store: Backend) -> None:
@@ -106,10 +106,10 @@ def advance_apps(number: int) -> None:
             cursor.execute("SELECT setval(%s, %s)", [sequence, max(cursor.fetchone()[0], number)])
 
 
-def _check_kinds(found: Record) -> None:
+def _check_kinds(backup_record: Record) -> None:
     for what, setting, of_backup, here in (
-        ("database", "DATABASE_URL", found.database, databases.kind()),
-        ("store", "SPM_STORE_URL", found.store, urlsplit(settings.SPM_STORE_URL).scheme),
+        ("database", "DATABASE_URL", backup_record.database, databases.kind()),
+        ("store", "SPM_STORE_URL", backup_record.store, urlsplit(settings.SPM_STORE_URL).scheme),
     ):
         if of_backup != here:
             raise Refused(
@@ -120,9 +120,9 @@ def _check_kinds(found: Record) -> None:
             )
 
 
-def _check_secrets(found: Record) -> None:
+def _check_secrets(backup_record: Record) -> None:
     """Tokens and sessions are valid only with the secrets of the backup."""
-    for name, expected in found.fingerprints.items():
+    for name, expected in backup_record.fingerprints.items():
         if fingerprint(str(getattr(settings, SETTINGS[name]))) != expected:
             variable = secrets.VARIABLES[name]
             raise Refused(

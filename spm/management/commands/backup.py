@@ -34,14 +34,14 @@ class Command(BaseCommand):
             line.show(f"{step}: {size_text(done)} of {size_text(max(done, total))}")
 
         try:
-            made = make_backup(folder.absolute(), clock, watch, keep=keep)
+            finished = make_backup(folder.absolute(), clock, watch, keep=keep)
         except (SpmError, OSError) as error:
             raise CommandError(str(error)) from error
-        record = made.record
+        record = finished.record
         lines = [
-            f"{made.folder}: {size_text(record.size_bytes)} in {(record.ended_ms - record.begun_ms) / 1000:.1f} s",
+            f"{finished.folder}: {size_text(record.size_bytes)} in {(record.ended_ms - record.begun_ms) / 1000:.1f} s",
             f"It has everything that was acknowledged until {moment(record.complete_to_ms):%Y-%m-%d %H:%M:%S} UTC.",
-            *(f"{old} was deleted." for old in made.deleted),
+            *(f"{old} was deleted." for old in finished.deleted),
         ]
         if record.store != "lmdb":
             lines.append("The store is not in it: HBase makes snapshots of its own, see docs/backup.md.")

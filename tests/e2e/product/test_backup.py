@@ -86,8 +86,8 @@ def test_a_backup_under_load_comes_back_whole_on_an_empty_machine(
         with Load(served) as load:
             time.sleep(2)
             before = load.acknowledged
-            made = manage(first, databases[0], "backup", str(backups))
-            assert made.returncode == 0, made.stderr
+            backed_up = manage(first, databases[0], "backup", str(backups))
+            assert backed_up.returncode == 0, backed_up.stderr
             after = load.sent
             time.sleep(1)
         token = served.headers

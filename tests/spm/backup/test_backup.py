@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from frontend.site_metrics import read_figures
 from spm.accounts.models import App, Organisation
 from spm.backup import backup, record, restore, secrets
 from spm.backup.schedule import is_due
@@ -30,7 +31,7 @@ def write_backup(folder: Path, complete_to_ms: int = NOON_MS, **changes: Any) ->
     """A folder with one file and its record."""
     folder.mkdir(parents=True)
     (folder / "database.sqlite3").write_bytes(b"rows")
-    made = record.Record(
+    written = record.Record(
         **{
             "product": "1.0.0",
             "begun_ms": complete_to_ms,
@@ -43,15 +44,15 @@ def write_backup(folder: Path, complete_to_ms: int = NOON_MS, **changes: Any) ->
             **changes,
         }
     )
-    record.write(folder, made)
+    record.write(folder, written)
     return folder
 
 
 def test_what_was_written_is_read_and_checked(tmp_path: Path) -> None:
     folder = write_backup(tmp_path / "b")
-    found = record.read(folder)
-    assert found.files == {"database.sqlite3": record.File(4, hashlib.sha256(b"rows").hexdigest())}
-    record.check_files(folder, found, no_watch)
+    read_back = record.read(folder)
+    assert read_back.files == {"database.sqlite3": record.File(4, hashlib.sha256(b"rows").hexdigest())}
+    record.check_files(folder, read_back, no_watch)
 
 
 @pytest.mark.parametrize(
@@ -186,3 +187,16 @@ def test_a_copy_of_the_store_is_one_moment_and_small(tmp_path: Path) -> None:
     assert (copy / "data.mdb").stat().st_size < 300_000 < store.used_bytes()
     copied.close()
     store.close()
+
+
+@pytest.mark.django_db
+def test_the_site_tells_how_old_its_newest_scheduled_backup_is(tmp_path: Path, settings: Any) -> None:
+    def ages() -> list[float]:
+        figures = read_figures(MemoryBackend(), NOON_MS)
+        return [each.value for each in figures if each.name == "spm_backup_last_timestamp_seconds"]
+
+    assert ages() == []
+    settings.SPM_BACKUP_DIR = str(tmp_path)
+    assert ages() == [0]
+    write_backup(tmp_path / "backup-20251125T120000Z")
+    assert ages() == [NOON_MS / 1000]
