@@ -1,12 +1,13 @@
-"""Deletes events, episodes, operations, messages and notifications past their retention, a bounded number per call."""
+"""Deletes events, episodes, operations, messages, notifications and reports past their retention, some per call."""
 
 from typing import Any
 
 from django.db.models import Q, QuerySet
 
 from alerts.judging.limits import OPERATIONS_KEEP_MS
-from alerts.models import AlertEvent, Delivery, Episode, Operation, Outbox, RuleVersionRow
+from alerts.models import AlertEvent, Delivery, Episode, NoiseReport, Operation, Outbox, RuleVersionRow
 from alerts.models.telling import Notification, NotificationGroup
+from alerts.noise.limits import REPORTS_KEEP_MS
 from alerts.telling.limits import NOTIFICATION_KEEP_MS
 from spm import limits
 
@@ -24,6 +25,7 @@ def prune(now_ms: int) -> int:
         Operation.objects.filter(made_ms__lt=now_ms - OPERATIONS_KEEP_MS),
         sent,
         finished,
+        NoiseReport.objects.filter(to_ms__lt=now_ms - REPORTS_KEEP_MS),
         NotificationGroup.objects.filter(is_old, last_words=None, open=None),
     )
     return sum(map(_delete_some, old))

@@ -5,6 +5,7 @@ from django.conf import settings
 
 from alerts import evaluate, prune
 from alerts.expressions import open_storage
+from alerts.noise import weekly
 from alerts.notify import login_notices, outbox
 from alerts.notify.registry import NOTIFIERS
 from alerts.recording.lane import SeriesWriter, record_app, write_alerts, write_due_series
@@ -44,3 +45,9 @@ def deliver_outbox() -> None:
 def refresh_alertmanagers() -> None:
     """Say again to Alertmanagers what goes on, before they let it end."""
     refresh.refresh_due(SystemClock().now_ms())
+
+
+@shared_task(ignore_result=True)  # type: ignore[untyped-decorator]
+def report_noise() -> None:
+    """Make the noise reports of the last week that are missing."""
+    weekly.make_due(SystemClock())

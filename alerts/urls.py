@@ -3,7 +3,7 @@
 from django.urls import path
 from django.views.generic import RedirectView
 
-from alerts.pages import notifications, routing, views
+from alerts.pages import noise, notifications, routing, views
 from alerts.pages.alert import views as alert
 from alerts.pages.editor import views as editor
 
@@ -31,6 +31,8 @@ urlpatterns = [
     path("contact-points", notifications.contact_point_write, name="contact-point"),
     path("contact-points/<int:point_id>/delete", notifications.contact_point_delete, name="contact-point-delete"),
     path("receivers/<int:receiver_id>/test", notifications.receiver_test, name="receiver-test"),
+    path("contact-points/<int:point_id>/report", noise.report_want, name="report-want"),
+    path("noise", noise.noise_report, name="noise"),
     path("policies", routing.policy_list, name="policies"),
     path("policies/<int:policy_id>", routing.policy_edit, name="policy"),
     path("policies/<int:policy_id>/delete", routing.policy_delete, name="policy-delete"),

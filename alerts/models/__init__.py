@@ -1,4 +1,4 @@
-"""The tables of alerting: ``rule``, ``judging`` (lanes, instances, transitions, episodes) and ``telling`` (messages).
+"""The tables of alerting: ``rule``; ``judging``: lanes, instances, transitions, episodes; ``telling``; ``noise``.
 
 Times are milliseconds since the epoch. Rows change only through ``rulebook`` (people), ``journal`` (judging) and
 ``outbox`` (deliveries).
@@ -7,6 +7,7 @@ Times are milliseconds since the epoch. Rows change only through ``rulebook`` (p
 from alerts.judging.reconciliation import EpisodeStatus
 from alerts.judging.run import Aspect, EndReason
 from alerts.models.judging import AlertEvent, Episode, Instance, Lane, Operation, RuleVersionRow
+from alerts.models.noise import NoiseReport, NoisyRule
 from alerts.models.rule import Rule, Severity
 from alerts.models.rule_file import RecordingRule, RuleGroup, SeriesLane
 from alerts.models.telling import DEFAULT_KIND, Delivery, Outbox
@@ -21,6 +22,8 @@ __all__ = [
     "EpisodeStatus",
     "Instance",
     "Lane",
+    "NoiseReport",
+    "NoisyRule",
     "Operation",
     "Outbox",
     "RecordingRule",

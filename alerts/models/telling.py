@@ -91,6 +91,7 @@ class ContactPoint(models.Model):
     organisation = models.ForeignKey("accounts.Organisation", models.CASCADE, related_name="+")
     name = models.CharField(max_length=120)
     receivers = models.ManyToManyField(Receiver, related_name="contact_points")
+    wants_report = models.BooleanField(default=False, help_text="its mail addresses get the weekly noise report")
 
     class Meta:
         ordering = ["name"]

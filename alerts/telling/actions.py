@@ -45,6 +45,14 @@ def add_contact_point(
 
 
 @transaction.atomic
+def want_report(point: ContactPoint, *, wants: bool, by: User) -> None:
+    """Have the weekly noise report mailed to the point's addresses, or not any more."""
+    if ContactPoint.objects.filter(pk=point.pk, wants_report=not wants).update(wants_report=wants):
+        action = "contact-point.report" if wants else "contact-point.no-report"
+        audit.record(action, point.name, actor=by, organisation=point.organisation)
+
+
+@transaction.atomic
 def remove_contact_point(point: ContactPoint, *, by: User, now_ms: int) -> None:
     """Delete a contact point with its policies. Its receivers stay known, so that what they were told is ended."""
     organisation = point.organisation

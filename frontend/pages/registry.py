@@ -87,6 +87,7 @@ PAGES: tuple[Page, ...] = (
     Page("alerts:windows", tab="Maintenance windows", section="alerts:rules"),
     Page("alerts:notifications", tab="Notifications", section="alerts:rules"),
     Page("alerts:policies", tab="Policies", section="alerts:rules"),
+    Page("alerts:noise", tab="Noise", section="alerts:rules"),
     Page("agents", "data/sources", agents.Agents, "Data", "Sources", former=("agents",)),
     Page("agents_table", "data/sources/table", agents.AgentsTable),
     Page("agents_push", "data/sources/settings", agents.Push),

@@ -52,6 +52,7 @@ CELERY_BEAT_SCHEDULE = {
     "prune alerts": _every(60, "alerts.tasks.prune_alerts"),
     "deliver the outbox": _every(5, "alerts.tasks.deliver_outbox"),
     "refresh Alertmanagers": _every(60, "alerts.tasks.refresh_alertmanagers"),
+    "report noise": _every(60, "alerts.tasks.report_noise"),
     "keep marks": _every(limits.KEEP_EVERY_S, "ingest.tasks.keep_marks"),
     "consider a run": _every(30, "rollups.tasks.consider_run"),
     "tell of sources": _every(60, "ingest.tasks.tell_sources"),

@@ -21,6 +21,7 @@ from django.urls import URLPattern, URLResolver
 
 from alerts import rulebook
 from alerts.models import Episode
+from alerts.models.noise import NoiseReport
 from alerts.models.telling import ContactPoint, Inhibition, MuteTiming, Policy
 from alerts.rulefiles import apply
 from alerts.telling import actions
@@ -125,7 +126,7 @@ def fill_world(tenant: Tenant) -> dict[str, str]:
 
 
 def fill_settings(tenant: Tenant, point: ContactPoint, now_ms: int) -> dict[str, str]:
-    """Make a policy, a maintenance window and an inhibition."""
+    """Make a policy, a maintenance window, an inhibition and a noise report."""
     by, matchers = tenant.owner, 'host="a"'
     policy, window, inhibition = (each(organisation=tenant.organisation) for each in (Policy, MuteTiming, Inhibition))
     waits = {"wait_ms": 5_000, "interval_ms": 120_000, "repeat_ms": 14_400_000}
@@ -133,7 +134,11 @@ def fill_settings(tenant: Tenant, point: ContactPoint, now_ms: int) -> dict[str,
     cron = {"name": "W", "cron": "0 2 * * 6", "zone": "UTC", "duration_ms": 60_000}
     rows.write(window, {"matchers": matchers, **cron}, by=by, now_ms=now_ms)
     rows.write(inhibition, {"source": 'alertname="down"', "target": matchers}, by=by, now_ms=now_ms)
+    counts = dict.fromkeys(("rules", "alerts", "notifications", "unattended", "flaps"), 0)
+    times = {"from_ms": 0, "to_ms": now_ms, "made_ms": now_ms}
+    report = NoiseReport.objects.create(organisation=tenant.organisation, **times, **counts)
     return {
+        "noise-reports": str(report.pk),
         "policies": str(policy.pk),
         "maintenance-windows": str(window.pk),
         "windows": str(window.pk),

@@ -29,7 +29,22 @@ ROLE_OF_SCOPE = {"ingest": None, "events": None, "read": "viewer", "write": "edi
 LOGIN = "login"
 _PARAMETERS = (  # of addresses
     *("after", "app", "before", "by", "content", "device", "expr", "form", "format", "host", "hours", "kind", "known"),
-    *("labels", "matchers", "metric", "name", "next", "p", "q", "query", "reason", "rule", "sort", "state", "view"),
+    *(
+        "labels",
+        "matchers",
+        "metric",
+        "name",
+        "next",
+        "p",
+        "q",
+        "query",
+        "reason",
+        "report",
+        "rule",
+        "sort",
+        "state",
+        "view",
+    ),
 )
 
 

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from django.db import transaction
 from drf_spectacular.utils import extend_schema
 from rest_framework import serializers, status
 from rest_framework.request import Request
@@ -29,6 +30,9 @@ class ContactPointDraftSerializer(serializers.Serializer[Any]):
     receivers = serializers.ListField(
         child=serializers.CharField(max_length=500), min_length=1, max_length=RULE_RECEIVERS_MAX
     )
+    wants_report = serializers.BooleanField(
+        required=False, help_text="its mail addresses get the weekly noise report; absent: as it was, at first not"
+    )
 
 
 class ContactPointSerializer(serializers.ModelSerializer[ContactPoint]):
@@ -38,7 +42,7 @@ class ContactPointSerializer(serializers.ModelSerializer[ContactPoint]):
 
     class Meta:
         model = ContactPoint
-        fields = ["id", "name", "receivers"]
+        fields = ["id", "name", "receivers", "wants_report"]
 
     def get_receivers(self, point: ContactPoint) -> list[str]:
         """Return the receivers as pages show them."""
@@ -77,7 +81,11 @@ class ContactPoints(OrganisationOperation):
         own = self.membership(organisation_id, Right.MANAGE_CONTACT_POINTS)
         body, now_ms = self.validated_body(ContactPointDraftSerializer), _clock.now_ms()
         targets = tuple(body["receivers"])
-        point = actions.add_contact_point(own.organisation, body["name"], targets, by=own.user, now_ms=now_ms)
+        with transaction.atomic():
+            point = actions.add_contact_point(own.organisation, body["name"], targets, by=own.user, now_ms=now_ms)
+            if "wants_report" in body:
+                actions.want_report(point, wants=body["wants_report"], by=own.user)
+        point.refresh_from_db()
         return Response(ContactPointSerializer(point).data, status=status.HTTP_201_CREATED)
 
 
