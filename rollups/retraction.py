@@ -40,7 +40,7 @@ _NOTHING = np.empty(0, np.uint64)
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """What to retract. Empty conditions do not narrow it; ``write_to_ms`` is by default the present."""
+    """What to retract. Empty conditions do not narrow it; ``write_to_ms`` is by default all that is accepted."""
 
     source: str = ""
     matchers: tuple[Matcher, ...] = ()
@@ -77,10 +77,13 @@ class RetractionResult:
     sealed_hours: tuple[int, ...]
 
 
-def validate_draft(draft: Draft, now_ms: int) -> Retraction:
-    """Turns the draft into a retraction without a number; raises ``Refused`` if it is too wide, reversed or long."""
+def validate_draft(draft: Draft, now_ms: int, *, newest_stamp_ms: int = 0) -> Retraction:
+    """Turns the draft into a retraction without a number; raises ``Refused`` if it is too wide, reversed or long.
+
+    ``newest_stamp_ms``: up to which the app has stamps; a clock that was ahead has given some above ``now_ms``.
+    """
     _check_narrow(draft)
-    write_to = now_ms if draft.write_to_ms is None else draft.write_to_ms
+    write_to = max(now_ms, newest_stamp_ms) if draft.write_to_ms is None else draft.write_to_ms
     data_to = limits.TIME_MAX_MS if draft.data_to_ms is None else draft.data_to_ms
     retraction = Retraction(
         0,

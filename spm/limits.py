@@ -97,6 +97,7 @@ PUBLISH_CLOSE_S = 5.0  # what is not confirmed gets this long when a process end
 PUBLISH_AGAIN_S = 1.0  # before a message is published again that the queue refused, or committed again
 PUBLISH_AGAIN_MAX_S = 5.0  # this pause after many failures of the store
 ACCEPT_APPS_MAX = 20_000  # apps whose messages one accepting process counts, 400 bytes each; then it takes a new number
+STAMP_AHEAD_MS = 60_000  # of a stamp above its process's clock, from which on all processes stamp above it
 ANNOUNCE_S = 2.0  # between two announcements of what was accepted: as-of answers and balances are that much behind
 ANNOUNCE_APPS_AT_ONCE = 100  # of one round, the others wait for the next: an announcement costs the store 1 to 6 ms
 ANNOUNCE_ALIVE_ROUNDS = 8  # until one is repeated that is not settled; a process silent for a minute counts as gone

@@ -4,7 +4,7 @@ Enter by ``StampAnnouncer``. It takes a process number with the first message, s
 has a thread that writes the changed counts every ``ANNOUNCE_S``, and once more at the end. An announcement that fails
 is repeated with the newest counts. One that is not settled yet is repeated now and then, to show that its process
 lives. Accepting never waits for an announcement. After each time it puts its round, from which judges of rules know how
-far the announcements have come.
+far the announcements have come. A clock that fell back leaves stamps ahead of it: the stamp floor tells all processes.
 
 The announcer takes a new process number and announces the old one as ended when the outcome of a stamped message is
 unknown to this process (``retire``), and when one process number has counted too many apps. It never decides what is
@@ -21,7 +21,7 @@ from spm import limits
 from spm.clock import Clock
 from spm.errors import StoreUnavailable
 from spm.store.backends.base import Backend
-from spm.store.ledger import rounds, watermarks
+from spm.store.ledger import rounds, stamp_floor, watermarks
 from spm.store.ledger.rounds import Round
 from spm.store.ledger.watermarks import Announcement
 from spm.wire import Envelope, Parsed
@@ -70,6 +70,7 @@ class StampAnnouncer:
     def announce(self) -> None:
         """Write the changed counts of a bounded number of apps; what cannot be written now is written later."""
         self._rounds += 1
+        self._share_floor()
         for stamper in list(self._stampers.values()):
             if stamper is not self._current and stamper.is_idle() and not stamper.retired:
                 stamper.retire()
@@ -78,6 +79,20 @@ class StampAnnouncer:
             if self._round(stamper, limits.ANNOUNCE_APPS_AT_ONCE) and stamper.retired and not stamper.has_changes():
                 self._stampers.pop(stamper.process, None)
                 self._unsettled.pop(stamper.process, None)
+
+    def _share_floor(self) -> None:
+        """Stamp above what others were ahead, and say so of ourselves; what fails now is done by the next round."""
+        stamper = self._current
+        if stamper is None:
+            return
+        with suppress(StoreUnavailable):
+            floor_ms = stamp_floor.read(self._backend)
+            stamper.lift(floor_ms)
+            last = stamper.last_stamp
+            has_stamped = (last.ms, last.sequence) != (floor_ms, 0)
+            if has_stamped and last.ms > self._clock.now_ms() + limits.STAMP_AHEAD_MS:
+                stamp_floor.lift(self._backend, last.ms + 1)
+                stamper.lift(last.ms + 1)
 
     def close(self) -> None:
         """Stamp no more, and announce the final counts if the store takes them within ``ANNOUNCE_STOP_S``."""
@@ -93,8 +108,10 @@ class StampAnnouncer:
             raise StoreUnavailable("this process is about to end")
         if self._current is None or not self._current.can_count(app):
             process = take_process(self._backend)
-            rounds.put(self._backend, Round(process, self._rounds, self._clock.now_ms()))
-            self._current = Stamper(process, self._clock)
+            now_ms = self._clock.now_ms()
+            floor_ms = stamp_floor.of_new_process(self._backend, now_ms)
+            rounds.put(self._backend, Round(process, self._rounds, now_ms))
+            self._current = Stamper(process, self._clock, floor_ms)
             self._stampers[self._current.process] = self._current
             if self._every_s is not None and not self._thread.is_alive():
                 self._thread.start()

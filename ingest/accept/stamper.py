@@ -40,14 +40,14 @@ class AppCount:
 
 
 class Stamper:
-    """Gives stamps for one process number, and counts them by app. Thread-safe."""
+    """Gives stamps above ``floor_ms`` for one process number, and counts them by app. Thread-safe."""
 
-    def __init__(self, process: int, clock: Clock) -> None:
+    def __init__(self, process: int, clock: Clock, floor_ms: int = 0) -> None:
         self.process = process
         self.retired = False  # it stamps no more, and its open messages stay open
         self._clock = clock
         self._lock = threading.Lock()
-        self._last = Stamp(0, process, 0)
+        self._last = Stamp(floor_ms, process, 0)
         self._counts: dict[int, AppCount] = {}  # by app
         self._changed: dict[int, None] = {}  # apps whose counts are not announced yet, the oldest change first
         self._open = 0
@@ -56,6 +56,17 @@ class Stamper:
         """Return the clock's millisecond, or the last stamp's with the next sequence if that is not later."""
         with self._lock:
             return self._next()
+
+    @property
+    def last_stamp(self) -> Stamp:
+        """The last stamp; just after ``lift`` that is the floor itself, which no message has."""
+        return self._last
+
+    def lift(self, floor_ms: int) -> None:
+        """Give only stamps above this time from now on (``spm.store.ledger.stamp_floor``)."""
+        with self._lock:
+            if floor_ms > self._last.ms:
+                self._last = Stamp(floor_ms, self.process, 0)
 
     def stamp_message(self, *, app: int, source: str, parsed: Parsed, message_id: bytes) -> Envelope:
         """Return the stamped envelope of a parsed body; raise ``BadMessage`` when it spreads over too many hours."""

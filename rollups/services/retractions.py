@@ -21,6 +21,7 @@ from spm.accounts import audit
 from spm.accounts.models import App
 from spm.clock import moment
 from spm.errors import Refused
+from spm.store.ledger import stamp_floor, watermarks
 from spm.store.versions import retractions
 from spm.store.versions.retractions import Retraction
 
@@ -88,16 +89,18 @@ def confirmation_phrase(number: int) -> str:
 
 def preview(site: Site, app: App, draft: Draft) -> Preview:
     """Counts what the draft would hide now. Raises ``Refused`` for an invalid draft."""
-    return retracting.preview(site.store, app.pk, retracting.validate_draft(draft, site.clock.now_ms()))
+    return retracting.preview(site.store, app.pk, _validate(site, app, draft))
 
 
 def retract(
     site: Site, app: App, draft: Draft, by: Actor, *, alerts_of: Callable[[Preview], int] = lambda _: 0
 ) -> tuple[RetractionResult, Preview, int]:
     """Counts what the draft hides (with past alerts, by ``alerts_of``), retracts it, and records both."""
-    retraction = retracting.validate_draft(draft, site.clock.now_ms())
+    retraction = _validate(site, app, draft)
     counts = retracting.preview(site.store, app.pk, retraction)
     alerts = alerts_of(counts)
+    if draft.write_to_ms is None and retraction.write_to_ms > retraction.start_ms:
+        stamp_floor.lift(site.store, retraction.write_to_ms + 1)  # so that what is sent anew is not covered, too
     done = retracting.retract(site.store, app.pk, retraction)
     number = done.retraction.number
     with transaction.atomic():
@@ -115,6 +118,11 @@ def retract(
         detail = {"samples": counts.samples, "series": counts.series, "hours": counts.hours, "alerts": alerts}
         _note("retract", app, done.retraction, by, {"before": "counted", "after": "left out", **detail})
     return done, counts, alerts
+
+
+def _validate(site: Site, app: App, draft: Draft) -> Retraction:
+    newest_ms = watermarks.newest_stamp_ms(site.store, app.pk)
+    return retracting.validate_draft(draft, site.clock.now_ms(), newest_stamp_ms=newest_ms)
 
 
 def undo(site: Site, app: App, number: int, by: Actor) -> RetractionResult:

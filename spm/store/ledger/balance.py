@@ -105,6 +105,12 @@ class Balance:
     unread: tuple[int, ...] = ()  # processes whose own rows could not be read: they are in none of the numbers
 
     @property
+    def ahead_ms(self) -> int:
+        """By how much the newest stamp lies after now, because a clock was ahead; 0 where that is little."""
+        ahead_ms = max((process.last_ms for process in self.processes), default=0) - self.at_ms
+        return ahead_ms if ahead_ms > limits.STAMP_AHEAD_MS else 0
+
+    @property
     def discrepancies(self) -> tuple[Discrepancy, ...]:
         """The processes whose balance does not add up."""
         parts = (Discrepancy(p.number, p.messages.missing, p.samples.missing) for p in self.processes)

@@ -232,6 +232,11 @@ def read(reader: Reader, app: int) -> dict[int, ProcessWatermarks]:
     }
 
 
+def newest_stamp_ms(reader: Reader, app: int) -> int:
+    """The time of the newest stamp that any process announced for the app; 0 if none did."""
+    return max((row.newest.ms for row in read(reader, app).values() if row.newest is not None), default=0)
+
+
 def _read_process(process: int, cells: Mapping[bytes, bytes]) -> ProcessWatermarks:
     """Decode a row: the watermark, or none if it or a cell that it names is damaged, and the announcements."""
     troubles = []

@@ -174,6 +174,14 @@ def test_a_balance_that_does_not_add_up_says_so(
     assert "Server process 1: −2 samples" in text_of(desk, place)
 
 
+def test_a_clock_that_was_ahead_is_named(alpha: Tenant, desk: Client, settings: Any, now_ms: int, place: str) -> None:
+    assert "clock was ahead" not in text_of(desk, place)
+    book = Book.open(settings.SPM_STORE_URL, alpha.app.pk, now_ms + 7_200_000)
+    book.store_all(book.accept("web-1"))
+    book.announce()
+    assert "clock was ahead" in text_of(desk, place)
+
+
 def test_a_damaged_row_is_reported_and_not_counted(
     desk: Client, alpha: Tenant, book: Book, place: str, settings: Any
 ) -> None:

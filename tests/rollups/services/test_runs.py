@@ -38,6 +38,8 @@ from spm.query.promql.planning.planner import parse_selector
 from spm.store import keys
 from spm.store.backends import open_backend
 from spm.store.backends.memory import MemoryBackend
+from spm.store.ledger import stamp_floor, watermarks
+from spm.store.ledger.watermarks import Announcement
 from spm.store.matchers import Matcher
 from tests.model.world import APP, NEXT_DAY, START, World
 
@@ -303,6 +305,16 @@ def test_a_retraction_is_recorded_with_its_numbers_and_who_ended_it(site: Site, 
     assert (listed.state, listed.record.alerts, listed.record.undone_by) == ("undone", 2, "ada")
     notes = {entry.action: (entry.actor_name, entry.detail["from"]) for entry in AuditEntry.objects.all()}
     assert notes == {"retract": ("token robot", "10.0.0.1"), "undo": ("ada", "10.0.0.2")}
+
+
+def test_a_retraction_up_to_now_covers_stamps_of_a_clock_that_was_ahead(site: Site, world: World) -> None:
+    app = App.objects.get(pk=APP)
+    stamp_ms = world.clock.now_ms() + 3 * HOUR_MS
+    announced = Announcement(stamp_ms, 0, 1, 1, 0, 0, 0, stamp_ms)
+    watermarks.announce(world.store, APP, 1, announced)
+    done, _, _ = services_retractions.retract(site, app, Draft(source="host", reason="x"), Actor("ada", "here"))
+    assert done.retraction.write_to_ms == stamp_ms
+    assert stamp_floor.read(world.store) == stamp_ms + 1, "what is sent anew is above it"
 
 
 @pytest.mark.parametrize(
