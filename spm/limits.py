@@ -114,6 +114,7 @@ QUOTA_SKEW_MS = 60_000  # beyond a burst: a shared moment further ahead is anoth
 QUOTA_SERIES_PORTION = 1_000  # rights to new series that a process takes at once, of a quota of 64,000 and more
 QUOTA_RECOUNT_MS = 3_600_000  # between two counts of the dictionary of an app that is at its quota: a second each
 QUOTA_CACHE_S = 10  # until a changed quota is known everywhere
+STORE_PAUSE_S = 10  # after a call without an answer, in which no body waits for the store before it is accepted
 QUOTA_APPS_MAX = 20_000  # apps whose quotas, rates and over-quota series one process remembers, some 200 bytes each
 QUOTA_KNOWN_MAX = 4_000_000  # admitted series that one process remembers: 16 bytes each
 QUOTA_REFUSED_MAX = 50_000  # refused series of an app that it does not ask the store about again: 60 bytes each

@@ -16,6 +16,7 @@ import numpy as np
 
 from ingest.accept.rate_allowance import RateAllowances
 from ingest.accept.series_quota import SeriesQuota
+from ingest.accept.store_pause import StorePause
 from ingest.protocols.common import times
 from spm import limits, telemetry
 from spm.accounts import quotas
@@ -38,8 +39,9 @@ class Admission:
 
     def __init__(self, store: Backend, clock: Clock, quota_of: Callable[[int], Quota] = quotas.read_quota) -> None:
         self._clock, self._quota_of = clock, quota_of
-        self._rates = RateAllowances(store, clock, quota_of)
-        self._series = SeriesQuota(store, clock)
+        pause = StorePause(clock)
+        self._rates = RateAllowances(store, clock, quota_of, pause)
+        self._series = SeriesQuota(store, clock, pause)
 
     def check_rate(self, app: int) -> None:
         """Raise ``TooFast`` for an app that has used up its rate."""

@@ -1,14 +1,15 @@
 """The sample rate of apps: what this process may still take of each app's rate before it asks the store again.
 
 Enter by ``RateAllowances``: ``check`` before a body is read, ``charge`` once it is parsed. Processes share the counts
-in ``spm.store.ledger.quota``; while the store does not answer, no body is refused here.
-``TooFast`` is the text of the 429.
+in ``spm.store.ledger.quota``; while the store does not answer, no body is refused here, and few ask it
+(``StorePause``). ``TooFast`` is the text of the 429.
 """
 
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from ingest.accept.store_pause import StorePause
 from spm import limits, telemetry
 from spm.accounts.quotas import Quota
 from spm.bounded import LruCache
@@ -47,8 +48,8 @@ class RateAllowance:
 class RateAllowances:
     """The allowances of all apps in one process. Thread-safe."""
 
-    def __init__(self, store: Backend, clock: Clock, quota_of: Callable[[int], Quota]) -> None:
-        self._store, self._clock, self._quota_of = store, clock, quota_of
+    def __init__(self, store: Backend, clock: Clock, quota_of: Callable[[int], Quota], pause: StorePause) -> None:
+        self._store, self._clock, self._quota_of, self._pause = store, clock, quota_of, pause
         self._lock = threading.Lock()
         self._allowances: LruCache[int, RateAllowance] = LruCache(limits.QUOTA_APPS_MAX)
 
@@ -65,11 +66,15 @@ class RateAllowances:
             return
         if now < allowance.closed_until:
             raise TooFast(rate, allowance.closed_until - now)
+        if not self._pause.may_ask():
+            return
         portion = min(max(rate * limits.QUOTA_PORTION_S, rate - allowance.samples), rate * limits.QUOTA_BURST_S)
         try:
             turn = quota.take_samples(self._store, app, wanted=int(portion), rate=rate, now_ms=self._clock.now_ms())
         except StoreUnavailable:
+            self._pause.failed()
             return
+        self._pause.answered()
         with self._lock:
             allowance.samples += portion if turn.given else 0.0
             if allowance.samples > 0:

@@ -2,7 +2,7 @@
 
 Enter by ``SeriesQuota.over_quota``, or by ``over_quota_many`` for many messages. A series is new when neither this
 process nor the dictionary knows it. Processes take rights to new series from ``spm.store.ledger.quota`` in portions;
-while the store does not answer, every series is admitted.
+while the store does not answer, every series is admitted, and few bodies ask it (``StorePause``).
 """
 
 import itertools
@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ingest.accept.store_pause import StorePause
 from spm import limits
 from spm.arrays import BOOL, I64, U32, U64
 from spm.bounded import LruCache
@@ -71,8 +72,8 @@ class OverQuotaCache:
 class SeriesQuota:
     """Checks the series of all apps in one process. Thread-safe."""
 
-    def __init__(self, store: Backend, clock: Clock) -> None:
-        self._store, self._clock = store, clock
+    def __init__(self, store: Backend, clock: Clock, pause: StorePause) -> None:
+        self._store, self._clock, self._pause = store, clock, pause
         self._lock = threading.Lock()
         self._admitted = IdSet()  # ids, each with its app as tag
         self._apps: dict[int, _AppSeries] = {}
@@ -93,12 +94,14 @@ class SeriesQuota:
         4. of the others as many are admitted, in their order, as the app has rights for.
         """
         unknown = self._unknown(tables)
-        if unknown is None:
+        if unknown is None or not self._pause.may_ask():
             return [None] * len(tables)
         try:
             admitted = self._in_dictionary(unknown)
         except StoreUnavailable:
+            self._pause.failed()
             return [None] * len(tables)
+        self._pause.answered()
         rejected: list[list[int] | None] = []
         try:
             for (app, _, quota_series), (first, end) in zip(tables, unknown.spans(), strict=True):
@@ -155,6 +158,7 @@ class SeriesQuota:
         try:
             allowed = self._take_rights(app, known, len(new), quota_series)
         except StoreUnavailable:
+            self._pause.failed()
             return None
         over = new[allowed:]
         admitted.update([numbers[place] for place in new[:allowed]])

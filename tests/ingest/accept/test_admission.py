@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from ingest.accept.admission import Admission
 from ingest.accept.rate_allowance import RateAllowance, RateAllowances, TooFast
 from ingest.accept.stamper import Stamper
+from ingest.accept.store_pause import StorePause
 from ingest.protocols.common import times
 from ingest.protocols.influx import reader as influx_reader
 from ingest.writer import Writer
@@ -24,6 +25,7 @@ from spm.store.backends.memory import MemoryBackend
 from spm.store.keys import PlacementTable
 from spm.store.ledger import quota
 from spm.wire import Parsed, SeriesTable, canonical, parse_canonical
+from tests.support.faults import Faulty
 
 NOW_MS = 1_700_000_000_000
 APP, OTHER = 7, 8
@@ -138,6 +140,25 @@ def test_store_that_is_away_refuses_nobody_here() -> None:
     admission = World(series=0).admission(Gone())  # type: ignore[arg-type]
     assert hosts(admission.admit(APP, message("a"))) == ["a"]
     admission.check_rate(APP)
+
+
+def test_a_store_that_is_away_is_asked_by_one_body_in_ten_seconds() -> None:
+    world = World(samples_per_s=10, series=5)
+    store = Faulty(world.store, fails_at=0)
+    admission = world.admission(store)
+    for second in range(2 * limits.STORE_PAUSE_S):
+        for body in range(20):
+            admission.check_rate(APP)
+            admission.check_rate(OTHER)
+            admission.admit(APP, message(f"{second}.{body}"))
+        world.clock.advance(1_000)
+    assert len(store.calls) == 2
+    store.fails_at = None
+    for body in range(20):
+        with suppress(TooFast):
+            admission.check_rate(APP)
+        rejected = admission.admit(APP, message(f"back {body}")).rejected
+    assert rejected, "the quota holds again once the store answers"
 
 
 def test_attack_leaves_old_series_and_other_apps_and_the_common_cache_alone() -> None:
@@ -327,7 +348,7 @@ def test_another_app_is_not_slowed_by_one_that_is_too_fast() -> None:
 
 def test_two_first_bodies_of_an_app_at_one_moment_share_one_allowance(monkeypatch: pytest.MonkeyPatch) -> None:
     world, portions = World(samples_per_s=1_000), list[int]()
-    rates = RateAllowances(world.store, world.clock, lambda app: world.allowed)
+    rates = RateAllowances(world.store, world.clock, lambda app: world.allowed, StorePause(world.clock))
     look_up, meeting = rates._allowances.get, threading.Barrier(2)
 
     def look_up_together(app: int) -> RateAllowance | None:
