@@ -14,11 +14,12 @@ import numpy as np
 
 from rollups.decide import plan
 from rollups.manifest import cells
+from rollups.run import survey
 from spm import limits
 from spm.arrays import BOOL, I64, U64
-from spm.errors import IntegrityError, Refused
+from spm.errors import CorruptBlock, IntegrityError, Refused
 from spm.limits import DAY_HOURS, HOUR_MS
-from spm.store import dictionary, epochs, keys, manifest
+from spm.store import dictionary, epochs, keys
 from spm.store.backends.base import Backend, Reader
 from spm.store.encoding import kernels
 from spm.store.encoding.blocks import ChunkPage, TimelinesPage
@@ -66,7 +67,7 @@ class Preview:
     first_ms: int | None = None
     last_ms: int | None = None
     sealed: int = 0  # hours in its range that are sealed or sealing: they stay as they are
-    at_least: bool = False  # the counts are lower bounds
+    at_least: bool = False  # the counts are lower bounds: there is more, or damaged rows are in it
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,13 +163,14 @@ def _sealed(value: Manifest, hour: int, retraction: Retraction) -> bool:
 
 
 def _days(reader: Reader, app: int, retraction: Retraction) -> dict[int, Manifest]:
-    """The manifests of the days in its range of data."""
+    """The manifests of the days in its range of data; damaged ones are left out, since they stop no retraction."""
+    return survey.decode_manifests(app, _cells(reader, app, retraction))
+
+
+def _cells(reader: Reader, app: int, retraction: Retraction) -> dict[int, bytes]:
     first, last = max(retraction.data_from_ms, 0) // HOUR_MS, retraction.data_to_ms // HOUR_MS
-    return {
-        day: manifest.decode(cell)
-        for day, cell in cells.scan_cells(reader, app).items()
-        if first // DAY_HOURS <= day <= last // DAY_HOURS
-    }
+    days = cells.scan_cells(reader, app)
+    return {day: cell for day, cell in days.items() if first // DAY_HOURS <= day <= last // DAY_HOURS}
 
 
 # --- counting ---------------------------------------------------------------------------------------------------------
@@ -205,21 +207,29 @@ def _preview(reader: Reader, app: int, draft: Retraction) -> Preview:
     page_request = _page_request(now.series_of(draft)) if draft.matchers else None
     table = epochs.read(reader, app)
     pending = _read_pending(reader, app, table.all_shards(app), draft)
-    days = _days(reader, app, draft)
+    day_cells = _cells(reader, app, draft)
+    days = survey.decode_manifests(app, day_cells)
+    pending = {
+        place: batches for place, batches in pending.items() if place[1] // DAY_HOURS not in day_cells.keys() - days
+    }
     hour_shards = _hour_shards(app, pending, days, draft)
     groups: dict[tuple[int, int], list[_HourShardRows]] = defaultdict(list)
     for hour_shard in hour_shards:  # while the placement changes, one series may lie in two shards
         groups[-hour_shard.at.hour, hour_shard.at.shard if table.has_one_live_epoch else 0].append(hour_shard)
-    count, counted_shards = _Count(), 0
+    count, counted_shards, is_damaged = _Count(), 0, len(days) < len(day_cells)
     for (negated, _), group in sorted(groups.items()):
         if count.read >= limits.RETRACT_PREVIEW_SAMPLES_MAX or counted_shards >= limits.RETRACT_PREVIEW_HOUR_SHARDS_MAX:
             break
         counted_shards += len(group)
-        pieces = [piece for hour_shard in group for piece in _pieces(reader, hour_shard, page_request)]
+        try:
+            pieces = [piece for hour_shard in group for piece in _pieces(reader, hour_shard, page_request)]
+        except CorruptBlock:
+            is_damaged = True
+            continue
         if pieces:
             _add(count, -negated, merge(pieces), now, then)
     sealed = sum(_sealed(value, hour, draft) for value in days.values() for hour in value.seals)
-    return _preview_of(reader, app, count, sealed=sealed, at_least=counted_shards < len(hour_shards))
+    return _preview_of(reader, app, count, sealed=sealed, at_least=is_damaged or counted_shards < len(hour_shards))
 
 
 def _add(count: _Count, hour: int, piece: Piece, now: Visibility, then: Visibility) -> None:

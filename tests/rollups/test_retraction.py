@@ -18,6 +18,7 @@ from spm.store.manifest import SEALED
 from spm.store.matchers import Matcher
 from spm.store.versions import retractions
 from tests.model.world import APP, DAY, START, Sample, World, metric_of
+from tests.support.faults import flip
 
 HOUR = START // HOUR_MS
 
@@ -175,6 +176,18 @@ def test_hours_under_a_seal_are_told_and_left_alone(world: World) -> None:
         world.store, APP, retraction.validate_draft(Draft(source="a", reason="x"), world.clock.now_ms())
     )
     assert done.sealed_hours == (HOUR,)
+
+
+@pytest.mark.parametrize("table", ["manifest", "chunks"])
+def test_damage_stops_no_retraction(world: World, table: str) -> None:
+    world.roll()
+    for key, _ in list(world.store.scan(table, b"", b"\xff" * 40)):
+        flip(world.store, table, key, b"v")
+    counts = preview(world, source="a")
+    draft = retraction.validate_draft(Draft(source="a", reason="x"), world.clock.now_ms())
+    done = retraction.retract(world.store, APP, draft)
+    assert (counts.at_least, done.sealed_hours) == (True, ())
+    assert [each.number for each in retractions.read(world.store, APP)] == [done.retraction.number]
 
 
 # --- against a list of versions ---------------------------------------------------------------------------------------
