@@ -126,6 +126,10 @@ class RecordedStorage:
         """Notes that hold for all answers."""
         return self._storage.notes()
 
+    def damage(self) -> list[str]:
+        """Warnings about damaged rows."""
+        return self._storage.damage()
+
 
 def _join(stored: SeriesBatch, recorded: dict[tuple[tuple[str, str], ...], _Samples]) -> SeriesBatch:
     """Return both as one batch: of a series in both, the stored samples before the first recorded one."""

@@ -47,7 +47,7 @@ def chart(session: QuerySession, now_ms: int, query: Mapping[str, Any]) -> tuple
         "step": steps.step_ms,
         "series": drawn[:CHART_SERIES_MAX],
         "infos": infos,
-        "warnings": result.provenance.warnings(),
+        "warnings": [*result.provenance.warnings(), *session.storage.damage()],
     }
     return answer, result.provenance
 

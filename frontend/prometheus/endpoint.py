@@ -10,7 +10,7 @@ import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from functools import wraps
-from typing import Any
+from typing import Any, TypeVar
 
 from django.http import Http404, HttpRequest, HttpResponse, StreamingHttpResponse
 from django.http.response import HttpResponseBase
@@ -40,6 +40,7 @@ from spm.query.request.lookback import LOOKBACK_MS
 from spm.query.request.provenance import Provenance
 from spm.web.error_status import DATABASE_AWAY, RETRYABLE, status_of, text_of
 
+Part = TypeVar("Part")
 View = Callable[..., "bytes | HttpResponseBase"]
 _ERROR_TYPES: dict[type[Exception], str] = {  # the names that Prometheus gives them
     BadQuery: "bad_data",
@@ -194,9 +195,21 @@ class _StreamedBody:
         self._resources.close()
 
 
-def add_annotation_headers(response: HttpResponseBase, provenance: Provenance) -> HttpResponseBase:
+def end_on_damage(parts: Iterator[Part], storage: AppStorage) -> Iterator[Part]:
+    """Yield the parts of a stream; raise ``StoreUnavailable`` at its end if new damaged rows were found in them.
+
+    Its head cannot name them any more. The next request finds them in quarantine, and its head does.
+    """
+    known = storage.damaged_count()
+    yield from parts
+    if storage.damaged_count() > known:
+        raise StoreUnavailable("damaged rows were found and left out: ask again, and X-SPM-Warnings names them")
+
+
+def add_annotation_headers(response: HttpResponseBase, provenance: Provenance, storage: AppStorage) -> HttpResponseBase:
     """Add infos and warnings as headers to a response whose format has no place for them."""
-    for name, annotations in (("X-SPM-Infos", provenance.infos()), ("X-SPM-Warnings", provenance.warnings())):
+    warnings = [*provenance.warnings(), *storage.damage()]
+    for name, annotations in (("X-SPM-Infos", provenance.infos()), ("X-SPM-Warnings", warnings)):
         if annotations:
             response[name] = "; ".join(annotations).replace("…", "...")
     return response

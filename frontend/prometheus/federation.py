@@ -20,6 +20,7 @@ from frontend.prometheus.bodies import read_body
 from frontend.prometheus.endpoint import (
     Call,
     add_annotation_headers,
+    end_on_damage,
     protobuf_endpoint,
     query_endpoint,
     streaming_response,
@@ -66,7 +67,9 @@ def federate(call: Call) -> HttpResponseBase:
     if call.parameters.flag("explain"):
         return explanation_response(call, storage, provenance)
     body = "".join(_family(metric, lines[metric]) for metric in sorted(lines))
-    return add_annotation_headers(HttpResponse(body, content_type=_TEXT_QUOTED if quotes else _TEXT), provenance)
+    return add_annotation_headers(
+        HttpResponse(body, content_type=_TEXT_QUOTED if quotes else _TEXT), provenance, storage
+    )
 
 
 def _newest(batch: SeriesBatch, *, quotes: bool) -> Iterator[tuple[str, str, str]]:
@@ -101,7 +104,11 @@ def remote_read(call: Call, request: HttpRequest, resources: ExitStack) -> HttpR
         if call.parameters.flag("explain"):
             return explanation_response(call, storage, provenance)
         return add_annotation_headers(
-            streaming_response(call, _frames(call, storage, remote_request), resources, _STREAM), provenance
+            streaming_response(
+                call, end_on_damage(_frames(call, storage, remote_request), storage), resources, _STREAM
+            ),
+            provenance,
+            storage,
         )
     batches = []
     for query in remote_request.queries:
@@ -114,7 +121,7 @@ def remote_read(call: Call, request: HttpRequest, resources: ExitStack) -> HttpR
         batches.append(batch)
     compressed = bytes(cramjam.snappy.compress_raw(formats_remote_read.encode_response(batches)))
     response = HttpResponse(compressed, content_type="application/x-protobuf", headers={"Content-Encoding": "snappy"})
-    return add_annotation_headers(response, join_provenance(batch.provenance for batch in batches))
+    return add_annotation_headers(response, join_provenance(batch.provenance for batch in batches), storage)
 
 
 def _frames(call: Call, storage: AppStorage, remote_request: formats_remote_read.RemoteReadRequest) -> Iterator[bytes]:

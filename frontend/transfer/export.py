@@ -17,6 +17,7 @@ from frontend.prometheus.endpoint import (
     Call,
     accepts_gzip,
     add_annotation_headers,
+    end_on_damage,
     streaming_endpoint,
     streaming_response,
 )
@@ -54,14 +55,14 @@ def export(call: Call, request: HttpRequest, resources: ExitStack) -> HttpRespon
     if call.parameters.flag("explain"):
         return explanation_response(call, storage, provenance)
     labels = _labels(storage, selectors, start, end) if form in TABLES else []
-    batches = _batches(call, storage, selectors, start - 1, end)
+    batches = end_on_damage(_batches(call, storage, selectors, start - 1, end), storage)
     is_compressed = accepts_gzip(request.META) and form != "parquet"
     pieces = _compressed(write(batches, labels)) if is_compressed else write(batches, labels)
     response = streaming_response(call, pieces, resources, content_type)
     response["Content-Disposition"] = f'attachment; filename="export.{form}"'
     if is_compressed:
         response["Content-Encoding"] = "gzip"
-    return add_annotation_headers(response, provenance)
+    return add_annotation_headers(response, provenance, storage)
 
 
 def _batches(

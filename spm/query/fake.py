@@ -149,6 +149,9 @@ class FakeStorage:
     def notes(self) -> list[str]:
         return []
 
+    def damage(self) -> list[str]:
+        return []
+
     def fingerprint(self, start_ms: int, end_ms: int) -> None:
         """Return ``None``, so that answers are not cached: nothing shows when the arrays have changed."""
 

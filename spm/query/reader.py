@@ -283,10 +283,13 @@ class AppStorage:
         return self._from_dictionary(lambda: measure_cardinality(self._state.index, most))
 
     def notes(self) -> list[str]:
-        """Notes that hold for all answers: the age of the un-compacted tail, and quarantined rows."""
+        """Notes that hold for all answers: the age of the un-compacted tail."""
         as_of_ms = self._state.tail.as_of_ms
-        tail = [f"un-compacted data as of {np.datetime64(as_of_ms, 'ms')}Z"] if as_of_ms else []
-        return tail + self._state.quarantine.notes()
+        return [f"un-compacted data as of {np.datetime64(as_of_ms, 'ms')}Z"] if as_of_ms else []
+
+    def damage(self) -> list[str]:
+        """Warnings that hold for all answers: which rows are in quarantine and left out."""
+        return self._state.quarantine.notes()
 
     # --- views
 

@@ -101,3 +101,7 @@ class SharedReads:
     def notes(self) -> list[str]:
         """Notes that hold for all answers."""
         return self._storage.notes()
+
+    def damage(self) -> list[str]:
+        """Warnings about damaged rows."""
+        return self._storage.damage()

@@ -69,4 +69,7 @@ class Storage(Protocol):
         """Sorted values of one label of those series."""
 
     def notes(self) -> list[str]:
-        """Notes that hold for all answers: blocks in quarantine, age of the tail."""
+        """Notes that hold for all answers: the age of the tail."""
+
+    def damage(self) -> list[str]:
+        """Warnings that hold for all answers: which rows are in quarantine and left out."""

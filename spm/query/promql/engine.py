@@ -150,7 +150,7 @@ class Engine:
             vector.values,
             vector.present,
             [*provenance.infos(), *self._storage.notes(), *answer.infos],
-            [*provenance.warnings(), *answer.warnings],
+            [*provenance.warnings(), *self._storage.damage(), *answer.warnings],
             provenance=provenance,
             cached_steps=answer.cached_steps,
         )

@@ -12,8 +12,12 @@ from frontend.prometheus import endpoint
 from ingest.accept import process_acceptor as own_acceptor
 from spm.accounts import tokens
 from spm.accounts.models import App
+from spm.errors import StoreUnavailable
 from spm.query.request.admission import QueryAdmission
+from spm.store.backends import open_backend
+from tests.support.faults import flip, keys_of
 from tests.support.people import Tenant
+from tests.support.store_reader import roll
 
 pytestmark = pytest.mark.django_db(transaction=True)
 LINES = (
@@ -48,6 +52,13 @@ def export_samples(
         "/api/v1/export", {"match[]": match, "format": form, **parameters}, headers=token(app, "read")
     )
     assert response.status_code == 200, response.content
+    return b"".join(response)
+
+
+def read_whole(response: Any) -> bytes:
+    """Return the body of an export; raise ``StoreUnavailable`` if its head or its end says so."""
+    if response.status_code == 503:
+        raise StoreUnavailable(response.content.decode())
     return b"".join(response)
 
 
@@ -129,6 +140,33 @@ def test_import_needs_the_right_to_send_and_export_the_right_to_read(client: Cli
     reads = client.post("/api/v1/import", LINES, content_type="text/plain", headers=token(alpha.app, "read"))
     sends = client.get("/api/v1/export", {"match[]": "up"}, headers=token(alpha.app, "ingest"))
     assert (reads.status_code, sends.status_code) == (401, 401)
+
+
+@pytest.mark.parametrize("form", ["jsonl", "csv", "parquet"])
+def test_damage_that_an_export_meets_ends_it_in_error_and_then_stands_in_its_head(
+    client: Client, alpha: Tenant, settings: Any, form: str
+) -> None:
+    import_samples(client, alpha.app, LINES)
+    store = open_backend(settings.SPM_STORE_URL)
+    roll(store, 5, app=alpha.app.pk)
+    flip(store, "chunks", keys_of(store, "chunks")[-1], b"v")
+    question, reader = {"match[]": '{__name__!=""}', "format": form}, token(alpha.app, "read")
+    with pytest.raises(StoreUnavailable):
+        read_whole(client.get("/api/v1/export", question, headers=reader))
+    again = client.get("/api/v1/export", question, headers=reader)
+    assert "1 damaged row(s) of chunks are quarantined and left out" in again["X-SPM-Warnings"]
+    assert b"".join(again)
+
+
+def test_damage_is_a_warning_of_every_answer(client: Client, alpha: Tenant, settings: Any) -> None:
+    import_samples(client, alpha.app, LINES)
+    store = open_backend(settings.SPM_STORE_URL)
+    flip(store, "log", keys_of(store, "log")[-1], b"v")
+    reader = token(alpha.app, "read")
+    query = client.get("/prometheus/api/v1/query", {"query": "up", "time": "1700000001"}, headers=reader).json()
+    export = client.get("/api/v1/export", {"match[]": "up"}, headers=reader)
+    for warnings in ("; ".join(query["warnings"]), export["X-SPM-Warnings"]):
+        assert "1 damaged row(s) of log are quarantined and left out" in warnings
 
 
 def test_the_admission_of_an_unread_export_ends(client: Client, alpha: Tenant) -> None:

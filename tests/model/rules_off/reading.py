@@ -204,7 +204,7 @@ def a_flipped_bit() -> None:
     flip(world.store, "chunks", page, b"v")
     reader = world.fresh()
     world.answer(reader)
-    assert any("quarantine" in note or "damaged" in note for note in reader.notes()), reader.notes()
+    assert any("quarantine" in note or "damaged" in note for note in reader.damage()), reader.damage()
 
 
 # --- 11, 17, 22: hours, retractions, shards --------------------------------------------------------------------------

@@ -50,7 +50,7 @@ def test_a_flipped_bit_leaves_its_row_out_and_touches_nothing_else(table: str, r
     for _ in range(2):
         answer = look(storage)
         assert answer.items() < BOTH.items()
-        assert f"1 damaged row(s) of {table} are quarantined and left out" in storage.notes()
+        assert f"1 damaged row(s) of {table} are quarantined and left out" in storage.damage()
         [dead_letter] = dead_letters_of(backend)
         assert (dead_letter.kind, dead_letter.table, dead_letter.key, dead_letter.body) == (
             dead_letters.ROW,
@@ -118,7 +118,7 @@ def test_a_store_that_takes_no_copy_does_not_stop_the_answer() -> None:
     refusing.hook = full
     storage: AppStorage = reader(refusing)
     assert look(storage).items() < BOTH.items()
-    assert len(storage.notes()) == 2
+    assert len(storage.damage()) == 1
 
 
 def test_a_process_remembers_a_bounded_number_of_damaged_rows(monkeypatch: pytest.MonkeyPatch) -> None:
