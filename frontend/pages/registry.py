@@ -17,7 +17,6 @@ from frontend.pages import (
     agents,
     charts,
     corrections,
-    dashboards,
     delivery,
     heartbeats,
     overview,
@@ -26,6 +25,8 @@ from frontend.pages import (
     send,
 )
 from frontend.pages.base import AppPage
+from frontend.pages.dashboards import documents as dashboards
+from frontend.pages.dashboards import variables
 from spm.accounts.models import App
 
 
@@ -73,6 +74,7 @@ PAGES: tuple[Page, ...] = (
     Page("dashboard_edit", "dashboards/<slug:uid>/edit", dashboards.Edit),
     Page("dashboard_panel", "dashboards/<slug:uid>/panels/<int:number>", dashboards.Panel),
     Page("dashboard_settings", "dashboards/<slug:uid>/settings", dashboards.Settings),
+    Page("dashboard_variables", "dashboards/<slug:uid>/variables", variables.Variables),
     Page("dashboard_download", "dashboards/<slug:uid>/json", dashboards.Download),
     Page("home_part", "home", overview.HomePart),
     Page("hosts", "hosts", overview.Hosts, title="Hosts"),

@@ -284,6 +284,8 @@ DASHBOARDS = [
     Row("POST", f"{_DASHBOARD}/edit", Right.EDIT_DASHBOARDS, 302, {"act": "add", "version": "1", "layout": "[]"}),
     Row("GET", f"{_DASHBOARD}/panels/<int:number>", Right.EDIT_DASHBOARDS),
     Row("POST", f"{_DASHBOARD}/panels/<int:number>", Right.EDIT_DASHBOARDS, 302, {"act": "delete", "version": "1"}),
+    Row("GET", f"{_DASHBOARD}/variables", Right.EDIT_DASHBOARDS),
+    Row("POST", f"{_DASHBOARD}/variables", Right.EDIT_DASHBOARDS, 302, {"version": "1"}),
     Row("POST", f"{_DASHBOARD}/settings", Right.EDIT_DASHBOARDS, 302, {"act": "delete", "confirm": "Shop"}),
     Row("POST", f"{_DASHBOARD}/settings", Right.EDIT_DASHBOARDS, 302, {"act": "restore", "number": "1"}),
 ]

@@ -39,6 +39,7 @@ MORE_PAGES = {
     "dashboard-edit": ("/apps/{app}/dashboards/{dashboard}/edit", 0),
     "dashboard-panel": ("/apps/{app}/dashboards/{dashboard}/panels/5", 1),
     "dashboard-settings": ("/apps/{app}/dashboards/{dashboard}/settings", 0),
+    "dashboard-variables": ("/apps/{app}/dashboards/{dashboard}/variables", 0),
     "dashboard-import": ("/apps/{app}/dashboards/import", 0),
     "security": ("/account/security", 0),
     "sessions": ("/account/sessions", 0),

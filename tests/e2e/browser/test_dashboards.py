@@ -99,6 +99,7 @@ def test_a_dashboard_shows_every_kind_of_panel(look: str, open_page: Callable[..
         "edit": f"{at}/edit",
         "panel": f"{at}/panels/5",
         "settings": f"{at}/settings",
+        "variables": f"{at}/variables",
         "import": f"{at.rpartition('/')[0]}/import",
     }.items():
         page.goto(address)

@@ -114,8 +114,8 @@ class Edit(View):
         """Save the places of panels; ``act=add`` adds one more, and leads to its editor."""
         dashboard, is_add = self.dashboard(), request.POST.get("act") == "add"
         try:
-            base = _base_of(request)
-            changed = _arranged(_started_from(dashboard, base), request.POST.get("layout", ""))
+            base = base_of(request)
+            changed = _arranged(started_from(dashboard, base), request.POST.get("layout", ""))
             panel = PanelSpec(changed.next_number, title="New panel", y=changed.bottom)
             note = request.POST.get("note", "") or ("a panel added" if is_add else "")
             storage.save(dashboard, _with(changed, panel) if is_add else changed, self.author(note), base=base)
@@ -163,10 +163,10 @@ class Panel(DashboardPage):
             raise Http404("There is no such panel.")
         spec, base = old, dashboard.version
         try:
-            spec, base = _panel_of(old, request), _base_of(request)
+            spec, base = _panel_of(old, request), base_of(request)
             if act == "preview":
                 return self.render_to_response(self.get_context_data(spec=spec, version=base))
-            self._save(dashboard, _started_from(dashboard, base), spec, act, base)
+            self._save(dashboard, started_from(dashboard, base), spec, act, base)
         except (Refused, LimitExceeded) as error:
             return self.refused(error, spec=spec, version=base)  # so saving again overwrites nobody's change
         return redirect("frontend:dashboard", app_id, uid)
@@ -210,7 +210,7 @@ class Settings(DashboardPage):
             if act == "restore":
                 storage.restore(dashboard, _number(request, "number"), self.author())
             else:
-                storage.save(dashboard, parse(text), self.author(request.POST.get("note", "")), base=_base_of(request))
+                storage.save(dashboard, parse(text), self.author(request.POST.get("note", "")), base=base_of(request))
         except (Refused, LimitExceeded) as error:
             form = {"text": text, "version": request.POST.get("version", "")} if act == "save" else {}
             return self.refused(error, **form)  # so saving again overwrites nobody's change
@@ -252,7 +252,7 @@ def _written(document: Document) -> str:
     return orjson.dumps(document.as_dict(), option=orjson.OPT_INDENT_2).decode()
 
 
-def _base_of(request: HttpRequest) -> int:
+def base_of(request: HttpRequest) -> int:
     return _number(request, "version")
 
 
@@ -270,7 +270,7 @@ def _with(document: Document, panel: PanelSpec) -> Document:
     return check(replace(document, panels=[*panels, panel] if is_new else panels).as_dict())
 
 
-def _started_from(dashboard: Dashboard, base: int) -> Document:
+def started_from(dashboard: Dashboard, base: int) -> Document:
     """Return the document of the version that an editor began with, or the newest if that is gone."""
     before = dashboard.versions.filter(number=base).first()
     return storage.document_of(dashboard) if before is None else from_dict(before.document)
