@@ -8,6 +8,8 @@ from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect
 from django.views import View
 
+from frontend.dashboards.models import Dashboard
+from frontend.dashboards.ready import offers
 from frontend.pages.base import AppPage, clock
 from frontend.presenters import attention, panels
 from frontend.presenters.hosts.filters import read_filter
@@ -64,6 +66,7 @@ class Overview(AppPage):
             "hosts": hosts,
             "attention": attention.attention_of(app),
             "by": by if by in hosts.labels else next(iter(hosts.labels), ""),
+            "ready": [] if Dashboard.objects.filter(app=app).exists() else offers.offered(app.pk, context["now_ms"]),
             "top_panels": panels.top_panels(),
             "top_shown": TOP_SHOWN,
             "top_note": f", top {TOP_SHOWN} of {hosts.total:,}" if hosts.total > TOP_SHOWN else "",

@@ -19,6 +19,7 @@ from frontend.dashboards.catalogue import AppCatalogue
 from frontend.dashboards.document import CALCULATIONS, KINDS, UNITS, Document, PanelSpec, check, from_dict, parse
 from frontend.dashboards.grafana import importing
 from frontend.dashboards.models import Dashboard
+from frontend.dashboards.ready import offers
 from frontend.dashboards.variables import NoCatalogue, settle
 from frontend.pages.base import AppPage, clock
 from frontend.queries import query_session
@@ -76,13 +77,19 @@ class Dashboards(AppPage):
             "dashboards": dashboards.filter(title__icontains=text),
             "count": dashboards.count(),
             "text": text,
+            "ready": offers.offered(context["app"].pk, context["now_ms"]),
         }
 
     def post(self, request: HttpRequest, app_id: int) -> HttpResponse:
-        """Create a dashboard with one panel, and lead to that."""
+        """Create a dashboard with one panel, and lead to that; or a copy of the ready one that ``ready`` names."""
         self.right = Right.EDIT_DASHBOARDS
-        app, title = self.app(), request.POST.get("title", "").strip()
+        app, title, key = self.app(), request.POST.get("title", "").strip(), request.POST.get("ready", "")
         try:
+            if key:
+                made = storage.create(
+                    app, offers.find(key).document(), storage.Author(self.person, clock.now_ms(), "a ready dashboard")
+                )
+                return redirect("frontend:dashboard", app_id, made.uid)
             document = check({"title": title, "panels": [{"number": 1, "w": 24, "title": "New panel"}]})
             dashboard = storage.create(app, document, storage.Author(self.person, clock.now_ms()))
         except (Refused, LimitExceeded) as error:
