@@ -8,22 +8,29 @@
 say() { printf '%s\n' "$*" >&2; }
 die() { say "$*"; exit 1; }
 
-# The value of setting $1: from the environment, else from .env.
+# The value of setting $1: from the environment, else from .env, with the quotes, comments and `export` of that format.
 setting() {
   eval "value=\${$1:-}"
   dotenv=${SPM_DOTENV:-$root/.env}
-  [ -n "$value" ] || [ ! -f "$dotenv" ] || value=$(sed -n "s/^$1=//p" "$dotenv" | tail -n 1)
+  if [ -z "$value" ] && [ -f "$dotenv" ]; then
+    value=$(sed -n "s/^[[:space:]]*\(export[[:space:]]\{1,\}\)\{0,1\}$1[[:space:]]*=[[:space:]]*//p" "$dotenv" | tail -n 1)
+    case $value in
+      \'*) value=${value#\'} value=${value%%\'*} ;;
+      \"*) value=${value#\"} value=${value%%\"*} ;;
+      *) value=$(printf '%s' "$value" | sed 's/^#.*//; s/[[:space:]]#.*//; s/[[:space:]]*$//') ;;
+    esac
+  fi
   printf '%s' "$value"
 }
 
-new_enough() { "$1" -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1; }
+new_enough() { "$1" -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 15))' >/dev/null 2>&1; }
 
 find_python() {
   for python in ${SPM_PYTHON:-} python3 python3.14 python3.13 python3.12 python3.11; do
     if command -v "$python" >/dev/null 2>&1 && new_enough "$python"; then return 0; fi
   done
   version=$(python3 --version 2>&1) || version="no python3"
-  die "SPM needs Python 3.11 or newer, and this machine has $version. Install one, or name it in SPM_PYTHON."
+  die "SPM needs Python 3.11, 3.12, 3.13 or 3.14, and this machine has $version. Install one, or name it in SPM_PYTHON."
 }
 
 # Sets root, data folder and environment, and exports the variables that child processes need.

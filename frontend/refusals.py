@@ -10,7 +10,7 @@ from functools import wraps
 from typing import Any, NoReturn
 
 from django.conf import settings
-from django.core.exceptions import RequestDataTooBig, TooManyFieldsSent, TooManyFilesSent
+from django.core.exceptions import DisallowedHost, RequestDataTooBig, TooManyFieldsSent, TooManyFilesSent
 from django.core.files.uploadhandler import FileUploadHandler
 from django.http import HttpRequest, HttpResponse, HttpResponseBase, JsonResponse
 from django.shortcuts import render
@@ -19,7 +19,7 @@ from django.views import defaults
 
 from spm.errors import LoginRefused
 from spm.limits import RETRY_AFTER_S
-from spm.web.error_status import DATABASE_AWAY, text_of
+from spm.web.error_status import DATABASE_AWAY, HOST_REFUSED, text_of
 
 _INTERFACES = ("/api/", "/prometheus/")
 _TOO_LARGE: dict[type[Exception], str] = {
@@ -53,6 +53,8 @@ class NoUploads(FileUploadHandler):
 def bad_request(request: HttpRequest, exception: Exception) -> HttpResponse:
     """Answer 413 to a form that is too large, 400 to every other malformed request."""
     text = _TOO_LARGE.get(type(exception))
+    if isinstance(exception, DisallowedHost):
+        return HttpResponse(f"{HOST_REFUSED[:1].upper()}{HOST_REFUSED[1:]}.\n", status=400, content_type="text/plain")
     if text is None:
         return defaults.bad_request(request, exception)
     return _refusal(request, 413, "This form is too large", text)

@@ -102,7 +102,9 @@ def _run(program: str, arguments: Sequence[str]) -> None:
         raise Refused(f"the program {program} is missing", remedy=remedy)
     database = settings.DATABASES["default"]
     named = {"PGHOST": "HOST", "PGPORT": "PORT", "PGUSER": "USER", "PGPASSWORD": "PASSWORD", "PGDATABASE": "NAME"}
-    environment = {**os.environ, **{name: str(database[key]) for name, key in named.items() if database.get(key)}}
+    parameters = {f"PG{name.upper()}": str(value) for name, value in database.get("OPTIONS", {}).items()}
+    own = {name: str(database[key]) for name, key in named.items() if database.get(key)}
+    environment = {**os.environ, **parameters, **own}
     done = subprocess.run([program, *arguments], env=environment, capture_output=True, text=True)
     if done.returncode:
         raise DumpFailed(f"{program} failed: {done.stderr.strip()[-2_000:]}")

@@ -23,6 +23,7 @@ from types import FrameType
 from typing import Any
 
 from spm.cli.console import json_line, say, welcome
+from spm.cli.dotenv import read_dotenv
 from spm.cli.options import Options, parse
 from spm.cli.preflight import CannotStart, cannot_write, check_port, clear_metrics, lock_data, open_data
 from spm.cli.supervisor import Child, Log, Program, environment_of, programs, restart_delay
@@ -62,7 +63,7 @@ def main(arguments: Sequence[str], environ: Mapping[str, str]) -> int:
 
 def prepare(options: Options) -> dict[str, Any]:
     """Run ``manage.py prepare`` and return the login, the last line of its output."""
-    command = [sys.executable, str(ROOT / "manage.py"), "prepare", "--url", options.url]
+    command = [sys.executable, str(ROOT / "manage.py"), "prepare", "--url", environment_of(options)["SPM_BASE_URL"]]
     command += ["--accept-store"] if options.accept_store else []
     environ = {**os.environ, **environment_of(options)}
     done = subprocess.run(command, cwd=ROOT, env=environ, stdout=subprocess.PIPE, text=True, check=False)
@@ -187,4 +188,5 @@ def answers(options: Options) -> bool:
 
 
 if __name__ == "__main__":
+    read_dotenv(ROOT)
     sys.exit(main(sys.argv[1:], os.environ))

@@ -8,15 +8,17 @@ ever runs on a key from a repository. Enter by ``env``, ``secret`` and ``databas
 import socket
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote, urlsplit
+from urllib.parse import parse_qsl, unquote, urlsplit
 
 from django.core.exceptions import ImproperlyConfigured
 from environs import Env
 
+from spm.cli.dotenv import read_dotenv
+
 BASE_DIR = Path(__file__).resolve().parents[2]
 
+read_dotenv(BASE_DIR)
 env = Env()
-env.read_env(env.str("SPM_DOTENV", str(BASE_DIR / ".env")), recurse=False)
 
 DATA = Path(env.str("SPM_DATA", str(BASE_DIR / "var"))).expanduser().absolute()
 
@@ -33,7 +35,10 @@ def secret(name: str, file: str) -> str:
 
 
 def database(url: str) -> dict[str, Any]:
-    """Django's description of the database at ``url`` (``sqlite:///path`` or ``postgres://user:password@host/name``)."""
+    """Django's description of the database at ``url`` (``sqlite:///path`` or ``postgres://user:password@host/name``).
+
+    What follows ``?`` in the address of PostgreSQL are parameters of libpq, as in ``?sslmode=verify-full``.
+    """
     parts = urlsplit(url)
     if parts.scheme == "sqlite":
         return _sqlite(unquote(parts.path) or "/" + str(DATA / "spm.sqlite3"))
@@ -47,6 +52,7 @@ def database(url: str) -> dict[str, Any]:
             "PORT": str(parts.port or ""),
             "CONN_MAX_AGE": 60,
             "CONN_HEALTH_CHECKS": True,
+            "OPTIONS": dict(parse_qsl(parts.query, keep_blank_values=True, strict_parsing=bool(parts.query))),
         }
     raise ImproperlyConfigured(f"DATABASE_URL begins with {parts.scheme!r}. Use sqlite:///path or postgres://…")
 
@@ -62,6 +68,33 @@ def _sqlite(path: str) -> dict[str, Any]:
     return {"ENGINE": "django.db.backends.sqlite3", "NAME": path, "OPTIONS": options}
 
 
+def mail_server(url: str) -> dict[str, Any]:
+    """Django's settings for the mail server at ``url``: ``smtp://user:password@host:port`` or ``smtps://…``.
+
+    ``smtps`` is TLS from the first byte (port 465); ``smtp://…?tls=true`` changes to TLS by STARTTLS.
+    """
+    parts, options = urlsplit(url), {}
+    try:
+        port = parts.port
+        options = dict(parse_qsl(parts.query, strict_parsing=bool(parts.query)))
+        is_known = parts.scheme in ("smtp", "smtps") and options.keys() <= {"tls"} and bool(parts.hostname)
+        is_known = is_known and options.get("tls", "false") in ("true", "false")
+    except ValueError:
+        port, is_known = None, False
+    if not is_known:
+        shown = f"{parts.scheme}://…"  # the rest may be a password
+        wanted = "smtp://user:password@host:25, the same with ?tls=true for STARTTLS, or smtps://user:password@host:465"
+        raise ImproperlyConfigured(f"SPM_SMTP_URL is {shown!r} and names no mail server. Use {wanted}.")
+    return {
+        "EMAIL_HOST": unquote(parts.hostname or ""),
+        "EMAIL_PORT": port or (465 if parts.scheme == "smtps" else 25),
+        "EMAIL_HOST_USER": unquote(parts.username or ""),
+        "EMAIL_HOST_PASSWORD": unquote(parts.password or ""),
+        "EMAIL_USE_SSL": parts.scheme == "smtps",
+        "EMAIL_USE_TLS": parts.scheme == "smtp" and options.get("tls") == "true",
+    }
+
+
 def own_hosts(base_url: str) -> list[str]:
-    """The default host names by which requests may reach this machine."""
+    """The host names by which requests always reach this machine: those of its own programs, and that of the site."""
     return ["localhost", "127.0.0.1", "[::1]", socket.gethostname(), urlsplit(base_url).hostname or "localhost"]

@@ -6,7 +6,7 @@ All data of the product is in one folder (``SPM_DATA``), so that a backup is one
 from django.core.exceptions import ImproperlyConfigured
 
 from spm.limits import OWN_METRICS_EVERY_S, QUOTA_SAMPLES_PER_S
-from spm.settings.environment import BASE_DIR, DATA, database, env, own_hosts, secret
+from spm.settings.environment import BASE_DIR, DATA, database, env, mail_server, own_hosts, secret
 
 SPM_ROOT = BASE_DIR
 SPM_DATA = DATA
@@ -35,7 +35,7 @@ if SPM_TRANSPORT not in ("direct", "amqp"):
     raise ImproperlyConfigured(f"SPM_TRANSPORT is {SPM_TRANSPORT!r}; it can be 'direct' or 'amqp'.")
 
 DEBUG: bool = env.bool("SPM_DEBUG", False)
-ALLOWED_HOSTS: list[str] = env.list("SPM_ALLOWED_HOSTS", own_hosts(SPM_BASE_URL))
+ALLOWED_HOSTS: list[str] = [*env.list("SPM_ALLOWED_HOSTS", []), *own_hosts(SPM_BASE_URL)]
 
 INSTALLED_APPS = [
     "spm",
@@ -133,6 +133,9 @@ EMAIL_PORT: int = env.int("SPM_SMTP_PORT", 25)
 EMAIL_HOST_USER: str = env.str("SPM_SMTP_USER", "")
 EMAIL_HOST_PASSWORD: str = env.str("SPM_SMTP_PASSWORD", "")
 EMAIL_USE_TLS: bool = env.bool("SPM_SMTP_TLS", False)
+EMAIL_USE_SSL = False
+if SPM_SMTP_URL := env.str("SPM_SMTP_URL", ""):
+    globals().update(mail_server(SPM_SMTP_URL))
 EMAIL_TIMEOUT = 20
 DEFAULT_FROM_EMAIL: str = env.str("SPM_MAIL_FROM", "spm@localhost")
 SPM_CONFIRM_RECEIVERS: bool = env.bool("SPM_CONFIRM_RECEIVERS", True)  # strangers' addresses are asked first

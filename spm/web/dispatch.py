@@ -25,6 +25,7 @@ from spm import limits
 from spm.accounts import tokens
 from spm.bounded import LruCache
 from spm.clock import Clock
+from spm.web.error_status import HOST_REFUSED
 from spm.web.fair_pool import FairPool
 from spm.web.http_protocol import Connections
 from spm.web.wsgi_bridge import (
@@ -113,7 +114,7 @@ class Dispatcher:
             await self._bridge(self._work_of(scope, path), scope, receive, send)
         elif not _is_allowed_host(_header(scope, b"host"), self._hosts):
             _LOG.warning("Invalid HTTP_HOST header: %r", _header(scope, b"host")[:80])
-            await send_refusal(send, plain_refusal(400, "this host is not served here"))
+            await send_refusal(send, plain_refusal(400, HOST_REFUSED))
         elif stream is not None:
             await stream(scope, receive, send)
         else:

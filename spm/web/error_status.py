@@ -28,6 +28,11 @@ Statuses = Mapping[type[Exception], int]
 DATABASE_AWAY = (OperationalError, InterfaceError)
 _DATABASE_TEXT = "the database does not answer now; try again after Retry-After seconds"
 
+HOST_REFUSED = (
+    "requests to this host name are not served here: the operator sets SPM_BASE_URL to the address that people use,"
+    " and names others in SPM_ALLOWED_HOSTS"
+)
+
 STATUSES: Statuses = {
     **dict.fromkeys(DATABASE_AWAY, 503),
     BadMessage: 400,

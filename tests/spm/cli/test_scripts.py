@@ -36,7 +36,8 @@ def test_start_without_a_new_enough_python_says_so_in_one_sentence(tmp_path: Pat
     done = run("bin/start", PATH=path, SPM_ENVIRONMENT=str(tmp_path / "e"), SPM_PYTHON="")
     assert done.returncode != 0
     assert done.stderr.strip() == (
-        "SPM needs Python 3.11 or newer, and this machine has Python 3.9.2. Install one, or name it in SPM_PYTHON."
+        "SPM needs Python 3.11, 3.12, 3.13 or 3.14, and this machine has Python 3.9.2. Install one, or name it in"
+        " SPM_PYTHON."
     )
 
 
