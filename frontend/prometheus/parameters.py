@@ -144,9 +144,10 @@ def parameters_of(request: HttpRequest, *, form: bool = True) -> Parameters:
 
 
 def _form_body(request: HttpRequest) -> bytes:
-    if (request.content_type or FORM) != FORM:
+    body = read_body(request)
+    if body and (request.content_type or FORM) != FORM:  # vmalert sends no body, as application/json
         raise BadQuery(f"a form must have the content type {FORM}, not {str(request.content_type)[:80]}")
-    return read_body(request)
+    return body
 
 
 def _multipart_fields(request: HttpRequest) -> dict[str, list[str]]:

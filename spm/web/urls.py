@@ -6,6 +6,8 @@ from django.views.generic import RedirectView
 
 from alerts.pages.health import alerting_health
 from alerts.pages.notification_links import link_page
+from frontend import health
+from frontend.api.unknown import unknown_operation
 from frontend.prometheus.endpoint import unknown_address
 
 admin.autodiscover()  # here and not at the start of every process: see ``spm.apps``
@@ -22,6 +24,8 @@ handler500 = "frontend.refusals.server_error"
 urlpatterns = [
     *(path(old, RedirectView.as_view(pattern_name=name, query_string=True)) for old, name in _OLD_ADMIN_PAGES.items()),
     path("admin/", admin.site.urls),
+    *(path(address, health.live) for address in ("livez", "-/healthy", "prometheus/-/healthy")),
+    *(path(address, health.ready) for address in ("readyz", "-/ready", "prometheus/-/ready")),
     path("prometheus/", include("frontend.prometheus.urls")),
     re_path("^prometheus/", unknown_address),
     path("api/v1/", include("frontend.api.urls")),
@@ -30,6 +34,7 @@ urlpatterns = [
     path("health/alerting", alerting_health, name="alerting-health"),
     path("a/<str:text>", link_page, name="alert-link"),
     path("", include("ingest.http.urls")),
+    re_path("^api/", unknown_operation),
     path("", include("frontend.urls")),
     path("", include("frontend.pages.account.urls")),
 ]

@@ -363,6 +363,9 @@ SITE = [
     Row("GET", "/health/alerting", Who.EVERYBODY),
     Row("GET", "/metrics", Who.STAFF),
     Row("GET", "/^prometheus/", Who.EVERYBODY, 404),
+    Row("GET", "/^api/", Who.EVERYBODY, 404),
+    *_all("GET", "", Who.EVERYBODY, "/livez", "/readyz"),
+    *_all("GET", "", Who.EVERYBODY, "/-/healthy", "/-/ready", "/prometheus/-/healthy", "/prometheus/-/ready"),
     *(Row(method, r"/^ping/(?P<key>[^/]+)(?:/(?P<act>[^/]+))?$", Who.EVERYBODY, 404) for method in ("GET", "POST")),
     *(Row(method, "/a/<str:text>", Who.EVERYBODY, 404) for method in ("GET", "POST")),  # a link that nobody signed
     *_all("GET", "/alerts", Who.EVERYBODY, "/mail", "/mail/<path:rest>", status=302),

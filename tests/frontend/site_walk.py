@@ -47,6 +47,7 @@ _RULE_FILE = "groups: [{name: g, rules: [{alert: A, expr: up == 0}]}]"
 METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
 _PATTERNS = {  # of addresses that a pattern describes
     r"/^prometheus/": "/prometheus/none",
+    r"/^api/": "/api/v1/none",
     r"/^metrics/(?P<group>job(?:@base64)?/.+)$": "/metrics/job/none",
     r"/^ping/(?P<key>[^/]+)(?:/(?P<act>[^/]+))?$": "/ping/none",
     r"/^broker/(?P<secret>[^/]+)/(?P<question>user|vhost|resource|topic)$": "/broker/none/user",

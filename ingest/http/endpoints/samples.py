@@ -39,17 +39,20 @@ def _influx_plan(request: PushRequest) -> Plan:
     )
 
 
-def respond_plainly(status: int) -> "_PlainResponse":
-    """Return a ``respond`` that answers with the status alone when all samples were accepted, else with the report."""
-    return _PlainResponse(status)
+def respond_plainly(status: int, *, takes_nothing: bool = False) -> "_PlainResponse":
+    """Return a ``respond`` that answers with the status alone when all samples were accepted, else with the report.
+
+    With ``takes_nothing`` a body without a sample is accepted, too: clients of Influx send one to see whether they may.
+    """
+    return _PlainResponse(status, takes_nothing=takes_nothing)
 
 
 class _PlainResponse:
-    def __init__(self, status: int) -> None:
-        self._status = status
+    def __init__(self, status: int, *, takes_nothing: bool) -> None:
+        self._status, self._takes_nothing = status, takes_nothing
 
     def __call__(self, _request: PushRequest, accepted: AcceptedMessage) -> PushAnswer:
-        if len(accepted.parsed.ts) and not accepted.parsed.rejected:
+        if (len(accepted.parsed.ts) or self._takes_nothing) and not accepted.parsed.rejected:
             return PushAnswer(self._status, headers={"X-Message-Id": accepted.message_id.hex()})
         fields = report(accepted.parsed, accepted.message_id)
         return json_answer({**fields, "code": "invalid", "message": fields["error"]}, 400)
@@ -75,7 +78,7 @@ def json_endpoint(name: str) -> PushEndpoint:
 
 def influx_endpoint(name: str) -> PushEndpoint:
     """Return the endpoint of line protocol."""
-    return PushEndpoint(name, _influx_plan, respond_plainly(204))
+    return PushEndpoint(name, _influx_plan, respond_plainly(204, takes_nothing=True))
 
 
 def _ping(request: PushRequest, _form: dict[str, list[str]]) -> PushAnswer:

@@ -124,11 +124,20 @@ def test_json_samples_beside_bad_ones_are_kept(post: Any, transport: Recorder) -
 
 @pytest.mark.parametrize(
     ("path", "body"),
-    [("/write", "bad"), ("/write", ""), ("/api/v1/metrics", {"samples": [{}]}), ("/api/v1/metrics", {})],
-    ids=["a bad line", "no line", "a bad sample", "no sample"],
+    [("/write", "bad"), ("/api/v1/metrics", {"samples": [{}]}), ("/api/v1/metrics", {})],
+    ids=["a bad line", "a bad sample", "no sample"],
 )
 def test_nothing_taken_is_a_bad_request_and_not_published(path: str, body: Any, post: Any, transport: Recorder) -> None:
     assert post(path, body).status_code == 400
+    assert transport.published == []
+
+
+@pytest.mark.parametrize("body", ["", "\n", "# a comment\n\n"])
+@pytest.mark.parametrize("path", ["/write", "/api/v2/write"])
+def test_lines_of_nothing_are_a_204_as_clients_probe_with_them(
+    path: str, body: str, post: Any, transport: Recorder
+) -> None:
+    assert post(path, body).status_code == 204
     assert transport.published == []
 
 
@@ -182,7 +191,7 @@ def test_body_that_cannot_be_inflated_is_refused(encoding: str, body: bytes, sta
 
 
 def test_body_over_the_limit_is_refused(post: Any, transport: Recorder) -> None:
-    assert post("/write", b"#" * limits.BODY_BYTES_MAX).status_code == 400
+    assert post("/write", b"#" * limits.BODY_BYTES_MAX).status_code == 204
     assert post("/write", b"#" * (limits.BODY_BYTES_MAX + 1)).status_code == 413
 
 

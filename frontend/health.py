@@ -1,0 +1,95 @@
+"""``/livez`` and ``/readyz``, also under Prometheus' names: whether this process lives, and whether it can work.
+
+Orchestrators and proxies ask without a login, often. ``/readyz`` asks the database, the store and, where there is one,
+the broker, at most once a second and for a second at most; an answer names nothing but which of them is away.
+"""
+
+import socket
+import threading
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import closing
+from urllib.parse import urlsplit
+
+from django.conf import settings
+from django.db import connection
+from django.http import HttpRequest, HttpResponse, JsonResponse
+from django.views.decorators.http import require_safe
+
+from spm.clock import SystemClock
+from spm.store.backends import open_backend
+
+BUDGET_S = 1.0
+_AMQP_PORTS = {"amqp": 5672, "amqps": 5671}
+_NOT_KEPT = {"Cache-Control": "no-store"}
+
+
+@require_safe
+def live(_request: HttpRequest) -> HttpResponse:
+    """Answer 200: the process takes requests."""
+    return HttpResponse("alive\n", content_type="text/plain", headers=_NOT_KEPT)
+
+
+@require_safe
+def ready(_request: HttpRequest) -> JsonResponse:
+    """Answer 200, or 503 with what does not answer within a second."""
+    states = _READINESS.states()
+    is_ready = all(state == "ok" for state in states.values())
+    body = {"status": "ready" if is_ready else "not ready", "checks": states}
+    return JsonResponse(body, status=200 if is_ready else 503, headers=_NOT_KEPT)
+
+
+class Readiness:
+    """Asks all parts at once; one that still has not answered is not asked again. Thread-safe.
+
+    ``checks``: the name of a part → what raises while it is away. An answer counts for ``BUDGET_S``.
+    """
+
+    def __init__(self, checks: Mapping[str, Callable[[], object]]) -> None:
+        self._checks, self._clock, self._lock = checks, SystemClock(), threading.Lock()
+        self._pool: ThreadPoolExecutor | None = None
+        self._pending: dict[str, Future[object]] = {}
+        self._states: tuple[float, dict[str, str]] = (float("-inf"), {})
+
+    def states(self) -> dict[str, str]:
+        """Return the name of each part → ``ok`` or ``away``."""
+        with self._lock:
+            checked_s, states = self._states
+            if self._clock.monotonic() - checked_s < BUDGET_S:
+                return states
+            if self._pool is None:
+                self._pool = ThreadPoolExecutor(len(self._checks), thread_name_prefix="ready")
+            for name, check in self._checks.items():
+                if name not in self._pending or self._pending[name].done():
+                    self._pending[name] = self._pool.submit(check)
+            wait(self._pending.values(), BUDGET_S)
+            states = {name: "ok" if _has_answered(pending) else "away" for name, pending in self._pending.items()}
+            self._states = (self._clock.monotonic(), states)
+            return states
+
+
+def _has_answered(pending: "Future[object]") -> bool:
+    return pending.done() and pending.exception() is None
+
+
+def _ask_database() -> None:
+    try:
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT 1")
+    finally:
+        connection.close()  # of this thread
+
+
+def _ask_store() -> None:
+    open_backend(settings.SPM_STORE_URL).get("config", [b"identity"])
+
+
+def _ask_broker() -> None:
+    if settings.SPM_TRANSPORT == "amqp":
+        address = urlsplit(settings.SPM_AMQP_URL)
+        place = (address.hostname or "localhost", address.port or _AMQP_PORTS.get(address.scheme, 5672))
+        with closing(socket.create_connection(place, timeout=BUDGET_S)):
+            pass
+
+
+_READINESS = Readiness({"database": _ask_database, "store": _ask_store, "broker": _ask_broker})
