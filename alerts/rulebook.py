@@ -20,7 +20,11 @@ from alerts.judging import limits as judging_limits
 from alerts.judging.kinds import Kind
 from alerts.judging.lane_plan import aligned_ms
 from alerts.judging.run import EndReason
-from alerts.models import Instance, Lane, Rule, RuleGroup, RuleVersionRow
+from alerts.models import Episode, EpisodeStatus, Instance, Lane, Rule, RuleGroup, RuleVersionRow
+from alerts.telling import hook
+from alerts.telling.configuration import schedule_of
+from alerts.telling.decide.windows import check_timing
+from alerts.telling.limits import SCHEDULE_MS
 from spm import limits
 from spm.accounts import audit
 from spm.accounts.models import App
@@ -54,6 +58,9 @@ class Draft:
     by: tuple[str, ...] = ()
     labels: Mapping[str, str] = field(default_factory=dict)
     annotations: Mapping[str, str] = field(default_factory=dict)
+    schedule_cron: str = ""
+    schedule_zone: str = "UTC"
+    schedule_ms: int = SCHEDULE_MS
 
 
 def rules_of(app: App) -> QuerySet[Rule]:
@@ -84,7 +91,10 @@ def change(
     if seen_ms is not None and not rules_of(rule.app).filter(pk=rule.pk, changed_ms=seen_ms).exists():
         remedy = "Look at it in another tab. If you save again, your version replaces it."
         raise Refused("nothing is saved: somebody else has changed this rule meanwhile", remedy=remedy)
-    rule = edit.change(rule, _fields(draft))
+    _check_schedule(draft)
+    before, rule = schedule_of(rule), edit.change(rule, _fields(draft))
+    if schedule_of(rule) != before:  # what it kept back is looked at anew
+        hook.mark(_open_episodes(rule), now_ms=now_ms)
     _note(rule, "rule.change", by, by_name)
     return rule
 
@@ -107,6 +117,7 @@ class RuleEdit:
         """Create a rule with its first version."""
         times = {"created_ms": self.now_ms, "changed_ms": self.now_ms}
         fields = {**_fields(draft), **times}
+        _check_schedule(draft)
         rule = Rule.objects.create(app=self.app, created_by=created_by, group=group, place=place, **fields)
         _check_composite(rule)
         _add_version(rule, self.lane)
@@ -146,6 +157,16 @@ def _take_number(app: App, now_ms: int) -> Lane:
         Lane.objects.filter(pk=lane.pk).update(position_ms=start_ms, first_ms=start_ms)
         lane.refresh_from_db()
     return lane
+
+
+def _check_schedule(draft: Draft) -> None:
+    if draft.schedule_cron:
+        check_timing(draft.schedule_cron, draft.schedule_zone, draft.schedule_ms)
+
+
+def _open_episodes(rule: Rule) -> list[int]:
+    rows = Episode.objects.filter(rule=rule, status=EpisodeStatus.OPEN)
+    return list(rows.order_by("pk").values_list("pk", flat=True))
 
 
 def _check_composite(rule: Rule) -> None:

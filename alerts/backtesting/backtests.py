@@ -23,6 +23,9 @@ from alerts.judging.lane_plan import OperationKind, aligned_ms
 from alerts.judging.run import Aspect
 from alerts.judging.versions import RuleVersion, Steps
 from alerts.models import Lane, Operation, Rule
+from alerts.telling.configuration import schedule_of
+from alerts.telling.decide.covers import Cover
+from alerts.telling.decide.windows import check_timing
 from alerts.telling.limits import GROUP_INTERVAL_MS, GROUP_WAIT_MS
 from spm import query
 from spm.accounts.models import App
@@ -99,15 +102,19 @@ def try_rule(rule: Rule, from_ms: int, to_ms: int, *, as_live_knew: bool = False
     version = version_of(rule, rule.pk or 0)
     if version.kind is not Kind.COMPOSITE:
         check_expression(version.value_expr)
+    if rule.schedule_cron:
+        check_timing(rule.schedule_cron, rule.schedule_zone, rule.schedule_ms)
     variants = [_with_for(version, -number, for_ms) for number, for_ms in enumerate(_for_choices(version), 1)]
     ranges = ValueRanges(steps, limits.BACKTEST_COLUMNS)
     judge = _run_as_live_knew if as_live_knew else _run_now
     line = judge(rule.app_id, [*_parts(version, rule), version, *variants], steps, _watch(version, ranges))
+    schedule = schedule_of(rule)
+    gaps = schedule.gaps(from_ms=steps.first_ms, to_ms=steps.last_ms) if schedule else []
     effects = [
-        ForEffect(each.timing.for_ms, len(_episodes(line, each.rule)), len(_told_at(line, each.rule)))
+        ForEffect(each.timing.for_ms, len(_episodes(line, each.rule)), len(_told_at(line, each.rule, gaps)))
         for each in variants
     ]
-    told_at = _told_at(line, version.rule)
+    told_at = _told_at(line, version.rule, gaps)
     return BacktestReport(
         steps.first_ms, steps.last_ms, _episodes(line, version.rule), tuple(told_at), tuple(effects), ranges
     )
@@ -216,6 +223,6 @@ def _episodes(line: Line, rule: int) -> tuple[PastEpisode, ...]:
     )
 
 
-def _told_at(line: Line, rule: int) -> list[int]:
+def _told_at(line: Line, rule: int, gaps: Sequence[Cover]) -> list[int]:
     own = (each for key, each in line.stretches() if key.rule == rule and key.aspect != Aspect.ERROR)
-    return notification_times(own, wait_ms=GROUP_WAIT_MS, interval_ms=GROUP_INTERVAL_MS)
+    return notification_times(own, wait_ms=GROUP_WAIT_MS, interval_ms=GROUP_INTERVAL_MS, covers=gaps)

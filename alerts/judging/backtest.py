@@ -9,6 +9,8 @@ from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from heapq import heapify, heappop, heappush
+from typing import Protocol
 
 from alerts.judging import limits
 from alerts.judging.answers import Labels, Read
@@ -116,17 +118,58 @@ def _chunks(steps: Steps, open_read: Callable[[], Read]) -> Iterator[KnownSteps]
         yield KnownSteps(after_ms, min(after_ms + size_ms, steps.last_ms), open_read())
 
 
-def notification_times(stretches: Iterable[Stretch], *, wait_ms: int, interval_ms: int) -> list[int]:
+class Cover(Protocol):
+    """A stretch [from_ms, to_ms) in which nothing is told first; ``to_ms`` is None while its end is not known."""
+
+    @property
+    def from_ms(self) -> int: ...
+    @property
+    def to_ms(self) -> int | None: ...
+
+
+def notification_times(
+    stretches: Iterable[Stretch], *, wait_ms: int, interval_ms: int, covers: Sequence[Cover] = ()
+) -> list[int]:
     """Return when one receiver of a group would get notifications of these stretches.
 
-    A group is flushed a while after its first change, then at most once in an interval; each flush says everything that
-    changed since.
+    A group is flushed a while after an alert began, or when one ends, at most once in an interval; each flush says
+    everything that changed since. What begins in a cover is told when that ends, if it still goes on. The end of what
+    was told is told at any time.
     """
-    changes = sorted({at for each in stretches for at in (each.start_ms, each.end_ms) if at is not None})
-    times, next_ms, said_ms = list[int](), 0, -1
-    for at_ms in changes:
-        if at_ms > said_ms:
-            said_ms = max(at_ms + wait_ms, next_ms)
-            next_ms = said_ms + interval_ms
-            times.append(said_ms)
+    firsts = [(_exposed(each, covers), number, each) for number, each in enumerate(stretches)]
+    changes = [(at_ms, number, each) for at_ms, number, each in firsts if at_ms is not None]
+    heapify(changes)
+    times, said_ms, told = list[int](), -1, set[int]()
+    while changes:
+        at_ms, number, stretch = heappop(changes)
+        is_first = number not in told
+        next_ms = times[-1] + interval_ms if times else 0
+        flush_ms = said_ms if at_ms <= said_ms else max(at_ms, stretch.start_ms + wait_ms, next_ms)
+        if is_first and (cover := _cover_at(covers, flush_ms)):
+            if cover.to_ms is not None:
+                heappush(changes, (cover.to_ms, number, stretch))
+            continue
+        if is_first and stretch.end_ms is not None and stretch.end_ms > flush_ms:
+            heappush(changes, (stretch.end_ms, number, stretch))
+        told.add(number)
+        if flush_ms > said_ms:
+            said_ms = flush_ms
+            times.append(flush_ms)
     return times
+
+
+def _exposed(stretch: Stretch, covers: Sequence[Cover]) -> int | None:
+    """Return the first time of the stretch that lies in no cover; None if there is none."""
+    at_ms = stretch.start_ms
+    while cover := _cover_at(covers, at_ms):
+        if cover.to_ms is None:
+            return None
+        at_ms = cover.to_ms
+    return at_ms if stretch.end_ms is None or at_ms < stretch.end_ms else None
+
+
+def _cover_at(covers: Sequence[Cover], at_ms: int) -> Cover | None:
+    """Return the cover that holds at a time, of covers in order that do not overlap."""
+    place = bisect_right(covers, at_ms, key=lambda each: each.from_ms) - 1
+    cover = covers[place] if place >= 0 else None
+    return cover if cover is not None and (cover.to_ms is None or at_ms < cover.to_ms) else None

@@ -10,6 +10,7 @@ from alerts.judging import limits as judging_limits
 from alerts.judging.automaton import Timing
 from alerts.judging.conditions import COMPARATORS, NO_COMPARATOR, Condition, MissingPolicy
 from alerts.judging.kinds import Kind, Parameters, condition_of
+from alerts.telling.limits import SCHEDULE_MS
 from spm import limits
 
 
@@ -25,7 +26,8 @@ class Rule(models.Model):
     """A condition on a PromQL expression, and the receivers of its messages. Judging writes no row of this table.
 
     ``window_ms`` … ``by`` are the parameters of some kinds (``Parameters``). ``labels`` are added to those of its
-    alerts; ``annotations`` are texts for people, among them ``summary``, ``description`` and ``runbook_url``.
+    alerts; ``annotations`` are texts for people, among them ``summary``, ``description`` and ``runbook_url``. Its
+    schedule says when it is told; it is judged all the time.
     """
 
     KINDS = [(kind.value, kind.value) for kind in Kind]
@@ -59,6 +61,9 @@ class Rule(models.Model):
     labels = models.JSONField(default=dict, blank=True)
     annotations = models.JSONField(default=dict, blank=True)
     receivers = models.JSONField(default=list, help_text="who gets the messages")
+    schedule_cron = models.CharField(max_length=120, blank=True, help_text="when it begins to be told; empty: always")
+    schedule_zone = models.CharField(max_length=64, default="UTC")
+    schedule_ms = models.BigIntegerField(default=SCHEDULE_MS, help_text="how long it is told then")
     enabled = models.BooleanField(default=True)
     group = models.ForeignKey("alerts.RuleGroup", models.SET_NULL, null=True, blank=True, related_name="rules")
     place = models.IntegerField(default=0, help_text="in its group")

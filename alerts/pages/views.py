@@ -17,6 +17,7 @@ from alerts.models import Rule
 from alerts.notify.email import chart_path
 from alerts.pages import presenters
 from alerts.pages.scope import app_of, person_of
+from alerts.telling.configuration import next_scheduled
 from spm.accounts import access
 from spm.accounts.models import App
 from spm.accounts.organisations.rights import Right
@@ -47,6 +48,7 @@ def rule_page(request: HttpRequest, rule_id: int) -> HttpResponse:
         events=presenters.events_of(rule),
         episodes=presenters.episodes_of(rule),
         chart=chart_path(rule.app_id, rule.expr),
+        scheduled=next_scheduled(rule, _clock.now_ms()),
     )
 
 

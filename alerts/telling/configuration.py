@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from django.db.models import Exists, OuterRef
 
-from alerts.models import Episode, EpisodeStatus, Instance, Lane, Rule, Severity
+from alerts.models import Aspect, Episode, EpisodeStatus, Instance, Lane, Rule, Severity
 from alerts.models.telling import ContactPoint, EscalationStep, Inhibition, MuteTiming, Policy, Receiver, Silence
 from alerts.telling import limits
 from alerts.telling.alert_facts import matched_labels
@@ -64,7 +64,20 @@ def view(episode: Episode) -> EpisodeView:
         created_ms=episode.created_ms,
         merged=episode.status == EpisodeStatus.MERGED,
         found_late=episode.found_late,
+        schedule=None if episode.aspect == Aspect.ERROR else schedule_of(episode.rule),
     )
+
+
+def schedule_of(rule: Rule) -> windows.Schedule | None:
+    """Return when the rule is told, or None for always. That it cannot be judged is told at any time."""
+    cron = rule.schedule_cron
+    return windows.Schedule(cron, rule.schedule_zone, rule.schedule_ms) if cron else None
+
+
+def next_scheduled(rule: Rule, now_ms: int) -> list[covers.Cover]:
+    """Return when the rule is told now or next, and the two times after that; nothing if always."""
+    schedule = schedule_of(rule)
+    return windows.next_windows(schedule, now_ms, limits.WINDOWS_SHOWN) if schedule else []
 
 
 def judged_positions(apps: Iterable[int]) -> dict[int, int]:

@@ -14,6 +14,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+import numpy as np
 from django.db import transaction
 from django.db.models import F, Min, Q
 
@@ -23,7 +24,7 @@ from alerts.telling import body, budgets, limits
 from alerts.telling.configuration import Configuration, judged_positions, read_configuration, view
 from alerts.telling.decide import episodes as words
 from alerts.telling.decide.budget import pack
-from alerts.telling.decide.covers import Cover
+from alerts.telling.decide.covers import Cover, cover_at
 from alerts.telling.decide.decision import Circumstances, decide
 from alerts.telling.decide.episodes import Decision, EpisodeView, Level, LineKind
 from alerts.telling.decide.inhibition import inhibitors
@@ -162,8 +163,9 @@ def _drafts(receiver: Receiver, groups: Sequence[NotificationGroup], now_ms: int
     around = Surroundings(receiver, configuration, covers, positions, now_ms, _taken(escalated, now_ms))
     decisions = {key: [(word, each, _decide(around, word, each)) for word, each in by_group[key]] for key in by_group}
     _write_reasons([each for decided in decisions.values() for each in decided])
-    taken = _taken([pair for pairs in by_group.values() for pair in pairs if _is_told_open(*pair)], now_ms)
-    return [_draft(group, decisions[group.pk], taken, now_ms) for group in free]
+    opened = [pair for pairs in by_group.values() for pair in pairs if _is_told_open(*pair)]
+    quiet = _quiet(configuration, opened, now_ms)
+    return [_draft(group, decisions[group.pk], quiet, now_ms) for group in free]
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,16 +180,39 @@ class Covers:
         cls, organisation: int, configuration: Configuration, episodes: Sequence[EpisodeView], now_ms: int
     ) -> "Covers":
         """Work out the covers of these episodes."""
-        mutes: dict[int, list[Cover]] = {each.id: [] for each in episodes}
-        labels = [each.labels for each in episodes]
         first_ms = min((each.start_ms for each in episodes), default=now_ms)
-        for silence in configuration.silences:
-            _extend(mutes, episodes, select(silence.matchers, labels), [silence.cover])
-        for timing in configuration.timings:
-            spans = windows(timing, from_ms=first_ms, to_ms=now_ms)
-            _extend(mutes, episodes, select(timing.matchers, labels), spans)
         sources = _sources(organisation, first_ms) if configuration.inhibitions and episodes else []
+        mutes = mutes_of(configuration, episodes, from_ms=first_ms, to_ms=now_ms)
         return cls(mutes, inhibitors(configuration.inhibitions, episodes, sources))
+
+
+def mutes_of(
+    configuration: Configuration, episodes: Sequence[EpisodeView], *, from_ms: int, to_ms: int
+) -> Mapping[int, Sequence[Cover]]:
+    """Return what mutes each episode in [from_ms, to_ms]: silences, windows, the gaps of its rule's schedule."""
+    mutes: dict[int, list[Cover]] = {each.id: [] for each in episodes}
+    labels = [each.labels for each in episodes]
+    for silence in configuration.silences:
+        _extend(mutes, episodes, select(silence.matchers, labels), [silence.cover])
+    for timing in configuration.timings:
+        _extend(mutes, episodes, select(timing.matchers, labels), windows(timing, from_ms=from_ms, to_ms=to_ms))
+    for schedule in {each.schedule for each in episodes if each.schedule is not None}:
+        chosen = np.array([each.schedule == schedule for each in episodes])
+        _extend(mutes, episodes, chosen, schedule.gaps(from_ms=from_ms, to_ms=to_ms))
+    return mutes
+
+
+def _quiet(
+    configuration: Configuration, pairs: Sequence[tuple[LastWord, EpisodeView]], now_ms: int
+) -> Mapping[int, int]:
+    """Return until when those of the episodes are not said again that are acknowledged or muted now, by their id."""
+    quiet = dict(_taken(pairs, now_ms))
+    mutes = mutes_of(configuration, [each for _, each in pairs], from_ms=now_ms, to_ms=now_ms)
+    for number, covers in mutes.items():
+        if cover := cover_at(covers, now_ms):
+            end_ms = now_ms + limits.WINDOWS_AHEAD_MS if cover.to_ms is None else cover.to_ms
+            quiet[number] = max(quiet.get(number, 0), end_ms)
+    return quiet
 
 
 def _extend(
@@ -223,7 +248,7 @@ class Surroundings:
     taken: Mapping[int, int]
 
 
-def _draft(group: NotificationGroup, decided: Sequence[Decided], taken: Mapping[int, int], now_ms: int) -> Draft:
+def _draft(group: NotificationGroup, decided: Sequence[Decided], quiet: Mapping[int, int], now_ms: int) -> Draft:
     lines = [Line(word, each, decision) for word, each, decision in decided if decision.kind is not None]
     waits, state = _waits(group), GroupState(group.last_flush_ms, group.blocked_until_ms)
     if lines:
@@ -231,10 +256,10 @@ def _draft(group: NotificationGroup, decided: Sequence[Decided], taken: Mapping[
         return Draft(group, lines) if told_ms <= now_ms else Draft(group, look_ms=told_ms)
     look_ms = next_look_ms(decision for _, _, decision in decided)
     opened = [(word, each) for word, each, _ in decided if _is_told_open(word, each)]
-    at_ms = repeat_ms(state, waits, [taken.get(each.id, 0) for _, each in opened])
+    at_ms = repeat_ms(state, waits, [quiet.get(each.id, 0) for _, each in opened])
     if at_ms is None or at_ms > now_ms:
         return Draft(group, look_ms=next_look_ms((), look_ms, at_ms))
-    return Draft(group, [Line(word, each, _AGAIN) for word, each in opened if each.id not in taken])
+    return Draft(group, [Line(word, each, _AGAIN) for word, each in opened if each.id not in quiet])
 
 
 def _decide(around: Surroundings, word: LastWord, episode: EpisodeView) -> Decision:

@@ -23,6 +23,8 @@ from alerts.pages.editor.kinds import CHOICES, PROMQL, is_used
 from alerts.pages.fields import DurationField, LabelNamesField, ReceiversField, TemplateField, TextsField
 from alerts.rulebook import Draft
 from alerts.rulefiles.limits import ANNOTATIONS_MAX, LABELS_MAX
+from alerts.telling import limits as telling_limits
+from alerts.telling.decide.windows import check_timing
 from spm import limits
 from spm.errors import BadQuery, SpmError
 
@@ -106,6 +108,19 @@ class RuleForm(forms.Form):
     annotations = TextsField(
         label="Further texts", most=ANNOTATIONS_MAX, help_text="One a line, like dashboard=https://…"
     )
+    schedule_cron = forms.CharField(
+        required=False,
+        max_length=120,
+        label="Notify only from",
+        widget=forms.TextInput(attrs={"spellcheck": "false", "autocomplete": "off", "placeholder": "always"}),
+        help_text="Minute, hour, day, month, weekday: 0 8 * * 1-5 is 08:00 on weekdays. Empty: always",
+    )
+    schedule_ms = DurationField(
+        label="For so long", empty_ms=telling_limits.SCHEDULE_MS, least_ms=1, most_ms=telling_limits.WINDOW_MS_MAX
+    )
+    schedule_zone = forms.CharField(
+        required=False, max_length=64, initial="UTC", label="Time zone", help_text="Such as Europe/Berlin"
+    )
     enabled = forms.BooleanField(required=False, initial=True)
 
     def __init__(
@@ -146,6 +161,7 @@ class RuleForm(forms.Form):
             cleaned["expr"] = cleaned["expr"].replace("\r\n", "\n")  # as browsers send line ends
             self._check_condition(kind)
             self._check_expression()
+        self._check_schedule()
         return cleaned
 
     def _check_condition(self, kind: str) -> None:
@@ -158,6 +174,15 @@ class RuleForm(forms.Form):
         elif recovery is not None and not recovery_is_sound(comparator, values["threshold"], recovery):
             text = f"This must be on the good side of the threshold of a < or > comparison; got {recovery:g}."
             self.add_error("recovery", text)
+
+    def _check_schedule(self) -> None:
+        cron, zone = self.cleaned_data.get("schedule_cron"), self.cleaned_data.get("schedule_zone") or "UTC"
+        duration_ms = self.cleaned_data.get("schedule_ms")
+        if cron and duration_ms is not None:
+            try:
+                check_timing(cron, zone, duration_ms)
+            except BadQuery as error:
+                self.add_error("schedule_cron", str(error))
 
     def _check_expression(self) -> None:
         if set(self.errors) or self._querier is None:
@@ -229,6 +254,9 @@ _DEFAULTS: Mapping[str, Any] = {
     "by": (),
     "labels": {},
     "annotations": {},
+    "schedule_cron": "",
+    "schedule_zone": "UTC",
+    "schedule_ms": telling_limits.SCHEDULE_MS,
 }
 
 
@@ -250,7 +278,7 @@ def _on_one_line(text: str) -> str:
 
 def _is_empty(name: str, value: Any) -> bool:
     """Whether something was left empty that a rule cannot do without."""
-    return (value is None and name != "recovery") or (not value and name == "severity")
+    return (value is None and name != "recovery") or (not value and name in ("severity", "schedule_zone"))
 
 
 def _kind_of(rule: Rule) -> str:
@@ -260,7 +288,11 @@ def _kind_of(rule: Rule) -> str:
 def initial_of(rule: Rule) -> dict[str, Any]:
     """Return the initial values of the form of an existing rule."""
     plain = {
-        name: getattr(rule, name) for name in ("name", "expr", "comparator", "severity", "missing", "enabled", "weeks")
+        name: getattr(rule, name)
+        for name in (
+            *("name", "expr", "comparator", "severity", "missing", "enabled", "weeks"),
+            *("schedule_cron", "schedule_zone"),
+        )
     }
     plain |= {name: _number(getattr(rule, name)) for name in ("threshold", "recovery", "spread_min")}
     duration_names = [name for name, field in RuleForm.base_fields.items() if isinstance(field, DurationField)]

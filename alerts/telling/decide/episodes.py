@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
+from alerts.telling.decide.windows import Schedule
+
 
 class Level(StrEnum):
     """What a receiver believes of an episode, or what is true of it now."""
@@ -40,6 +42,7 @@ class EpisodeView:
 
     ``labels`` are those of the series with ``alertname``, ``severity`` and ``app``. An episode that became a part of
     another one is ``merged``; its level is that of one that ended. ``period_ms`` is the grid on which it was judged.
+    ``schedule``: when its rule is told, None if always.
     """
 
     id: int
@@ -52,6 +55,7 @@ class EpisodeView:
     merged: bool = False
     found_late: bool = False
     period_ms: int = 10_000
+    schedule: Schedule | None = None
 
     @property
     def rank(self) -> tuple[int, int, int]:

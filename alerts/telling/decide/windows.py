@@ -1,4 +1,4 @@
-"""Maintenance windows that recur: a cron expression in a time zone, and a length.
+"""Windows that recur: a cron expression in a time zone, and a length. In some alerts are muted, in others alone told.
 
 Windows are worked out on the wall clock of the zone and then turned into UTC. A local time that does not exist (clocks
 go forward) begins when the gap ends; one that exists twice (clocks go back) counts once, the first time.
@@ -7,19 +7,38 @@ go forward) begins when the gap ends; one that exists twice (clocks go back) cou
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from itertools import islice
+from typing import Protocol
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
+import numpy as np
 from cronsim import CronSim, CronSimError
 
 from alerts.telling import limits
 from alerts.telling.decide.covers import Cover
 from alerts.telling.decide.matchers import Matchers
-from spm.clock import moment
+from spm.arrays import I64
 from spm.errors import BadQuery
 
 _CRON_FIELDS = 5
-_SHIFT_MAX = timedelta(hours=26)  # zones differ from UTC by at most 14 hours, and a date line moved by 24
+_SHIFT_MAX_MS = 26 * 3_600_000  # zones differ from UTC by at most 14 hours, and a date line moved by 24
+_PART_MS = 32 * 86_400_000  # of the wall clock: its windows are worked out once
+_OUTSIDE = "outside the schedule of its rule"
+_PARTS_MAX = 256  # kept: a quarter of a megabyte each if a window begins every minute
+
+
+class Recurring(Protocol):
+    """What recurs: from each time of ``cron`` in ``zone``, for ``duration_ms``; and what an alert is in it."""
+
+    @property
+    def cron(self) -> str: ...
+    @property
+    def zone(self) -> str: ...
+    @property
+    def duration_ms(self) -> int: ...
+    @property
+    def reason(self) -> str: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +51,34 @@ class MuteTiming:
     cron: str
     zone: str
     duration_ms: int
+
+    @property
+    def reason(self) -> str:
+        """Why an alert is not told in it."""
+        return f"in the maintenance window {self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """The times at which a rule is told: from each time of ``cron`` in ``zone``, for ``duration_ms``."""
+
+    cron: str
+    zone: str
+    duration_ms: int
+    reason: str = "in the schedule of its rule"
+
+    def gaps(self, *, from_ms: int, to_ms: int) -> list[Cover]:
+        """Return the stretches of [from_ms, to_ms] outside the schedule; the last ends when it holds again."""
+        gaps, at_ms = list[Cover](), from_ms
+        for window in windows(self, from_ms=from_ms, to_ms=to_ms):
+            assert window.to_ms is not None, "BUG: a window without an end"
+            if window.from_ms > at_ms:
+                gaps.append(Cover(at_ms, window.from_ms, _OUTSIDE))
+            at_ms = max(at_ms, window.to_ms)
+        if at_ms <= to_ms:
+            following = next(_starts(self, to_ms + 1, to_ms + limits.WINDOWS_AHEAD_MS), None)
+            gaps.append(Cover(at_ms, following, _OUTSIDE))
+        return gaps
 
 
 def check_timing(cron: str, zone: str, duration_ms: int) -> None:
@@ -48,13 +95,13 @@ def check_timing(cron: str, zone: str, duration_ms: int) -> None:
         raise refusal from error
 
 
-def windows(timing: MuteTiming, *, from_ms: int, to_ms: int) -> list[Cover]:
+def windows(timing: Recurring, *, from_ms: int, to_ms: int) -> list[Cover]:
     """Return the windows that meet [from_ms, to_ms], in order of time; those that touch are joined."""
     from_ms = max(from_ms, to_ms - limits.WINDOWS_SPAN_MS)
     return list(_joined(timing, _starts(timing, from_ms - timing.duration_ms + 1, to_ms)))
 
 
-def next_windows(timing: MuteTiming, now_ms: int, count: int) -> list[Cover]:
+def next_windows(timing: Recurring, now_ms: int, count: int) -> list[Cover]:
     """Return the window that holds now or begins next, and those after it, as far as they begin within a year.
 
     One that holds now and is made of several that touch begins with that of them which holds. Of one that goes on for
@@ -81,30 +128,38 @@ def utc_ms(wall: datetime, zone: ZoneInfo) -> int:
     return _ms(high.replace(microsecond=0))
 
 
-def _joined(timing: MuteTiming, starts: Iterable[int]) -> Iterator[Cover]:
+def _joined(timing: Recurring, starts: Iterable[int]) -> Iterator[Cover]:
     """Yield the windows that begin at these times; those that touch are one."""
-    reason = f"in the maintenance window {timing.name}"
     from_ms: int | None = None
     to_ms = 0
     for start_ms in starts:
         if from_ms is not None and start_ms > to_ms:
-            yield Cover(from_ms, to_ms, reason)
+            yield Cover(from_ms, to_ms, timing.reason)
             from_ms = None
         from_ms = start_ms if from_ms is None else from_ms
         to_ms = max(to_ms, start_ms + timing.duration_ms)
     if from_ms is not None:
-        yield Cover(from_ms, to_ms, reason)
+        yield Cover(from_ms, to_ms, timing.reason)
 
 
-def _starts(timing: MuteTiming, from_ms: int, to_ms: int) -> Iterator[int]:
-    zone = _zone(timing.zone)
-    last_wall = (moment(to_ms) + _SHIFT_MAX).replace(tzinfo=None)
-    for wall in CronSim(timing.cron, (moment(from_ms) - _SHIFT_MAX).replace(tzinfo=None)):
-        if wall > last_wall:
-            return
-        start_ms = utc_ms(wall, zone)
-        if from_ms <= start_ms <= to_ms:
-            yield start_ms
+def _starts(timing: Recurring, from_ms: int, to_ms: int) -> Iterator[int]:
+    for part in range((from_ms - _SHIFT_MAX_MS) // _PART_MS, (to_ms + _SHIFT_MAX_MS) // _PART_MS + 1):
+        starts = _starts_of(timing.cron, timing.zone, part)
+        first, last = np.searchsorted(starts, [from_ms, to_ms + 1])
+        yield from starts[first:last].tolist()
+
+
+@lru_cache(_PARTS_MAX)
+def _starts_of(cron: str, zone_name: str, part: int) -> I64:
+    """Return when windows begin in one part of the zone's wall clock."""
+    zone = _zone(zone_name)
+    first, until = (datetime(1970, 1, 1) + timedelta(milliseconds=each * _PART_MS) for each in (part, part + 1))  # noqa: DTZ001
+    starts = list[int]()
+    for wall in CronSim(cron, first - timedelta(minutes=1)):
+        if wall >= until:
+            break
+        starts.append(utc_ms(wall, zone))
+    return np.array(starts, np.int64)
 
 
 def _zone(name: str) -> ZoneInfo:

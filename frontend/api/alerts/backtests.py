@@ -11,6 +11,7 @@ from alerts.backtesting.backtests import rule_to_try, try_rule
 from alerts.expressions import admitted
 from alerts.judging.kinds import Kind
 from alerts.models import Rule
+from alerts.telling.limits import WINDOW_MS_MAX
 from frontend.api.base import FailureSerializer, Operation
 from spm.accounts.organisations.rights import Right
 from spm.limits import RULE_DURATION_MAX_MS, RULE_EXPR_CHARS_MAX, TIME_MAX_MS
@@ -33,6 +34,9 @@ _FIELDS: tuple[str, ...] = (
     "weeks",
     "spread_min",
     "by",
+    "schedule_cron",
+    "schedule_zone",
+    "schedule_ms",
 )
 
 
@@ -60,6 +64,9 @@ class BacktestSerializer(serializers.Serializer[dict[str, Any]]):
     weeks = serializers.IntegerField(required=False, min_value=3, max_value=8)
     spread_min = serializers.FloatField(required=False, min_value=0.0)
     by = serializers.ListField(required=False, child=serializers.CharField(max_length=200), max_length=20)
+    schedule_cron = serializers.CharField(required=False, allow_blank=True, max_length=120)
+    schedule_zone = serializers.CharField(required=False, max_length=64)
+    schedule_ms = serializers.IntegerField(required=False, min_value=1, max_value=WINDOW_MS_MAX)
     from_ms = serializers.IntegerField(min_value=0, max_value=TIME_MAX_MS)
     to_ms = serializers.IntegerField(min_value=0, max_value=TIME_MAX_MS)
     as_live_knew = serializers.BooleanField(default=False, help_text="judge each step on what was known then")

@@ -128,6 +128,20 @@ def test_what_is_wrong_is_said_at_its_field(
     assert not Rule.objects.exists()
 
 
+def test_a_rule_gets_a_schedule_and_its_page_says_when_it_is_told_next(
+    app: App, machine: Machine, editor: Client
+) -> None:
+    schedule = {"schedule_cron": "0 8 * * 1-5", "schedule_ms": "10h", "schedule_zone": "Europe/Berlin"}
+    address = f"/alerts/new?app={app.pk}"
+    refused = editor.post(address, {**COMMON, **KINDS["threshold"][0], **schedule, "schedule_cron": "at eight"})
+    assert "names no time: write five fields" in html.unescape(refused.content.decode())
+    editor.post(address, {**COMMON, **KINDS["threshold"][0], **schedule})
+    rule = Rule.objects.get()
+    assert (rule.schedule_cron, rule.schedule_zone, rule.schedule_ms) == ("0 8 * * 1-5", "Europe/Berlin", 36_000_000)
+    page = editor.get(f"/alerts/rules/{rule.pk}").content.decode()
+    assert "It is told for 10h from 0 8 * * 1-5 (Europe/Berlin), next from 20" in page
+
+
 def test_what_the_chosen_kind_does_not_use_is_not_looked_at(app: App, machine: Machine, editor: Client) -> None:
     sent = {**COMMON, "kind": "promql", "expr": "cpu > 90", "window_ms": "soon", "threshold": "", "weeks": "99"}
     assert editor.post(f"/alerts/new?app={app.pk}", sent).status_code == 302

@@ -12,6 +12,7 @@ from alerts.judging.kinds import Kind
 from alerts.models import Rule
 from alerts.pages.editor.form import RuleForm, initial_of
 from alerts.rulebook import Draft
+from alerts.telling.limits import WINDOW_MS_MAX
 from spm import limits
 from tests.alerts.pages.test_editor import fields_of
 
@@ -52,6 +53,9 @@ def rules(draw: st.DrawFn) -> Rule:
         by=draw(st.lists(NAMES, unique=True, max_size=4)),
         labels=draw(st.dictionaries(NAMES, TEXTS, max_size=4)),
         annotations=draw(st.dictionaries(ANNOTATION_NAMES, TEXTS, max_size=4)),
+        schedule_cron=draw(st.sampled_from(["", "0 8 * * 1-5"])),
+        schedule_zone=draw(st.sampled_from(["UTC", "Europe/Berlin"])),
+        schedule_ms=draw(st.integers(1, WINDOW_MS_MAX)),
     )
 
 

@@ -1,11 +1,13 @@
 """Maintenance windows on the wall clock of their zone, over the days on which clocks change."""
 
 from datetime import UTC, datetime
+from zoneinfo import ZoneInfo
 
 import pytest
 
+from alerts.telling.decide import windows as module
 from alerts.telling.decide.matchers import read_matchers
-from alerts.telling.decide.windows import MuteTiming, check_timing, next_windows, windows
+from alerts.telling.decide.windows import MuteTiming, Schedule, check_timing, next_windows, windows
 from spm.errors import BadQuery
 
 HOUR = 3_600_000
@@ -97,3 +99,59 @@ def test_the_next_windows_are_seen_before_they_come(
     cron: str, hours: float, expected: list[tuple[str, str | None]]
 ) -> None:
     assert following(cron, "2026-01-01T04:00", hours) == expected
+
+
+def gaps(cron: str, first: str, last: str, hours: float, zone: str = "UTC") -> list[tuple[str, str]]:
+    """The stretches outside a schedule; the end is empty if none is in sight."""
+
+    def text(at_ms: int | None) -> str:
+        return "" if at_ms is None else datetime.fromtimestamp(at_ms / 1000, UTC).strftime("%d %H:%M")
+
+    schedule = Schedule(cron, zone, round(hours * HOUR))
+    return [(text(each.from_ms), text(each.to_ms)) for each in schedule.gaps(from_ms=utc(first), to_ms=utc(last))]
+
+
+@pytest.mark.parametrize(
+    ("cron", "hours", "first", "last", "expected"),
+    [
+        pytest.param("0 8 * * *", 10, "2026-01-01T09", "2026-01-01T10", [], id="inside"),
+        pytest.param("0 8 * * *", 10, "2026-01-01T18", "2026-01-01T18", [("01 18:00", "02 08:00")], id="at its end"),
+        pytest.param("0 8 * * *", 10, "2026-01-01T08", "2026-01-01T08", [], id="at its beginning"),
+        pytest.param(
+            "0 8 * * 1-5", 10, "2026-01-02T06", "2026-01-04T00",
+            [("02 06:00", "02 08:00"), ("02 18:00", "05 08:00")], id="before it and over a weekend",
+        ),
+        pytest.param("0 0 * * *", 24, "2026-01-01T05", "2026-01-03T05", [], id="always"),
+        pytest.param("0 8 1 1 *", 1, "2026-06-01T00", "2026-06-01T00", [("01 00:00", "01 08:00")], id="in half a year"),
+    ],
+)  # fmt: skip
+def test_the_gaps_of_a_schedule_end_when_it_holds_again(
+    cron: str, hours: float, first: str, last: str, expected: list[tuple[str, str]]
+) -> None:
+    assert gaps(cron, first, last, hours) == expected
+
+
+def test_a_schedule_follows_the_wall_clock_of_its_zone() -> None:
+    expected = [("28 17:00", "29 06:00"), ("29 16:00", "30 06:00")]  # clocks go forward in the night to the 29th
+    assert gaps("0 8 * * *", "2026-03-28T12:00", "2026-03-29T18:00", 10, "Europe/Berlin") == expected
+
+
+def test_a_schedule_that_does_not_come_back_within_a_year_has_no_end_in_sight() -> None:
+    assert gaps("0 8 29 2 *", "2026-01-01T00:00", "2026-01-01T00:00", 1) == [("01 00:00", "")]
+
+
+def test_windows_that_begin_every_minute_are_worked_out_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    instants = list[datetime]()
+    original = module.utc_ms
+
+    def counted(wall: datetime, zone: ZoneInfo) -> int:
+        instants.append(wall)
+        return original(wall, zone)
+
+    monkeypatch.setattr(module, "utc_ms", counted)
+    module._starts_of.cache_clear()
+    timing = MuteTiming(1, "x", read_matchers('a="b"'), "* * * * *", "Asia/Tokyo", HOUR)
+    for minute in range(3):
+        last_ms = utc("2026-01-20T00:00") + minute * 60_000
+        assert len(windows(timing, from_ms=last_ms - 20 * 24 * HOUR, to_ms=last_ms)) == 1
+        assert len(instants) <= 2 * 32 * 24 * 60

@@ -47,6 +47,16 @@ def test_a_rule_is_created_read_and_listed(desk: Client, alpha: Tenant) -> None:
     assert desk.get(at(alpha)).json() == {"rules": [body], "next": None}
 
 
+def test_a_rule_has_a_schedule_that_is_checked(desk: Client, alpha: Tenant) -> None:
+    schedule = {"schedule_cron": "0 8 * * 1-5", "schedule_zone": "Europe/Berlin", "schedule_ms": 36_000_000}
+    body = create(desk, alpha, **schedule)
+    assert {name: body[name] for name in schedule} == schedule
+    for wrong in ({"schedule_cron": "at eight"}, {"schedule_zone": "Mars/Base"}, {"schedule_ms": 0}):
+        answer = desk.post(at(alpha), {**BODY, **schedule, **wrong}, content_type="application/json")
+        assert answer.status_code in (400, 422), wrong
+    assert Rule.objects.count() == 1
+
+
 def test_a_list_goes_on_at_its_cursor_and_can_be_filtered(desk: Client, alpha: Tenant) -> None:
     numbers = [create(desk, alpha, name=f"R{n}", severity="info" if n % 2 else "critical")["id"] for n in range(5)]
     first = desk.get(at(alpha, "?limit=2")).json()
