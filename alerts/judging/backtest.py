@@ -139,10 +139,10 @@ def notification_times(
     firsts = [(_exposed(each, covers), number, each) for number, each in enumerate(stretches)]
     changes = [(at_ms, number, each) for at_ms, number, each in firsts if at_ms is not None]
     heapify(changes)
-    times, said_ms, told = list[int](), -1, set[int]()
+    times, said_ms, announced = list[int](), -1, set[int]()
     while changes:
         at_ms, number, stretch = heappop(changes)
-        is_first = number not in told
+        is_first = number not in announced
         next_ms = times[-1] + interval_ms if times else 0
         flush_ms = said_ms if at_ms <= said_ms else max(at_ms, stretch.start_ms + wait_ms, next_ms)
         if is_first and (cover := _cover_at(covers, flush_ms)):
@@ -151,7 +151,7 @@ def notification_times(
             continue
         if is_first and stretch.end_ms is not None and stretch.end_ms > flush_ms:
             heappush(changes, (stretch.end_ms, number, stretch))
-        told.add(number)
+        announced.add(number)
         if flush_ms > said_ms:
             said_ms = flush_ms
             times.append(flush_ms)

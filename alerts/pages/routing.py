@@ -3,7 +3,7 @@
 Each view checks what the person may do, makes one call, and renders. What belongs to another organisation answers 404.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -57,7 +57,7 @@ def policy_list(request: HttpRequest) -> HttpResponse:
     """Show the policies and inhibitions, try where an alert would go, and create a policy."""
     app = app_of(request, Right.MANAGE_POLICIES if request.method == "POST" else Right.SEE_APP)
     form = PolicyForm(request.POST if request.method == "POST" else None, organisation=app.organisation_id)
-    if _is_written(request, form, Policy(organisation=app.organisation)):
+    if _is_policy_written(request, form, Policy(organisation=app.organisation)):
         return _back("policies", app)
     return _policies(request, app, form=form)
 
@@ -70,7 +70,7 @@ def policy_edit(request: HttpRequest, policy_id: int) -> HttpResponse:
     policy = get_object_or_404(Policy, pk=policy_id, organisation=app.organisation_id)
     typed = request.POST if request.method == "POST" else None
     form = PolicyForm(typed, organisation=app.organisation_id, policy=policy)
-    if _is_written(request, form, policy):
+    if _is_policy_written(request, form, policy):
         return _back("policies", app)
     return _policies(request, app, form=form, policy=policy)
 
@@ -122,10 +122,27 @@ def window_delete(request: HttpRequest, window_id: int) -> HttpResponse:
 
 def _is_written(request: HttpRequest, form: forms.Form, row: Setting) -> bool:
     """Write what was typed into the row; what is wrong with it stands on the form."""
+    return _is_done(form, lambda: rows.write(row, form.cleaned_data, by=person_of(request), now_ms=_clock.now_ms()))
+
+
+def _is_policy_written(request: HttpRequest, form: PolicyForm, policy: Policy) -> bool:
+    """Write what was typed into the policy with its steps of escalation."""
+
+    def write() -> None:
+        steps, by, now_ms = form.escalation(), person_of(request), _clock.now_ms()
+        if steps is None:
+            rows.write(policy, form.values(), by=by, now_ms=now_ms)
+        else:
+            rows.write_policy(policy, form.values(), steps, by=by, now_ms=now_ms)
+
+    return _is_done(form, write)
+
+
+def _is_done(form: forms.Form, write: Callable[[], None]) -> bool:
     if not form.is_valid():
         return False
     try:
-        rows.write(row, form.cleaned_data, by=person_of(request), now_ms=_clock.now_ms())
+        write()
     except SpmError as refusal:
         form.add_error(None, str(refusal))
     return form.is_valid()

@@ -13,6 +13,7 @@ from alerts.pages.fields import DurationField
 from alerts.telling import limits
 
 _PLAIN = {"spellcheck": "false", "autocomplete": "off"}
+_STEPS = tuple((f"after_{number}", f"point_{number}") for number in range(1, limits.ESCALATION_STEPS_MAX + 1))
 _WAITS = ("wait_ms", "interval_ms", "repeat_ms")
 
 
@@ -66,6 +67,45 @@ class PolicyForm(forms.Form):
             field = self.fields[name]
             assert isinstance(field, forms.ModelChoiceField), "BUG: a choice of rows that is none"
             field.queryset = rows
+        points = ContactPoint.objects.filter(organisation=organisation)
+        for number, (after, point) in enumerate(_STEPS, 1):
+            self.fields[after] = DurationField(label=f"Step {number} after", most_ms=limits.POLICY_SPAN_MS_MAX)
+            self.fields[point] = forms.ModelChoiceField(
+                points, required=False, label=f"Step {number} to", empty_label="nobody"
+            )
+
+    def clean(self) -> dict[str, Any]:
+        cleaned = super().clean() or {}
+        for after, point in _STEPS:
+            if {after, point} & set(self.errors):
+                continue
+            if cleaned[point] and not cleaned[after]:
+                self.add_error(after, "After how long does this step come? For example 10m.")
+            elif cleaned[after] and not cleaned[point]:
+                self.add_error(point, "Who hears of it then? Choose a contact point, or empty the time.")
+        return cleaned
+
+    @property
+    def steps(self) -> list[tuple[forms.BoundField, forms.BoundField]]:
+        """The fields of the steps of escalation: after how long, and the contact point."""
+        return [(self[after], self[point]) for after, point in _STEPS]
+
+    @property
+    def has_steps(self) -> bool:
+        """Whether there is a step, or what was typed as one is wrong."""
+        return any(point.value() or after.errors or point.errors for after, point in self.steps)
+
+    def values(self) -> dict[str, Any]:
+        """Return the values of the policy itself."""
+        steps = {name for step in _STEPS for name in step}
+        return {name: value for name, value in self.cleaned_data.items() if name not in steps}
+
+    def escalation(self) -> list[tuple[int, int]] | None:
+        """Return the steps, the earliest first; None if the fields were not sent: they stay as they are."""
+        if not any(after in self.data for after, _ in _STEPS):
+            return None
+        steps = [(self.cleaned_data[after], self.cleaned_data[point]) for after, point in _STEPS]
+        return sorted((after_ms, point.pk) for after_ms, point in steps if point)
 
 
 class InhibitionForm(forms.Form):
@@ -94,4 +134,6 @@ def _initial(policy: Policy | None) -> dict[str, Any]:
         return {}
     values = {name: getattr(policy, name) for name in ("matchers", "contact_point", "parent", "position", "goes_on")}
     values |= {name: durations.spell(getattr(policy, name)) for name in _WAITS}
+    for (after, point), step in zip(_STEPS, policy.escalation.all(), strict=False):
+        values |= {after: durations.spell(step.after_ms), point: step.contact_point_id}
     return {**values, "group_by": ", ".join(policy.group_by)}

@@ -76,6 +76,45 @@ def test_a_policy_that_cannot_be_stays_on_its_form_with_the_reason(
     assert not Policy.objects.exists()
 
 
+def steps_of(policy: Policy) -> list[tuple[int, str]]:
+    return [(each.after_ms, each.contact_point.name) for each in policy.escalation.all()]
+
+
+def test_steps_of_escalation_are_written_shown_changed_and_removed(app: App, login: Callable[[str], Client]) -> None:
+    boss = ContactPoint.objects.create(organisation=app.organisation, name="Boss")
+    olga, steps = login("olga"), {"after_1": "30m", "point_1": boss.pk, "after_2": "10m", "point_2": boss.pk}
+    olga.post("/alerts/policies", form_of(app, **steps))
+    policy = Policy.objects.get()
+    assert steps_of(policy) == [(600_000, "Boss"), (1_800_000, "Boss")]
+    page = text(olga, f"/alerts/policies/{policy.pk}")
+    assert page.index('value="10m"') < page.index('value="30m"')
+    olga.post(f"/alerts/policies/{policy.pk}", form_of(app))  # sent without these fields: they stay
+    assert len(steps_of(policy)) == 2
+    olga.post(f"/alerts/policies/{policy.pk}", form_of(app, after_1="", point_1="", after_2="1h", point_2=boss.pk))
+    assert steps_of(policy) == [(3_600_000, "Boss")]
+    olga.post(f"/alerts/policies/{policy.pk}", form_of(app, after_1="", point_1=""))
+    assert steps_of(policy) == []
+
+
+@pytest.mark.parametrize(
+    ("after", "has_point", "reason"),
+    [
+        ("", True, "After how long does this step come?"),
+        ("10m", False, "Who hears of it then?"),
+        ("5s", True, "a step of escalation comes after 10000"),
+        ("soon", True, "is not a duration"),
+    ],
+)
+def test_a_step_of_escalation_that_cannot_be_stays_on_the_form_with_the_reason(
+    app: App, login: Callable[[str], Client], after: str, has_point: bool, reason: str
+) -> None:
+    boss = ContactPoint.objects.create(organisation=app.organisation, name="Boss")
+    step = {"after_1": after, "point_1": boss.pk if has_point else ""}
+    answer = login("olga").post("/alerts/policies", form_of(app, **step))
+    assert (answer.status_code, reason in answer.content.decode()) == (200, True)
+    assert not Policy.objects.exists()
+
+
 def test_the_tester_names_the_contact_point_and_says_why_not_the_others(
     app: App, people: dict[str, User], login: Callable[[str], Client]
 ) -> None:

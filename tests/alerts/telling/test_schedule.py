@@ -73,8 +73,8 @@ def run_live(rule: Rule, alerts: Sequence[tuple[int, int | None]], until_s: int)
             each for each in times if each > now_s
         ]
         now_s = max(min(following, default=until_s + 1), now_s + 1)
-    made = Notification.objects.order_by("pk").values_list("created_ms", flat=True)
-    return [(each - OPENS_MS) // 1_000 for each in made]
+    created = Notification.objects.order_by("pk").values_list("created_ms", flat=True)
+    return [(each - OPENS_MS) // 1_000 for each in created]
 
 
 CASES = [
@@ -91,26 +91,26 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize(("alerts", "told"), CASES)
+@pytest.mark.parametrize(("alerts", "times"), CASES)
 def test_an_alert_is_told_in_the_schedule_of_its_rule(
-    make_rule: MakeRule, alerts: list[tuple[int, int | None]], told: list[int]
+    make_rule: MakeRule, alerts: list[tuple[int, int | None]], times: list[int]
 ) -> None:
     rule = make_rule(**EVENINGS)
-    assert run_live(rule, alerts, until_s=DAY_S + 60) == told
+    assert run_live(rule, alerts, until_s=DAY_S + 60) == times
 
 
-@pytest.mark.parametrize(("alerts", "told"), CASES)
-def test_a_backtest_counts_what_live_telling_sends(alerts: list[tuple[int, int | None]], told: list[int]) -> None:
+@pytest.mark.parametrize(("alerts", "times"), CASES)
+def test_a_backtest_counts_what_live_telling_sends(alerts: list[tuple[int, int | None]], times: list[int]) -> None:
     schedule = schedule_of(Rule(**EVENINGS))
     assert schedule is not None
     gaps = schedule.gaps(from_ms=START_MS, to_ms=OPENS_MS + 2 * DAY_S * 1_000)
     stretches = [
         Stretch(OPENS_MS + start * 1_000, None if end is None else OPENS_MS + end * 1_000) for start, end in alerts
     ]
-    times = notification_times(
+    counted = notification_times(
         stretches, wait_ms=limits.GROUP_WAIT_MS, interval_ms=limits.GROUP_INTERVAL_MS, covers=gaps
     )
-    assert [(each - OPENS_MS) // 1_000 for each in times] == told
+    assert [(each - OPENS_MS) // 1_000 for each in counted] == times
 
 
 def test_what_goes_on_is_said_again_when_the_schedule_begins_again(make_rule: MakeRule) -> None:
