@@ -24,7 +24,6 @@ from alerts.models import Episode, EpisodeStatus, Instance, Lane, Rule, RuleGrou
 from alerts.telling import hook
 from alerts.telling.configuration import schedule_of
 from alerts.telling.decide.windows import check_timing
-from alerts.telling.limits import SCHEDULE_MS
 from spm import limits
 from spm.accounts import audit
 from spm.accounts.models import App
@@ -60,7 +59,7 @@ class Draft:
     annotations: Mapping[str, str] = field(default_factory=dict)
     schedule_cron: str = ""
     schedule_zone: str = "UTC"
-    schedule_ms: int = SCHEDULE_MS
+    schedule_ms: int = limits.RULE_SCHEDULE_MS
 
 
 def rules_of(app: App) -> QuerySet[Rule]:

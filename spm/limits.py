@@ -479,6 +479,7 @@ RULE_EXPR_CHARS_MAX = 4_096  # as QUERY_TEXT_CHARS_MAX
 RULE_SERIES_MAX = 10_000  # in the answer of a rule's expression
 RULE_ACTIVE_MAX = 1_000  # alerts of one rule at a time: beyond it nobody reads them one by one
 RULE_DURATION_MAX_MS = 7 * 86_400_000  # of "for" and "keep firing for": what takes longer is no alert
+RULE_SCHEDULE_MS = 10 * 3_600_000  # a rule with a schedule notifies for so long, if it does not say: a working day
 RULE_RECEIVERS_MAX = 20  # more people are a mailing list
 RULE_FILE_NAME_CHARS_MAX = 200  # of the file that a rule came from, and of its group
 PREVIEW_ROWS_MAX = 20  # series shown beside a rule's form

@@ -12,12 +12,12 @@ class Migration(migrations.Migration):
         migrations.AddField(
             model_name="rule",
             name="schedule_cron",
-            field=models.CharField(blank=True, help_text="when it begins to be told; empty: always", max_length=120),
+            field=models.CharField(blank=True, help_text="when its alerts are told; empty: always", max_length=120),
         ),
         migrations.AddField(
             model_name="rule",
             name="schedule_ms",
-            field=models.BigIntegerField(default=36000000, help_text="how long it is told then"),
+            field=models.BigIntegerField(default=36000000, help_text="how long alerts are told then"),
         ),
         migrations.AddField(
             model_name="rule",

@@ -10,7 +10,6 @@ from alerts.judging import limits as judging_limits
 from alerts.judging.automaton import Timing
 from alerts.judging.conditions import COMPARATORS, NO_COMPARATOR, Condition, MissingPolicy
 from alerts.judging.kinds import Kind, Parameters, condition_of
-from alerts.telling.limits import SCHEDULE_MS
 from spm import limits
 
 
@@ -27,7 +26,7 @@ class Rule(models.Model):
 
     ``window_ms`` … ``by`` are the parameters of some kinds (``Parameters``). ``labels`` are added to those of its
     alerts; ``annotations`` are texts for people, among them ``summary``, ``description`` and ``runbook_url``. Its
-    schedule says when it is told; it is judged all the time.
+    schedule says when its alerts are told; it is judged all the time.
     """
 
     KINDS = [(kind.value, kind.value) for kind in Kind]
@@ -61,9 +60,9 @@ class Rule(models.Model):
     labels = models.JSONField(default=dict, blank=True)
     annotations = models.JSONField(default=dict, blank=True)
     receivers = models.JSONField(default=list, help_text="who gets the messages")
-    schedule_cron = models.CharField(max_length=120, blank=True, help_text="when it begins to be told; empty: always")
+    schedule_cron = models.CharField(max_length=120, blank=True, help_text="when its alerts are told; empty: always")
     schedule_zone = models.CharField(max_length=64, default="UTC")
-    schedule_ms = models.BigIntegerField(default=SCHEDULE_MS, help_text="how long it is told then")
+    schedule_ms = models.BigIntegerField(default=limits.RULE_SCHEDULE_MS, help_text="how long alerts are told then")
     enabled = models.BooleanField(default=True)
     group = models.ForeignKey("alerts.RuleGroup", models.SET_NULL, null=True, blank=True, related_name="rules")
     place = models.IntegerField(default=0, help_text="in its group")

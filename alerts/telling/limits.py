@@ -22,7 +22,6 @@ FAILING_PROBE_MS = 3_600_000  # a failing receiver is tried once an hour
 MATCHERS_MAX = 20  # of a silence, a policy or an inhibition
 MATCHERS_CHARS_MAX = 2_000  # their text
 WINDOW_MS_MAX = 7 * 86_400_000  # length of one maintenance window
-SCHEDULE_MS = 10 * 3_600_000  # a rule with a schedule is told for so long, if it does not say: a working day
 WINDOWS_SPAN_MS = 31 * 86_400_000  # windows before this are forgotten: an episode that old has been told
 POLICIES_MAX = 200  # of an organisation
 POLICY_DEPTH_MAX = 10  # policies above one another: what is deeper nobody follows

@@ -116,7 +116,7 @@ class RuleForm(forms.Form):
         help_text="Minute, hour, day, month, weekday: 0 8 * * 1-5 is 08:00 on weekdays. Empty: always",
     )
     schedule_ms = DurationField(
-        label="For so long", empty_ms=telling_limits.SCHEDULE_MS, least_ms=1, most_ms=telling_limits.WINDOW_MS_MAX
+        label="For so long", empty_ms=limits.RULE_SCHEDULE_MS, least_ms=1, most_ms=telling_limits.WINDOW_MS_MAX
     )
     schedule_zone = forms.CharField(
         required=False, max_length=64, initial="UTC", label="Time zone", help_text="Such as Europe/Berlin"
@@ -256,7 +256,7 @@ _DEFAULTS: Mapping[str, Any] = {
     "annotations": {},
     "schedule_cron": "",
     "schedule_zone": "UTC",
-    "schedule_ms": telling_limits.SCHEDULE_MS,
+    "schedule_ms": limits.RULE_SCHEDULE_MS,
 }
 
 

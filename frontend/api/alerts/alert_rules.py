@@ -28,7 +28,7 @@ from alerts.notify.registry import kind_of, receiver_hints, shown
 from alerts.rulebook import Draft
 from alerts.rulefiles.label_names import WANTED, is_rule_label
 from alerts.rulefiles.limits import ANNOTATIONS_MAX, LABELS_MAX
-from alerts.telling.limits import SCHEDULE_MS, WINDOW_MS_MAX
+from alerts.telling.limits import WINDOW_MS_MAX
 from alerts.templating import template
 from frontend.api.alerts.cursor_pages import cut_page
 from frontend.api.base import FailureSerializer, Operation, check_version
@@ -114,7 +114,7 @@ class RuleDraftSerializer(serializers.Serializer[Any]):
         default="", allow_blank=True, max_length=120, help_text="when it begins to be told: 0 8 * * 1-5; empty: always"
     )
     schedule_zone = serializers.CharField(default="UTC", max_length=64, help_text="the time zone of that")
-    schedule_ms = serializers.IntegerField(default=SCHEDULE_MS, min_value=1, max_value=WINDOW_MS_MAX)
+    schedule_ms = serializers.IntegerField(default=limits.RULE_SCHEDULE_MS, min_value=1, max_value=WINDOW_MS_MAX)
 
     def validate_expr(self, value: str) -> str:
         """Refuse an expression that no rule may have."""
