@@ -30,7 +30,7 @@ from frontend.dashboards.limits import (
 from spm.errors import LimitExceeded, Refused
 from spm.limits import QUERY_TEXT_CHARS_MAX
 
-KINDS = ("line", "area", "bars", "stat", "gauge", "toplist", "table", "text", "row")
+KINDS = ("line", "area", "bars", "heatmap", "states", "stat", "gauge", "toplist", "table", "text", "row")
 UNITS = ("", "percent", "bytes", "bytes/s", "bits/s", "seconds")
 CALCULATIONS = ("last", "avg", "min", "max", "sum", "first")
 VARIABLE_KINDS = ("query", "custom", "interval", "constant", "text")
@@ -55,7 +55,8 @@ class PanelQuery:
 class PanelSpec:
     """A panel: its place on the grid, its queries, and how their answers are shown.
 
-    ``repeat`` names a variable: the panel is drawn once for each chosen value of it.
+    ``repeat`` names a variable: the panel is drawn once for each chosen value of it. ``folded``, of a row: the panels
+    below it, up to the next row, are hidden until somebody opens it.
     """
 
     number: int
@@ -71,6 +72,7 @@ class PanelSpec:
     queries: Sequence[PanelQuery] = ()
     text: str = ""
     repeat: str = ""
+    folded: bool = False
 
     def __post_init__(self) -> None:
         _freeze(self, "queries")
@@ -189,6 +191,7 @@ def _panel(at: "_Reader") -> PanelSpec:
         ],
         text=at.text("text", TEXT_CHARS_MAX),
         repeat=at.text("repeat", NAME_CHARS_MAX),
+        folded=at.flag("folded"),
     )
 
 

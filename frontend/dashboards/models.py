@@ -2,6 +2,7 @@
 
 from typing import ClassVar
 
+from django.contrib.auth.models import User
 from django.db import models
 
 from frontend.dashboards.limits import NOTE_CHARS_MAX, TITLE_CHARS_MAX
@@ -16,6 +17,7 @@ class Dashboard(models.Model):
     title = models.CharField(max_length=TITLE_CHARS_MAX)
     version = models.PositiveIntegerField(default=1)
     changed_ms = models.BigIntegerField()
+    tags = models.JSONField(default=list)  # as the newest document has them
 
     class Meta:
         ordering: ClassVar = ["title", "pk"]
@@ -43,3 +45,16 @@ class DashboardVersion(models.Model):
 
     def __str__(self) -> str:
         return f"{self.dashboard} · {self.number}"
+
+
+class Star(models.Model):
+    """A person's mark: the dashboard stands first in that person's list."""
+
+    person = models.ForeignKey(User, on_delete=models.CASCADE, related_name="+")
+    dashboard = models.ForeignKey(Dashboard, on_delete=models.CASCADE, related_name="stars")
+
+    class Meta:
+        constraints: ClassVar = [models.UniqueConstraint(fields=["person", "dashboard"], name="star_once")]
+
+    def __str__(self) -> str:
+        return f"{self.dashboard} ★ {self.person}"

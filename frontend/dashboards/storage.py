@@ -170,6 +170,7 @@ def _add_version(dashboard: Dashboard, document: Document, by: Author, action: s
     if size > DOCUMENT_BYTES_MAX:
         raise LimitExceeded("a dashboard is too large", got=f"{size:,} bytes", wanted=f"{DOCUMENT_BYTES_MAX:,}")
     dashboard.version, dashboard.title, dashboard.changed_ms = dashboard.version + 1, document.title, by.now_ms
+    dashboard.tags = list(document.tags)
     dashboard.save()
     DashboardVersion.objects.create(
         dashboard=dashboard,

@@ -74,6 +74,7 @@ PAGES: tuple[Page, ...] = (
     Page("dashboard_edit", "dashboards/<slug:uid>/edit", dashboards.Edit),
     Page("dashboard_panel", "dashboards/<slug:uid>/panels/<int:number>", dashboards.Panel),
     Page("dashboard_settings", "dashboards/<slug:uid>/settings", dashboards.Settings),
+    Page("dashboard_star", "dashboards/<slug:uid>/star", dashboards.Marking),
     Page("dashboard_variables", "dashboards/<slug:uid>/variables", variables.Variables),
     Page("dashboard_download", "dashboards/<slug:uid>/json", dashboards.Download),
     Page("home_part", "home", overview.HomePart),

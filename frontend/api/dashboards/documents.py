@@ -80,9 +80,11 @@ class DashboardChangeSerializer(DashboardDraftSerializer):
 class DashboardRowSerializer(serializers.ModelSerializer[Dashboard]):
     """A dashboard in a list."""
 
+    tags = serializers.ListField(child=serializers.CharField(), read_only=True)
+
     class Meta:
         model = Dashboard
-        fields = ["uid", "title", "version", "changed_ms"]
+        fields = ["uid", "title", "tags", "version", "changed_ms"]
 
 
 class DashboardSerializer(DashboardRowSerializer):

@@ -76,13 +76,13 @@ def _read_one(panel: Json, number: int, place: Place) -> tuple[PanelSpec | None,
         return read_panel(panel, number, place)
     title = str(panel.get("title") or "")[:TITLE_CHARS_MAX]
     notes = [f"it is drawn once, not for each value of ${panel['repeat']}"] if panel.get("repeat") else []
-    return PanelSpec(number, "row", title, x=0, y=min(max(place.y, 0), ROWS_MAX), w=COLUMNS, h=1), Line(
-        "panel", title, "row", notes
-    )
+    y, is_folded = min(max(place.y, 0), ROWS_MAX), bool(panel.get("collapsed"))
+    spec = PanelSpec(number, "row", title, x=0, y=y, w=COLUMNS, h=1, folded=is_folded)
+    return spec, Line("panel", title, "row", notes)
 
 
 def _placed(classic: Json) -> Iterator[tuple[Json, Place]]:
-    """Yield each panel with its place; panels of a folded row stand below it, as if it were open."""
+    """Yield each panel with its place; those of a folded row stand below it, where they are when it is open."""
     if "panels" not in classic and classic.get("rows"):
         yield from _of_rows(classic["rows"])
         return
@@ -103,7 +103,8 @@ def _of_rows(rows: Sequence[Json]) -> Iterator[tuple[Json, Place]]:
     y = 0
     for row in rows:
         if row.get("showTitle") or row.get("collapse"):
-            yield {"type": "row", "title": row.get("title"), "repeat": row.get("repeat")}, Place(0, y, COLUMNS, 1)
+            head = {"title": row.get("title"), "repeat": row.get("repeat"), "collapsed": row.get("collapse")}
+            yield {"type": "row", **head}, Place(0, y, COLUMNS, 1)
             y += 1
         x, height = 0, _rows_of(row.get("height"))
         for panel in row.get("panels") or []:

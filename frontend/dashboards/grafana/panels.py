@@ -34,6 +34,9 @@ _SAME = {
     "table": "table",
     "table-old": "table",
     "text": "text",
+    "heatmap": "heatmap",
+    "state-timeline": "states",
+    "status-history": "states",
 }
 _NEAR = {
     "piechart": ("toplist", "shares of a circle are drawn as bars"),
@@ -41,9 +44,6 @@ _NEAR = {
     "barchart": ("toplist", "bars of categories are drawn as a top list"),
     "grafana-polystat-panel": ("toplist", "hexagons are drawn as a top list"),
     "vonage-status-panel": ("toplist", "states are drawn as a top list"),
-    "heatmap": ("line", "a heat map is drawn as one line per bucket"),
-    "state-timeline": ("line", "states over time are drawn as lines"),
-    "status-history": ("line", "states over time are drawn as lines"),
     "trend": ("line", "a trend is drawn over time"),
     "histogram": ("line", "a histogram is drawn as lines over time"),
 }

@@ -11,6 +11,7 @@ from typing import Any
 
 import orjson
 from django.contrib import messages
+from django.db.models import Exists, OuterRef
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect
 
@@ -18,7 +19,7 @@ from frontend.dashboards import drawing, storage
 from frontend.dashboards.catalogue import AppCatalogue
 from frontend.dashboards.document import CALCULATIONS, KINDS, UNITS, Document, PanelSpec, check, from_dict, parse
 from frontend.dashboards.grafana import importing
-from frontend.dashboards.models import Dashboard
+from frontend.dashboards.models import Dashboard, Star
 from frontend.dashboards.ready import offers
 from frontend.dashboards.variables import NoCatalogue, settle
 from frontend.pages.base import AppPage, clock
@@ -64,19 +65,24 @@ class DashboardPage(AppPage):
 
 
 class Dashboards(AppPage):
-    """The list, with a filter, and a form for a new one."""
+    """The list, starred ones first, with filters, and a form for a new one."""
 
     template_name = "frontend/dashboards/list.html"
 
     def get_context_data(self, **kwargs: Any) -> dict[str, Any]:
-        """Add the dashboards whose titles hold the text of the filter."""
-        context, text = super().get_context_data(**kwargs), self.request.GET.get("q", "").replace("\0", "").strip()
-        dashboards = Dashboard.objects.filter(app=context["app"])
+        """Add the dashboards whose titles hold the text of the filter, and that have its tag."""
+        context, given = super().get_context_data(**kwargs), self.request.GET
+        text, tag = (given.get(name, "").replace("\0", "").strip() for name in ("q", "tag"))
+        starred = Exists(Star.objects.filter(dashboard=OuterRef("pk"), person=self.person))
+        dashboards = list(Dashboard.objects.filter(app=context["app"]).annotate(starred=starred))
+        shown = [each for each in dashboards if text.casefold() in each.title.casefold() and tag in ("", *each.tags)]
         return {
             **context,
-            "dashboards": dashboards.filter(title__icontains=text),
-            "count": dashboards.count(),
+            "dashboards": sorted(shown, key=lambda each: not each.starred),
+            "count": len(dashboards),
+            "tags": sorted({each for dashboard in dashboards for each in dashboard.tags}),
             "text": text,
+            "tag": tag,
             "ready": offers.offered(context["app"].pk, context["now_ms"]),
         }
 
@@ -95,6 +101,21 @@ class Dashboards(AppPage):
         except (Refused, LimitExceeded) as error:
             return self.render_to_response(self.get_context_data(refusal=str(error)), status=400)
         return redirect("frontend:dashboard_panel", app_id, dashboard.uid, 1)
+
+
+class Marking(DashboardPage):
+    """Puts a person's star on a dashboard, or takes it away."""
+
+    http_method_names = ("post",)
+
+    def post(self, request: HttpRequest, app_id: int, uid: str) -> HttpResponse:
+        """Star it, or with ``act=unstar`` no longer; then show the list again."""
+        dashboard = self.dashboard()
+        if request.POST.get("act") == "unstar":
+            Star.objects.filter(dashboard=dashboard, person=self.person).delete()
+        else:
+            Star.objects.get_or_create(dashboard=dashboard, person=self.person)
+        return redirect("frontend:dashboards", app_id)
 
 
 class View(DashboardPage):
@@ -200,10 +221,12 @@ class Settings(DashboardPage):
     def get_context_data(self, **kwargs: Any) -> dict[str, Any]:
         """Add the document, or what was typed, and the newest versions."""
         context, dashboard = super().get_context_data(**kwargs), self.dashboard()
-        text = kwargs.get("text") or _written(storage.document_of(dashboard))
+        document = storage.document_of(dashboard)
+        text = kwargs.get("text") or _written(document)
         versions = dashboard.versions.defer("document")[:VERSIONS_SHOWN]
         version = kwargs.get("version", dashboard.version)
-        return {**context, "dashboard": dashboard, "text": text, "version": version, "versions": versions}
+        about = {"document": document, "tags": ", ".join(document.tags)}
+        return {**context, **about, "dashboard": dashboard, "text": text, "version": version, "versions": versions}
 
     def post(self, request: HttpRequest, app_id: int, uid: str) -> HttpResponse:
         """Save the JSON, restore a version, or delete the dashboard."""
@@ -214,7 +237,11 @@ class Settings(DashboardPage):
                 storage.delete(dashboard, self.author())
                 messages.success(request, f"“{dashboard.title}” is deleted.")
                 return redirect("frontend:dashboards", app_id)
-            if act == "restore":
+            if act == "about":
+                storage.save(
+                    dashboard, _about(request, dashboard), self.author("title or tags changed"), base=base_of(request)
+                )
+            elif act == "restore":
                 storage.restore(dashboard, _number(request, "number"), self.author())
             else:
                 storage.save(dashboard, parse(text), self.author(request.POST.get("note", "")), base=base_of(request))
@@ -253,6 +280,13 @@ class Import(AppPage):
             return self.render_to_response(self.get_context_data(refusal=str(error)), status=400)
         context = self.get_context_data(imported=imported, text=_written(imported.document))
         return self.render_to_response(context)
+
+
+def _about(request: HttpRequest, dashboard: Dashboard) -> Document:
+    """Return the document with the title, description and tags of a form."""
+    tags = dict.fromkeys(each.strip() for each in request.POST.get("tags", "").split(",") if each.strip())
+    texts = {name: request.POST.get(name, "").strip() for name in ("title", "description")}
+    return check({**started_from(dashboard, base_of(request)).as_dict(), **texts, "tags": list(tags)})
 
 
 def _written(document: Document) -> str:
@@ -311,7 +345,9 @@ def _panel_of(old: PanelSpec, request: HttpRequest) -> PanelSpec:
     """Read the form of a panel; whatever it does not have stays as it was."""
     form = request.POST
     names = ("kind", "title", "description", "unit", "calculation", "text", "repeat")
-    given = {name: form[name].replace("\r\n", "\n") for name in names if name in form}
+    given: dict[str, Any] = {name: form[name].replace("\r\n", "\n") for name in names if name in form}
+    if old.kind == "row" and given:
+        given["folded"] = "folded" in form
     exprs, legends = form.getlist("expr"), form.getlist("legend")
     queries = [
         {"expr": expr.replace("\r\n", "\n").strip(), "legend": legend}

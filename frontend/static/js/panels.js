@@ -5,13 +5,14 @@
 // the address says nothing. Nothing is asked for while nobody looks, and less often when the server is busy.
 
 import { Zone, durationText, parseMoment, parsePair, rangeMs } from "./grammar.js";
+import { Cells } from "./cells.js";
 import { Figures } from "./figures.js";
 import { Plot } from "./plot.js";
 
 const REFRESH_S = 10;
 const SLOWEST_S = 60; // of a refresh that the server refuses
 const ANSWER_MS = 30_000; // a live chart that waited forever would never refresh
-const FIGURES = ["stat", "gauge", "toplist", "table"];
+const DRAWERS = { ...Object.fromEntries(["stat", "gauge", "toplist", "table"].map((kind) => [kind, Figures])), heatmap: Cells, states: Cells };
 const BATCH = 40; // charts of one request
 const RECENT = 5; // ranges that are remembered
 const KEPT = ["range", "from", "to", "tz", "refresh", "asof"]; // parameters that links carry on
@@ -33,7 +34,7 @@ class ChartPage {
     this.slower = 1;
     this.inView = new Set();
     this.setZone();
-    this.plots = [...document.querySelectorAll("[data-chart]")].map((figure) => new (FIGURES.includes(figure.dataset.kind) ? Figures : Plot)(figure, this));
+    this.plots = [...document.querySelectorAll("[data-chart]")].map((figure) => new (DRAWERS[figure.dataset.kind] ?? Plot)(figure, this));
     const observer = new IntersectionObserver((entries) => this.seen(entries), { rootMargin: "100% 0%" });
     for (const plot of this.plots) observer.observe(plot.figure);
     this.byFigure = new Map(this.plots.map((plot) => [plot.figure, plot]));

@@ -99,7 +99,7 @@ export class Plot {
     const { expr, queries, top } = this.figure.dataset;
     const asked = queries ? { queries: JSON.parse(queries) } : { expr };
     const key = keyOf(asked);
-    const pixels = Math.min(Math.max(Math.round((this.area.clientWidth - 60) / (this.figure.dataset.kind === "bars" ? BAR : 1)), 50), 4000);
+    const pixels = Math.min(Math.max(Math.round((this.area.clientWidth - 60) / (["bars", "heatmap", "states"].includes(this.figure.dataset.kind) ? BAR : 1)), 50), 4000);
     return { id, ...asked, pixels, ...(top ? { top: Number(top) } : {}), ...(quiet && this.held && this.held.key === key && this.held.pixels === pixels ? { since: this.held.answer.since } : {}) };
   }
 
@@ -143,8 +143,8 @@ export class Plot {
     const names = lineNames(data.series.map((each) => each.labels));
     const given = this.named(data.series, names);
     const named = data.series.map((each, index) => ({ ...each, name: each.name ?? given[index] }));
-    named.sort((one, other) => one.name.localeCompare(other.name, undefined, { numeric: true }));
-    const [coloured, grey] = splitLines(named, COLOURED, HIGHEST);
+    this.sort(named);
+    const [coloured, grey] = this.split(named);
     this.band = bandOf(grey, data.rest);
     this.further = grey.length + (data.rest?.count ?? 0);
     this.coloured = coloured.length;
@@ -179,6 +179,15 @@ export class Plot {
     this.describe();
     this.state("drawn", "");
     this.figure.dataset.points = this.points;
+  }
+
+  sort(named) {
+    named.sort((one, other) => one.name.localeCompare(other.name, undefined, { numeric: true }));
+  }
+
+  /** Tell the lines that have a colour from those of the band. */
+  split(named) {
+    return splitLines(named, COLOURED, HIGHEST);
   }
 
   /** Names by the legends of a dashboard's queries, in which {{label}} stands for a label's value; others by labels. */
@@ -367,7 +376,7 @@ export class Plot {
       .filter((row) => row.value !== null && row.value !== undefined && !this.hidden.has(row.name))
       .sort((one, other) => other.value - one.value);
     const nearest = this.keyedSeries !== undefined ? rows.find(({ index }) => index === this.keyedSeries)
-      : rows.reduce((best, row) => (!best || Math.abs(row.value - near) < Math.abs(best.value - near) ? row : best), undefined);
+      : this.nearest(rows, near);
     const first = nearest && rows.indexOf(nearest) >= 8 ? [nearest, ...rows.slice(0, 7)] : rows.slice(0, 8);
     const lines = first.map((row) => {
       const swatch = element("i");
@@ -382,6 +391,11 @@ export class Plot {
     this.remarks = remarks;
     this.tip.replaceChildren(head, ...(lines.length ? lines : [element("div", { textContent: silence(this, idx) })]), ...more, ...remarks.map(({ kind, text }) => element("p", { className: `remark ${kind}`, textContent: text })));
     this.tip.hidden = false;
+  }
+
+  /** The row of the tooltip that the pointer means. */
+  nearest(rows, near) {
+    return rows.reduce((best, row) => (!best || Math.abs(row.value - near) < Math.abs(best.value - near) ? row : best), undefined);
   }
 
   placeTip(chart, left, top) {

@@ -42,6 +42,10 @@ PANELS: list[dict[str, Any]] = [
     {"kind": "line", "title": "One query is wrong", "y": 21, "w": 8,
      "queries": [{"expr": "load_load1"}, {"expr": "rate(load"}, {"expr": "4", "legend": "cores"}]},
     {"kind": "line", "title": "Nothing arrives", "x": 8, "y": 21, "w": 8, "queries": [{"expr": "pg_stat_all"}]},
+    {"kind": "heatmap", "title": "Load as a heat map", "y": 29, "w": 12, "h": 6,
+     "queries": [{"expr": "load_load1", "legend": "{{host}}"}]},
+    {"kind": "states", "title": "Is it busy?", "x": 12, "y": 29, "w": 12, "h": 6,
+     "queries": [{"expr": "cpu_usage_total > bool 40", "legend": "{{host}}"}]},
     {"kind": "line", "title": "Load of $host", "x": 16, "y": 21, "w": 8, "h": 6, "repeat": "host",
      "queries": [{"expr": 'load_load1{host="$host"}'}]},
 ]  # fmt: skip

@@ -1,5 +1,7 @@
 """The pages of dashboards: create, arrange, edit, conflict, import, delete; nothing of another tenant."""
 
+from typing import Any
+
 import orjson
 import pytest
 from django.test import Client
@@ -162,3 +164,53 @@ def test_a_list_is_filtered_and_has_its_own_dashboards_only(
     assert b"Foreign" not in desk.get(root).content
     assert dashboard.uid.encode() in desk.get(f"{root}?q=sho").content
     assert dashboard.uid.encode() not in desk.get(f"{root}?q=sho%00x").content
+
+
+def titles(page: Any) -> list[str]:
+    """The titles of a list, in its order."""
+    return [each.title for each in page.context["dashboards"]]
+
+
+def test_a_star_puts_a_dashboard_first_for_one_person_alone(desk: Client, alpha: Tenant) -> None:
+    author, root = storage.Author(alpha.owner, 1), f"/apps/{alpha.app.pk}/dashboards"
+    storage.create(alpha.app, document(title="A"), author)
+    later = storage.create(alpha.app, document(title="B"), author)
+    for _ in range(2):
+        assert desk.post(f"{root}/{later.uid}/star").status_code == 302
+    assert titles(desk.get(root)) == ["B", "A"]
+    viewer = Client()
+    viewer.force_login(alpha.viewer)
+    assert titles(viewer.get(root)) == ["A", "B"]
+    desk.post(f"{root}/{later.uid}/star", {"act": "unstar"})
+    assert titles(desk.get(root)) == ["A", "B"]
+
+
+def test_tags_of_the_newest_document_filter_the_list(
+    desk: Client, alpha: Tenant, dashboard: Dashboard, at: str
+) -> None:
+    root = f"/apps/{alpha.app.pk}/dashboards"
+    storage.create(alpha.app, document(title="Other", tags=["shop", "old"]), storage.Author(alpha.owner, 1))
+    form = {"act": "about", "version": "1", "title": "Shop 2", "description": "All of it", "tags": "shop, new,, shop"}
+    assert desk.post(f"{at}/settings", form).status_code == 302
+    dashboard.refresh_from_db()
+    saved = storage.document_of(dashboard)
+    assert (saved.title, saved.description, saved.tags, saved.panels) == (
+        "Shop 2",
+        "All of it",
+        ("shop", "new"),
+        BASE.panels,
+    )
+    assert titles(desk.get(f"{root}?tag=shop")) == ["Other", "Shop 2"]
+    assert titles(desk.get(f"{root}?tag=new&q=SHOP")) == ["Shop 2"]
+    assert desk.get(root).context["tags"] == ["new", "old", "shop"]
+    assert desk.post(f"{at}/settings", {**form, "version": "2", "title": " "}).status_code == 400
+
+
+def test_a_row_is_folded_at_first_where_its_editor_says_so(desk: Client, alpha: Tenant) -> None:
+    rows = document({"kind": "row", "title": "CPU", "h": 1, "w": 24}, {"title": "below", "y": 1})
+    dashboard = storage.create(alpha.app, rows, storage.Author(alpha.owner, 1))
+    at = f"/apps/{alpha.app.pk}/dashboards/{dashboard.uid}"
+    assert b"data-folded" not in desk.get(at).content
+    for version, fields, is_folded in ((1, {"folded": "on"}, True), (2, {}, False)):
+        desk.post(f"{at}/panels/1", {"version": str(version), "title": "CPU", "kind": "row", **fields})
+        assert (b"data-row data-folded" in desk.get(at).content) is is_folded
