@@ -113,6 +113,7 @@ export class Cells extends Plot {
     ctx.save();
     ctx.font = `${11 * ratio}px ${style.fontFamily}`;
     ctx.textBaseline = "middle";
+    ctx.textAlign = "left"; // the names of rows were written to the right
     this.data.series.forEach(({ values }, index) => {
       const [top, bottom] = [index + 1, index].map((at) => Math.round(chart.valToPos(at, "y", true)));
       const gap = bottom - top > 6 * ratio ? ratio : 0;
