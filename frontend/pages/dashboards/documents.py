@@ -92,10 +92,10 @@ class Dashboards(AppPage):
         app, title, key = self.app(), request.POST.get("title", "").strip(), request.POST.get("ready", "")
         try:
             if key:
-                made = storage.create(
+                dashboard = storage.create(
                     app, offers.find(key).document(), storage.Author(self.person, clock.now_ms(), "a ready dashboard")
                 )
-                return redirect("frontend:dashboard", app_id, made.uid)
+                return redirect("frontend:dashboard", app_id, dashboard.uid)
             document = check({"title": title, "panels": [{"number": 1, "w": 24, "title": "New panel"}]})
             dashboard = storage.create(app, document, storage.Author(self.person, clock.now_ms()))
         except (Refused, LimitExceeded) as error:
@@ -133,7 +133,7 @@ class View(DashboardPage):
 
 
 class Edit(View):
-    """The same grid, whose panels can be moved, sized, added, copied and removed."""
+    """The same grid, whose panels can be moved, sized, added, dashboard and removed."""
 
     right = Right.EDIT_DASHBOARDS
     editing = True  # copies of repeated panels cannot be moved
@@ -207,7 +207,7 @@ class Panel(DashboardPage):
             messages.success(self.request, f"{name} is deleted. Versions, under Settings, bring it back.")
         elif act == "copy":
             copy = replace(spec, number=document.next_number, y=document.bottom)
-            storage.save(dashboard, _with(document, copy), self.author(f"{name} copied"), base=base)
+            storage.save(dashboard, _with(document, copy), self.author(f"{name} dashboard"), base=base)
         else:
             storage.save(dashboard, _with(document, spec), self.author(f"{name} changed"), base=base)
 

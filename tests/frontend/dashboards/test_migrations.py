@@ -17,13 +17,13 @@ pytestmark = pytest.mark.django_db
 def test_tags_of_older_dashboards_are_those_of_their_newest_documents(alpha: Tenant) -> None:
     """What the migration runs, on rows as it finds them."""
     by = storage.Author(alpha.owner, 1)
-    made = storage.create(alpha.app, document(title="A", tags=["old"]), by)
-    storage.save(made, document(title="A", tags=["new"]), by, base=1)
+    tagged = storage.create(alpha.app, document(title="A", tags=["old"]), by)
+    storage.save(tagged, document(title="A", tags=["new"]), by, base=1)
     plain = storage.create(alpha.app, document(title="B"), by)
     Dashboard.objects.update(tags=[])
     migration: Any = MigrationExecutor(connection).loader.get_migration("dashboards", "0002_tags_and_stars")
     apps = MigrationExecutor(connection).loader.project_state([("dashboards", "0002_tags_and_stars")]).apps
     migration.operations[-1].code(apps, type("Editor", (), {"connection": connection}))
-    made.refresh_from_db()
+    tagged.refresh_from_db()
     plain.refresh_from_db()
-    assert (made.tags, plain.tags) == (["new"], [])
+    assert (tagged.tags, plain.tags) == (["new"], [])

@@ -53,8 +53,8 @@ def numbers_of(session: QuerySession, document: Document, now_ms: int) -> Iterat
     for panel in drawn(document, variables):
         assert not panel.problem
         for query in panel.queries:
-            asked = {"expr": query["expr"], "start": now_ms - STEP_S * STEPS * 1000, "end": now_ms}
-            yield query["expr"], panel.spec.unit, draw(session, now_ms, asked).columns.values
+            query_of_panel = {"expr": query["expr"], "start": now_ms - STEP_S * STEPS * 1000, "end": now_ms}
+            yield query["expr"], panel.spec.unit, draw(session, now_ms, query_of_panel).columns.values
 
 
 def test_every_ready_dashboard_has_a_sender_whose_data_tries_it() -> None:
