@@ -16,6 +16,7 @@ import numpy as np
 
 from rollups.check import rebuild, recount
 from rollups.check.findings import DAMAGED, DIFFERS, LOST, UNKNOWN, UNLISTED, Finding, Report
+from rollups.check.rebuild_manifest import rebuild_manifest
 from rollups.compute import source
 from rollups.compute.source import PackPlace
 from rollups.compute.task import RetractedSeries
@@ -68,13 +69,17 @@ def fsck(
     now_ms: int,
     hours: Collection[int] | None = None,
     repair: bool = False,
+    rebuild_manifests: bool = False,
     watch: Callable[[int, int], None] = lambda done, total: None,
 ) -> Report:
     """Checks everything; recounts the hours of ``hours`` and their days (``None``: all of them).
 
-    ``watch`` gets the days done and the days in all.
+    ``rebuild_manifests`` rebuilds manifests that cannot be read, before the rest. ``watch`` gets the days done and the
+    days in all.
     """
     report = Report()
+    if rebuild_manifests:
+        _rebuild_manifests(store, app, report, now_ms)
     rebuild.rebuild_commits(
         store,
         app,
@@ -100,6 +105,14 @@ def fsck(
     superseded = purge.purge(store, app, keep=limits.HISTORY_MAX, dry_run=True)
     report.count(unreferenced=sum(superseded.rows.values()))
     return report
+
+
+def _rebuild_manifests(store: Backend, app: int, report: Report, now_ms: int) -> None:
+    for day, cell in cells.scan_cells(store, app).items():
+        try:
+            manifest.decode(cell)
+        except CorruptBlock:
+            rebuild_manifest(store, app, day, report, now_ms=now_ms)
 
 
 def _manifests(reader: Reader, app: int, report: Report) -> dict[int, Manifest]:

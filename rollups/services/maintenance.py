@@ -98,14 +98,26 @@ def check(
     apps: Sequence[int],
     hours: Collection[int] | None = None,
     repair: bool = False,
+    rebuild: bool = False,
     wait_s: float = 0.0,
     watch: Watch = lambda *_: None,
 ) -> dict[App, Report]:
-    """Verifies rows and recounts hours and days of these apps; only ``repair`` takes the lock."""
+    """Verifies rows and recounts hours and days of these apps; only ``repair`` and ``rebuild`` take the lock.
+
+    ``rebuild`` rebuilds manifests that cannot be read, and repairs the rest.
+    """
     now_ms = site.clock.now_ms()
-    with _exclusively(site, wait_s) if repair else nullcontext():
+    with _exclusively(site, wait_s) if repair or rebuild else nullcontext():
         return {
-            app: fsck.fsck(site.store, app.pk, now_ms=now_ms, hours=hours, repair=repair, watch=partial(watch, app))
+            app: fsck.fsck(
+                site.store,
+                app.pk,
+                now_ms=now_ms,
+                hours=hours,
+                repair=repair or rebuild,
+                rebuild_manifests=rebuild,
+                watch=partial(watch, app),
+            )
             for app in App.objects.filter(pk__in=apps)
         }
 

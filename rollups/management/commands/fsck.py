@@ -1,8 +1,8 @@
 """``manage.py fsck``: verifies every row, recounts hours and days from their inputs, finds lost commit records.
 
 It changes nothing unless ``--repair`` is given: then it writes lost commit records again, and takes wrong hours and
-days out of force, so that readers count again. ``--spark`` recounts hours as one Spark job. The exit status is 1 if
-something is wrong.
+days out of force, so that readers count again. ``--rebuild`` also rebuilds manifests that cannot be read. ``--spark``
+recounts hours as one Spark job. The exit status is 1 if something is wrong.
 """
 
 import sys
@@ -35,13 +35,18 @@ class Command(BaseCommand):
             "--spark", action="store_true", help="recount hours on Spark, for many of them; rows and days are left out"
         )
         how.add_argument("--repair", action="store_true", help="repair what is provably safe to repair")
+        how.add_argument(
+            "--rebuild",
+            action="store_true",
+            help="repair, and rebuild damaged manifests: earlier runs stay as they are",
+        )
 
     def handle(self, *args: Any, **options: Any) -> None:
         """Does one check."""
         hours = options["hour"]
         try:
             apps = services_runs.find_apps(options["app"])
-            reports = self._on_spark(apps, hours) if options["spark"] else self._here(apps, hours, options["repair"])
+            reports = self._on_spark(apps, hours) if options["spark"] else self._here(apps, hours, options)
         except SpmError as error:
             raise CommandError(str(error)) from error
         self.stdout.write(terminal.check_text(reports))
@@ -53,13 +58,14 @@ class Command(BaseCommand):
             services_runs.site(), apps=apps, hours=hours, wait_s=limits.ROLL_WAIT_S
         )
 
-    def _here(self, apps: list[int], hours: list[int] | None, repair: bool) -> dict[App, Report]:
+    def _here(self, apps: list[int], hours: list[int] | None, options: dict[str, Any]) -> dict[App, Report]:
         line = terminal.ProgressLine(self.stderr)
         return services_maintenance.check(
             services_runs.site(),
             apps=apps,
             hours=hours,
-            repair=repair,
+            repair=options["repair"],
+            rebuild=options["rebuild"],
             wait_s=limits.ROLL_WAIT_S,
             watch=lambda app, days, total: line.show(f"{app}: {days:,}/{total:,} days", last=days == total),
         )
