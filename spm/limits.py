@@ -458,6 +458,7 @@ RETENTION_RAW_DAYS = 90  # by default; 1,000 series every 10 s are 300 MB then, 
 RETENTION_HOUR_DAYS = 400  # by default: a year and a month, to compare with last year; days are kept for ever
 RETENTION_DAYS_MIN = 1  # retention goes by entire days
 RETENTION_DAYS_MAX = 36_500  # a century; longer is "for ever", which has a field value of its own
+TOMBSTONE_KEPT_MS = 400 * 86_400_000  # of a deleted app, whose late messages are deleted, too: a year and a month
 ERASE_AFTER_MS = 15 * 60_000  # from an app's deletion to that of its rows: accepted messages are stored by then
 
 # --- accounts ---------------------------------------------------------------------------------------------------------

@@ -21,7 +21,7 @@ from rollups import crash_points
 from rollups.check import comparison, fsck
 from rollups.check.findings import Report
 from rollups.crash_points import Hook
-from rollups.delete import delete_app, purge
+from rollups.delete import delete_app, purge, tombstones
 from rollups.delete import erase_retracted as erasure
 from rollups.delete import expire as expiry
 from rollups.delete.delete_app import DeletedRows
@@ -298,10 +298,32 @@ def _delete_record(site: Site, app: App, deleted: DeletedRows) -> None:
     """Deletes the database row if a second scan finds no rows: messages in progress may have come in between."""
     if delete_app.delete_app(site.store, app.pk, dry_run=True).row_count:
         return
+    tombstones.put(site.store, app.pk, site.clock.now_ms())
     with transaction.atomic():
         detail = {"app": app.pk, "rows": deleted.row_count, "bytes": deleted.byte_count}
         audit.record("app erased", str(app), actor=None, organisation=app.organisation, detail=detail)
         App.objects.filter(pk=app.pk).delete()
+
+
+def delete_stragglers(site: Site, *, wait_s: float = 0.0) -> dict[int, DeletedRows]:
+    """Deletes what has come in of deleted apps since, by number; forgets apps of which nothing can come any more."""
+    deletions: dict[int, DeletedRows] = {}
+    with _exclusively(site, wait_s):
+        recorded = set(App.objects.values_list("id", flat=True))  # numbers that another database gives again
+        for app, since_ms in tombstones.read(site.store).items():
+            if app in recorded:
+                continue
+            rows = delete_app.delete_app(site.store, app, at=_at())
+            if rows.row_count:
+                deletions[app] = rows
+            elif site.clock.now_ms() - since_ms > limits.TOMBSTONE_KEPT_MS:
+                tombstones.drop(site.store, app)
+    return deletions
+
+
+def unlisted_apps(site: Site) -> list[int]:
+    """The numbers of apps that have rows in the store although the database has neither them nor their deletion."""
+    return tombstones.unlisted_apps(site.store, set(App.objects.values_list("id", flat=True)))
 
 
 def _delete_empty_organisations() -> None:
@@ -319,6 +341,7 @@ def maintain(site: Site, *, apps: Sequence[int]) -> bool:
     delete_apps(site, wait_s=limits.ROLL_WAIT_S)
     if not _is_day_old(site):
         return False
+    delete_stragglers(site, wait_s=limits.ROLL_WAIT_S)
     placement.widen(site, apps=apps)
     expire(site, apps=apps, wait_s=limits.ROLL_WAIT_S)
     purge_superseded(site, apps=apps, wait_s=limits.ROLL_WAIT_S)

@@ -20,6 +20,8 @@ from spm.accounts.models import App
 from spm.errors import SpmError
 from spm.limits import HOUR_MS
 
+_RESTORED = "Was an older database restored? Restore the newer one, or the store that belongs to this one."
+
 
 class Command(BaseCommand):
     help = "Check the store against itself."
@@ -50,7 +52,11 @@ class Command(BaseCommand):
         except SpmError as error:
             raise CommandError(str(error)) from error
         self.stdout.write(terminal.check_text(reports))
-        if any(report.status for report in reports.values()):
+        unlisted = [] if options["app"] else services_maintenance.unlisted_apps(services_runs.site())
+        if unlisted:
+            numbers = ", ".join(map(str, unlisted))
+            self.stdout.write(f"The store has rows of apps that the database does not know: {numbers}. {_RESTORED}")
+        if unlisted or any(report.status for report in reports.values()):
             sys.exit(1)
 
     def _on_spark(self, apps: list[int], hours: list[int] | None) -> dict[App, Report]:

@@ -6,6 +6,7 @@ import pytest
 from django.core.management import call_command
 from django.test import override_settings
 
+from rollups.delete import tombstones
 from rollups.models import Run, RunDay, RunKind, RunState
 from rollups.services import maintenance as services_maintenance
 from rollups.services import runs as services_runs
@@ -18,7 +19,7 @@ from spm.limits import DAY_HOURS, HOUR_MS
 from spm.store import keys
 from spm.store.backends import open_backend
 from spm.store.manifest import SEALED
-from tests.model.world import APP, NEXT_DAY, START, World
+from tests.model.world import APP, NEXT_DAY, START, World, parsed
 
 pytestmark = pytest.mark.django_db
 DAY_MS = DAY_HOURS * HOUR_MS
@@ -92,6 +93,43 @@ def test_beat_erases_a_deleted_app_without_waiting_for_tomorrow(site: Site, app:
     assert services_maintenance.consider(site, launch=lambda: None)
     services_maintenance.maintain(site, apps=[])
     assert not App.objects.exists()
+
+
+def test_messages_of_a_deleted_app_that_come_weeks_later_leave_nothing(site: Site, app: App, world: World) -> None:
+    late = world.acceptor.stamp_message(app=APP, source="h", parsed=parsed([(0, 5, 1.0)]), message_id=bytes(16))
+    delete_app(None, app)
+    App.objects.update(going=site.now())
+    world.clock.advance(limits.ERASE_AFTER_MS)
+    services_maintenance.maintain(site, apps=[])
+    world.clock.advance(20 * DAY_MS)
+    world.writer.write([late])
+    assert rows_of_app(world), "a writer asks no database"
+    services_maintenance.maintain(site, apps=[])
+    assert not rows_of_app(world)
+    assert services_maintenance.unlisted_apps(site) == []
+    world.clock.advance(limits.TOMBSTONE_KEPT_MS)
+    services_maintenance.maintain(site, apps=[])
+    assert tombstones.read(world.store) == {}
+
+
+def test_an_app_that_has_a_deleted_apps_number_keeps_its_rows(site: Site, app: App, world: World) -> None:
+    before = rows_of_app(world)
+    tombstones.put(world.store, APP, site.clock.now_ms())
+    assert services_maintenance.delete_stragglers(site) == {}
+    assert rows_of_app(world) == before
+
+
+def test_apps_that_only_the_store_knows_are_named(site: Site, app: App, world: World) -> None:
+    assert services_maintenance.unlisted_apps(site) == []
+    App.objects.all().delete()
+    assert services_maintenance.unlisted_apps(site) == [APP]
+
+
+def rows_of_app(world: World) -> list[tuple[str, bytes]]:
+    """The keys of the app's rows in every table."""
+    tables = [table for table in keys.TABLES if table != "config"]
+    ranges = [(table, each) for table in tables for each in keys.app_ranges(table, APP)]
+    return [(table, key) for table, each in ranges for key, _ in world.store.scan(table, *each)]
 
 
 def test_the_commands_say_what_they_do(app: App, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
