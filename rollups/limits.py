@@ -5,3 +5,4 @@ ROLL_FAILURE_GAP_MS = 15 * 60_000  # after a run that failed as a whole: its cau
 ROLL_RUNS_KEPT = 10_000  # rows of the list of runs; the store keeps its own history
 CORRECTION_SOURCES_MAX = 20  # names kept with one corrected hour: enough to know whom to ask
 CORRECTIONS_KEPT = 5_000  # listed per app: half a year of an app whose every hour is corrected
+TOMBSTONE_KEPT_MS = 400 * 86_400_000  # of a deleted app, whose late messages are deleted, too: a year and a month

@@ -114,7 +114,6 @@ QUOTA_SKEW_MS = 60_000  # beyond a burst: a shared moment further ahead is anoth
 QUOTA_SERIES_PORTION = 1_000  # rights to new series that a process takes at once, of a quota of 64,000 and more
 QUOTA_RECOUNT_MS = 3_600_000  # between two counts of the dictionary of an app that is at its quota: a second each
 QUOTA_CACHE_S = 10  # until a changed quota is known everywhere
-STORE_PAUSE_S = 10  # after a call without an answer, in which no body waits for the store before it is accepted
 QUOTA_APPS_MAX = 20_000  # apps whose quotas, rates and over-quota series one process remembers, some 200 bytes each
 QUOTA_KNOWN_MAX = 4_000_000  # admitted series that one process remembers: 16 bytes each
 QUOTA_REFUSED_MAX = 50_000  # refused series of an app that it does not ask the store about again: 60 bytes each
@@ -239,7 +238,7 @@ SITE_METRICS_DEAD_LETTERS_MAX = 100  # dead letters counted per app for them; of
 LABEL_MASKS_MAX = 128  # regular expressions of one label whose answers a process remembers
 LABEL_MASK_BYTES_MAX = 4_000_000  # and the bytes of them, one for each value
 TAIL_AGE_MS = 1_000  # how old the cached list of pending records may be (PROTOCOL 7)
-TAIL_SAMPLES_MAX = 30_000_000  # pending samples of one app in a reading process: 28 bytes each
+TAIL_SAMPLES_MAX = 30_000_000  # pending samples of one app in a reading process, 28 bytes each; more are left out
 SERIES_INDEX_BYTES_MAX = 1_000_000_000  # of one app in a reading process: some one and a half million series
 PAGE_CACHE_BYTES = 256_000_000  # decoded pages one process keeps: three days of 1,000 series every 10 s
 RESTARTS_MAX = 8  # of one query whose manifests keep changing, before it gives up
@@ -458,7 +457,6 @@ RETENTION_RAW_DAYS = 90  # by default; 1,000 series every 10 s are 300 MB then, 
 RETENTION_HOUR_DAYS = 400  # by default: a year and a month, to compare with last year; days are kept for ever
 RETENTION_DAYS_MIN = 1  # retention goes by entire days
 RETENTION_DAYS_MAX = 36_500  # a century; longer is "for ever", which has a field value of its own
-TOMBSTONE_KEPT_MS = 400 * 86_400_000  # of a deleted app, whose late messages are deleted, too: a year and a month
 ERASE_AFTER_MS = 15 * 60_000  # from an app's deletion to that of its rows: accepted messages are stored by then
 
 # --- accounts ---------------------------------------------------------------------------------------------------------

@@ -7,7 +7,8 @@ are admitted as they are while the store does not answer; then one of them asks 
 import threading
 
 from spm.clock import Clock
-from spm.limits import STORE_PAUSE_S
+
+STORE_PAUSE_S = 10  # after a call without an answer, in which no body waits for the store before it is accepted
 
 
 class StorePause:

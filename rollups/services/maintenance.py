@@ -29,6 +29,7 @@ from rollups.delete.erase_retracted import ErasureResult
 from rollups.delete.expire import ExpiryResult, RetentionPeriods
 from rollups.delete.listing import Listing
 from rollups.delete.purge import PurgeResult
+from rollups.limits import TOMBSTONE_KEPT_MS
 from rollups.models import RetractionRecord, Run, RunDay, RunKind, RunState, date_of
 from rollups.run.driver import Driver
 from rollups.run.lock import run_lock
@@ -316,7 +317,7 @@ def delete_stragglers(site: Site, *, wait_s: float = 0.0) -> dict[int, DeletedRo
             rows = delete_app.delete_app(site.store, app, at=_at())
             if rows.row_count:
                 deletions[app] = rows
-            elif site.clock.now_ms() - since_ms > limits.TOMBSTONE_KEPT_MS:
+            elif site.clock.now_ms() - since_ms > TOMBSTONE_KEPT_MS:
                 tombstones.drop(site.store, app)
     return deletions
 

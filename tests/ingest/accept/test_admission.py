@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from ingest.accept.admission import Admission
 from ingest.accept.rate_allowance import RateAllowance, RateAllowances, TooFast
 from ingest.accept.stamper import Stamper
-from ingest.accept.store_pause import StorePause
+from ingest.accept.store_pause import STORE_PAUSE_S, StorePause
 from ingest.protocols.common import times
 from ingest.protocols.influx import reader as influx_reader
 from ingest.writer import Writer
@@ -146,7 +146,7 @@ def test_a_store_that_is_away_is_asked_by_one_body_in_ten_seconds() -> None:
     world = World(samples_per_s=10, series=5)
     store = Faulty(world.store, fails_at=0)
     admission = world.admission(store)
-    for second in range(2 * limits.STORE_PAUSE_S):
+    for second in range(2 * STORE_PAUSE_S):
         for body in range(20):
             admission.check_rate(APP)
             admission.check_rate(OTHER)

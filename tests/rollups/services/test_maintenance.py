@@ -7,6 +7,7 @@ from django.core.management import call_command
 from django.test import override_settings
 
 from rollups.delete import tombstones
+from rollups.limits import TOMBSTONE_KEPT_MS
 from rollups.models import Run, RunDay, RunKind, RunState
 from rollups.services import maintenance as services_maintenance
 from rollups.services import runs as services_runs
@@ -107,7 +108,7 @@ def test_messages_of_a_deleted_app_that_come_weeks_later_leave_nothing(site: Sit
     services_maintenance.maintain(site, apps=[])
     assert not rows_of_app(world)
     assert services_maintenance.unlisted_apps(site) == []
-    world.clock.advance(limits.TOMBSTONE_KEPT_MS)
+    world.clock.advance(TOMBSTONE_KEPT_MS)
     services_maintenance.maintain(site, apps=[])
     assert tombstones.read(world.store) == {}
 
