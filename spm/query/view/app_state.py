@@ -66,6 +66,7 @@ class AppState:
                 retractions_of_app = self._read_retractions(reader)
                 tail = self._refresh_tail(reader, force=force)
                 placement = self._placement
+            tail.check_held(request.hours())
             manifests = self._manifests(reader, self._days(request), tail, placement)
             # Erased samples are hidden at any as-of time: a cached tail may still contain them.
             in_force = tuple(filter(request.is_retracted_by, retractions_of_app))

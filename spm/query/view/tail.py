@@ -3,7 +3,9 @@
 ``refresh`` lists the pending records (at most once per ``TAIL_AGE_MS``), reads the blocks that are new and forgets the
 records that runs have compacted. The blocks of an hour-shard are kept as a few pieces of growing size, merged like a
 log-structured tree, so that a query never reads thousands of small blocks. Pieces may contain blocks that are no longer
-pending: equal versions merge. An hour-shard is read anew once most of its records are no longer pending.
+pending: equal versions merge. An hour-shard is read anew once most of its records are no longer pending. Of a tail with
+more samples than a process may hold, the largest hour-shards are left out until runs have compacted them; ``TailView``
+refuses reads of these hours, and answers all others.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -35,6 +37,12 @@ class _HourTail:
     obsolete: int = 0  # how many records merged into the pieces are no longer pending
     missing: dict[bytes, int] = field(default_factory=dict)  # pending key -> batch whose block no longer existed
     pieces: list[Piece] = field(default_factory=list)  # each at least twice as large as the next
+    is_left_out: bool = False  # its pieces are not held: the tail is too large
+
+    @property
+    def size(self) -> int:
+        """The number of samples that it holds."""
+        return sum(map(len, self.pieces))
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +52,17 @@ class TailView:
     by_shard_hour: Mapping[ShardHour, tuple[Piece, ...]]
     missing: Mapping[ShardHour, tuple[int, ...]]  # batches; only hour-shards that miss any
     as_of_ms: int
+    left_out: frozenset[int] = frozenset()  # hours with more samples than this process may hold
+
+    def check_held(self, hours: tuple[int, int] | None) -> None:
+        """Raise ``LimitExceeded`` if hours first:end include one that is left out."""
+        touched = [hour for hour in self.left_out if hours is not None and hours[0] <= hour < hours[1]]
+        if touched:
+            raise LimitExceeded(
+                "the app has more un-compacted samples than a reading process may hold",
+                got=f"{len(touched)} hours that are left out, from {np.datetime64(min(touched), 'h')} on",
+                remedy="Answers for these hours come back once a run has compacted them; other hours are answered.",
+            )
 
     def hour_shards(self) -> Collection[ShardHour]:
         """Hour-shards that have pending blocks."""
@@ -119,6 +138,7 @@ class Tail:
             for hour in hours:
                 new_records.setdefault((PendingKey.parse(key).shard, hour), []).append(key)
         pieces = [self._extend(reader, shard_hour, records) for shard_hour, records in new_records.items()]
+        pieces = [piece for piece in pieces if piece is not None]
         for shard_hour in self._mostly_obsolete():
             records = sorted(self._hours.pop(shard_hour).records)
             pending = self._still_pending(reader, records, shard_hour[1])
@@ -128,12 +148,14 @@ class Tail:
             return _NO_SERIES
         return np.concatenate([piece.series for piece in pieces]), np.concatenate([piece.metrics for piece in pieces])
 
-    def _extend(self, reader: Reader, shard_hour: ShardHour, records: Sequence[bytes]) -> Piece:
-        """Read the blocks of these records for one hour-shard and add them as one piece."""
-        log_keys = [PendingKey.parse(key).log(shard_hour[1]) for key in records]
-        pieces = self._read_blocks(reader, [key.to_bytes() for key in log_keys])
+    def _extend(self, reader: Reader, shard_hour: ShardHour, records: Sequence[bytes]) -> Piece | None:
+        """Read the blocks of these records for one hour-shard and add them as one piece; not where it is left out."""
         hour_tail = self._hours.setdefault(shard_hour, _HourTail())
         hour_tail.records.update(records)
+        if hour_tail.is_left_out:
+            return None
+        log_keys = [PendingKey.parse(key).log(shard_hour[1]) for key in records]
+        pieces = self._read_blocks(reader, [key.to_bytes() for key in log_keys])
         missing = [i for i, piece in enumerate(pieces) if piece is None]
         hour_tail.missing.update({records[i]: log_keys[i].batch for i in missing})
         piece = merge([p for p in pieces if p is not None])
@@ -141,18 +163,14 @@ class Tail:
         while len(hour_tail.pieces) > 1 and len(hour_tail.pieces[-2]) < 2 * len(hour_tail.pieces[-1]):
             last = hour_tail.pieces.pop()
             hour_tail.pieces[-1] = merge([hour_tail.pieces[-1], last])
-        self._check_size()
+        self._leave_out()
         return piece
 
-    def _check_size(self) -> None:
-        rows = sum(len(piece) for hour_tail in self._hours.values() for piece in hour_tail.pieces)
-        if rows > self._rows_max:
-            raise LimitExceeded(
-                "the app has more un-compacted samples than a reading process may hold",
-                got=f"over {rows}",
-                wanted=f"at most {self._rows_max}",
-                remedy="Answers come back as soon as a run has compacted them.",
-            )
+    def _leave_out(self) -> None:
+        """Leave out the largest hour-shards while the tail is larger than a process may hold."""
+        while sum(hour_tail.size for hour_tail in self._hours.values()) > self._rows_max:
+            largest = max(self._hours.values(), key=lambda hour_tail: hour_tail.size)
+            largest.pieces, largest.missing, largest.is_left_out = [], {}, True
 
     def _forget(self, records: Collection[bytes]) -> None:
         for key in records:
@@ -179,8 +197,9 @@ class Tail:
         """The present content, unaffected by later refreshes."""
         if self._view is None:
             pieces = {name: tuple(hour_tail.pieces) for name, hour_tail in self._hours.items()}
+            left_out = frozenset(hour for (_, hour), hour_tail in self._hours.items() if hour_tail.is_left_out)
             missing = {
                 name: tuple(hour_tail.missing.values()) for name, hour_tail in self._hours.items() if hour_tail.missing
             }
-            self._view = TailView(pieces, missing, self.as_of_ms)
+            self._view = TailView(pieces, missing, self.as_of_ms, left_out)
         return self._view

@@ -6,7 +6,6 @@ from spm.errors import LimitExceeded
 from spm.limits import HOUR_MS
 from spm.query.request.provenance import DAYS, HOURS, RAW, Provenance, ProvenanceBuilder, join_provenance
 from spm.query.series.index import SeriesIndex
-from spm.query.view.tail import Tail
 from spm.store.versions import retractions
 from tests.model.world import APP, START
 from tests.spm.query.rolled.test_resolutions import M0, a_day
@@ -84,12 +83,8 @@ def test_samples_deleted_for_good_are_missed_by_an_answer_as_of_before() -> None
 # --- bounds -----------------------------------------------------------------------------------------------------------
 
 
-def test_the_tail_and_the_index_are_bounded() -> None:
+def test_the_index_is_bounded() -> None:
     world = a_day()
-    world.send(*((0, at, 1.0) for at in range(1, 20)))
-    tail = Tail(APP, list(world.placement.all_shards(APP)), world.clock, world.fresh()._state.rows.log, rows_max=10)
-    with pytest.raises(LimitExceeded, match="un-compacted"):
-        tail.refresh(world.store)
     index = SeriesIndex(APP, lambda *_: None, bytes_max=900)
     with pytest.raises(LimitExceeded, match="more series"):
         index.load(world.store)

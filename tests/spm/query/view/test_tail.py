@@ -10,6 +10,8 @@ from hypothesis import strategies as st
 
 from spm import limits
 from spm.clock import FakeClock
+from spm.errors import LimitExceeded
+from spm.limits import HOUR_MS
 from spm.query.view.decoded_rows import DecodedRows, PageCache
 from spm.query.view.tail import Tail
 from spm.store import keys
@@ -19,6 +21,8 @@ from spm.store.encoding.blocks import ChunkPage
 from spm.store.keys import PendingKey, PlacementTable, hour_column
 from spm.store.versions.merge import Piece, merge
 from spm.store.versions.quarantine import Quarantine
+from tests.model.world import ALL, World
+from tests.model.world import START as DAY_START
 from tests.support.faults import keys_of
 from tests.support.rows import APP, HOUR, START, envelope, stored, versions_of
 
@@ -28,7 +32,7 @@ from tests.support.rows import APP, HOUR, START, envelope, stored, versions_of
 class CountedTail:
     """A tail over a store, and the keys of every block it read."""
 
-    def __init__(self, backend: MemoryBackend) -> None:
+    def __init__(self, backend: MemoryBackend, rows_max: int = limits.TAIL_SAMPLES_MAX) -> None:
         self.clock = FakeClock()
         self.keys_read: list[bytes] = []
         self.backend = backend
@@ -38,7 +42,7 @@ class CountedTail:
             self.keys_read += row_keys
             return rows.log(reader, row_keys)
 
-        self.tail = Tail(APP, [SHARD], self.clock, log)
+        self.tail = Tail(APP, [SHARD], self.clock, log, rows_max)
 
     def refresh(self) -> None:
         self.clock.advance(limits.TAIL_AGE_MS)
@@ -205,3 +209,44 @@ def test_a_page_that_was_used_again_outlasts_older_ones(cached: bool) -> None:
 def cache_only(cache: PageCache) -> Callable[[str, Sequence[bytes]], list[object | None]]:
     """``fetch`` with a loader that has no rows."""
     return lambda table, names: cache.fetch(table, names, lambda missing: [None for _ in missing])
+
+
+# --- a tail that is too large -----------------------------------------------------------------------------------------
+
+
+def test_of_a_tail_that_is_too_large_the_largest_hours_are_left_out_and_all_others_are_held() -> None:
+    tail = CountedTail(stored(batch(0, hours=3), *(batch(i) for i in range(1, 6))), rows_max=8)  # type: ignore[arg-type]
+    tail.refresh()
+    view = tail.tail.view()
+    assert (view.left_out, tail.versions(), len(tail.versions(HOUR + 1))) == ({HOUR}, [], 2)
+    view.check_held((HOUR + 1, HOUR + 3))
+    view.check_held(None)
+    for hours in ((HOUR, HOUR + 1), (HOUR - 5, HOUR + 9)):
+        with pytest.raises(LimitExceeded, match="un-compacted"):
+            view.check_held(hours)
+
+
+def test_an_hour_that_is_left_out_is_not_read_again_and_comes_back_once_it_is_compacted() -> None:
+    backend = stored(*(batch(i) for i in range(6)))  # type: ignore[arg-type]
+    tail = CountedTail(backend, rows_max=8)
+    tail.refresh()
+    keys_read = len(tail.keys_read)
+    stored(batch(6), backend=backend)  # type: ignore[arg-type]
+    tail.refresh()
+    assert (tail.tail.view().left_out, len(tail.keys_read)) == ({HOUR}, keys_read)
+    for key in keys_of(backend, "pending"):
+        backend.delete("pending", [(key, None)])
+    stored(batch(7), backend=backend)  # type: ignore[arg-type]
+    tail.refresh()
+    assert (tail.tail.view().left_out, len(tail.versions())) == (frozenset(), 2)
+
+
+def test_a_query_beside_an_hour_that_is_left_out_is_answered() -> None:
+    world = World()
+    world.send((0, 5, 1.0))
+    world.send(*((0, HOUR_MS + at, 2.0) for at in range(1, 20)))
+    storage = world.fresh()
+    storage._state.tail._rows_max = 10
+    assert len(storage.select(ALL, DAY_START, DAY_START + HOUR_MS).ts) == 1
+    with pytest.raises(LimitExceeded, match="other hours are answered"):
+        storage.select(ALL, DAY_START, DAY_START + 2 * HOUR_MS)
