@@ -61,9 +61,10 @@ class AgentMessageAcceptor:
     def accept_many(self, deliveries: Sequence[Delivery]) -> list[Envelope | Exception | None]:
         """Return for each delivery its stamped envelope, or the error of a body that is rejected as a whole.
 
-        ``None`` when every sample is rejected, which is recorded for people. Stamps are in the order of the deliveries:
-        with the first that the store or the database keeps from being accepted, and with all behind it, the result is
-        ``StoreUnavailable``, and nothing of them is stamped or recorded.
+        ``None`` when it holds neither samples nor rejected lines. One whose samples are all rejected is stamped, too:
+        nobody tells its sender, and the balance has it. Stamps are in the order of the deliveries: with the first that
+        the store or the database keeps from being accepted, and with all behind it, the result is ``StoreUnavailable``,
+        and nothing of them is stamped or recorded.
         """
         close_old_connections()  # no request ends here, after which Django would do it
         results: list[Envelope | Exception | None] = []
@@ -146,12 +147,12 @@ class AgentMessageAcceptor:
             message.admitted = admitted
 
     def _stamp(self, message: _Message) -> Envelope | None:
-        """Stamp the admitted part of a message; ``None`` if that is empty."""
+        """Stamp the admitted part of a message; ``None`` if there is nothing to count."""
         admitted, app, token_id = message.admitted, message.principal.app_id, message.principal.token_id
         assert admitted is not None, "BUG: stamped before it is admitted"
         if isinstance(admitted, Exception):
             raise admitted
-        if not len(admitted.ts):
+        if not len(admitted.ts) and not admitted.rejected:
             return None
         given, body = message.delivery.message_id, message.body.raw
         message_id = message_id_of(admitted, given=given, token_id=token_id, path="amqp", body=body)

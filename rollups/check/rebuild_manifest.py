@@ -36,7 +36,7 @@ from spm.store.versions.generations import Inputs
 _Place = tuple[int, int]  # shard, hour
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class _Rows:
     """The rows of one HourShard: its complete generations, the batches of all, and its blocks that are not pending."""
 

@@ -137,8 +137,8 @@ class Tail:
             self._records[key] = hours
             for hour in hours:
                 new_records.setdefault((PendingKey.parse(key).shard, hour), []).append(key)
-        pieces = [self._extend(reader, shard_hour, records) for shard_hour, records in new_records.items()]
-        pieces = [piece for piece in pieces if piece is not None]
+        extended = [self._extend(reader, shard_hour, records) for shard_hour, records in new_records.items()]
+        pieces = [piece for piece in extended if piece is not None]
         for shard_hour in self._mostly_obsolete():
             records = sorted(self._hours.pop(shard_hour).records)
             pending = self._still_pending(reader, records, shard_hour[1])

@@ -138,7 +138,7 @@ class Process:
         kind = QueuedBody(body, "").protocol.name
         unit = {"collectd": "s", "columns": "ms"}.get(kind, "ms" if delivery.content_type == LINES_TYPE else "ns")
         parsed, envelope = self.admission.admit(known.app_id, parsed, unit), None
-        if len(parsed.ts):
+        if len(parsed.ts) or parsed.rejected:
             about = {"given": delivery.message_id, "token_id": known.token_id, "path": "amqp"}
             envelope = self.announcer.stamp_message(
                 app=known.app_id,
@@ -280,8 +280,8 @@ def test_nothing_is_counted_of_what_was_not_stamped() -> None:
     deliveries = [delivery(), delivery(encoding="br"), delivery(body=b"bad line"), delivery("locked"), delivery()]
     results = process.acceptor.accept_many(deliveries)
     kinds = [type(result).__name__ for result in results]
-    assert kinds == ["Envelope", "UnknownEncoding", "NoneType", "StoreUnavailable", "StoreUnavailable"]
+    assert kinds == ["Envelope", "UnknownEncoding", "Envelope", "StoreUnavailable", "StoreUnavailable"]
     process.announcer.announce()
     [row] = [each.newest for each in watermarks.read(process.store, ROOMY).values()]
     assert row is not None
-    assert (row.messages, row.open_messages) == (1, 1)
+    assert (row.messages, row.rejected, row.open_messages) == (2, 1, 2)

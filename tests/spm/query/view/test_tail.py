@@ -60,8 +60,8 @@ def batch(number: int, hours: int = 1) -> object:
     )
 
 
-def filled(count: int, hours: int = 1) -> CountedTail:
-    return CountedTail(stored(*(batch(i, hours) for i in range(count))))  # type: ignore[arg-type]
+def filled(count: int, hours: int = 1, rows_max: int = limits.TAIL_SAMPLES_MAX) -> CountedTail:
+    return CountedTail(stored(*(batch(i, hours) for i in range(count))), rows_max)  # type: ignore[arg-type]
 
 
 def compact(backend: MemoryBackend, count: int) -> None:
@@ -218,7 +218,7 @@ def test_of_a_tail_that_is_too_large_the_largest_hours_are_left_out_and_all_othe
     tail = CountedTail(stored(batch(0, hours=3), *(batch(i) for i in range(1, 6))), rows_max=8)  # type: ignore[arg-type]
     tail.refresh()
     view = tail.tail.view()
-    assert (view.left_out, tail.versions(), len(tail.versions(HOUR + 1))) == ({HOUR}, [], 2)
+    assert (view.left_out, tail.versions(), len(tail.versions(HOUR + 1))) == (frozenset({HOUR}), list[object](), 2)
     view.check_held((HOUR + 1, HOUR + 3))
     view.check_held(None)
     for hours in ((HOUR, HOUR + 1), (HOUR - 5, HOUR + 9)):
@@ -227,13 +227,13 @@ def test_of_a_tail_that_is_too_large_the_largest_hours_are_left_out_and_all_othe
 
 
 def test_an_hour_that_is_left_out_is_not_read_again_and_comes_back_once_it_is_compacted() -> None:
-    backend = stored(*(batch(i) for i in range(6)))  # type: ignore[arg-type]
-    tail = CountedTail(backend, rows_max=8)
+    tail = filled(6, rows_max=8)
+    backend = tail.backend
     tail.refresh()
     keys_read = len(tail.keys_read)
     stored(batch(6), backend=backend)  # type: ignore[arg-type]
     tail.refresh()
-    assert (tail.tail.view().left_out, len(tail.keys_read)) == ({HOUR}, keys_read)
+    assert (tail.tail.view().left_out, len(tail.keys_read)) == (frozenset({HOUR}), keys_read)
     for key in keys_of(backend, "pending"):
         backend.delete("pending", [(key, None)])
     stored(batch(7), backend=backend)  # type: ignore[arg-type]
