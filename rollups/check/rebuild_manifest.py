@@ -164,9 +164,9 @@ def _packed_hours(reader: Reader, app: int, shard: int, day: int) -> Iterator[in
 
 def _entry(app: int, place: _Place, rows: _Rows, report: Report) -> Entry | None:
     chosen = {each: inputs for each, inputs in rows.complete.items() if not _is_contained(each, rows.complete)}
-    held = {batch for inputs in chosen.values() for batch in inputs.batches}
-    replay = sorted(batch for batch in rows.blocks if batch not in held)
-    lost = rows.batches - held - rows.blocks.keys()
+    batches_in_force = {batch for inputs in chosen.values() for batch in inputs.batches}
+    replay = sorted(batch for batch in rows.blocks if batch not in batches_in_force)
+    lost = rows.batches - batches_in_force - rows.blocks.keys()
     if lost:
         key = keys.inputs(place[0], app, place[1], 0)
         report.add(LOST, "inputs", key, f"hour {place[1]}: the samples of {len(lost)} batches are in no complete row")
