@@ -349,7 +349,7 @@ STATSD_IDLE_S = 3_600  # without a line, after which a series is removed
 
 # --- starting ---------------------------------------------------------------------------------------------------------
 START_FREE_BYTES_MIN = 200_000_000  # of the data folder's disk: less is gone within hours of use
-RESTART_DELAY_S_MAX = 30  # between two tries to start a process that keeps ending
+RESTART_DELAY_S_MAX = 5  # between two tries to start a process that keeps ending: a queue waits no longer for it
 PAGE_THREADS = 8  # for pages, REST and the admin console; most of their time is the interpreter's
 QUERY_THREADS = 8  # for queries; two organisations at their bound leave none waiting for a third's thread
 NAME_THREADS = 4  # for names, tokens and other short looks that no query may delay

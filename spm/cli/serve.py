@@ -26,17 +26,13 @@ from spm.cli.console import json_line, say, welcome
 from spm.cli.dotenv import read_dotenv
 from spm.cli.options import Options, parse
 from spm.cli.preflight import CannotStart, cannot_write, check_port, clear_metrics, lock_data, open_data
-from spm.cli.supervisor import Child, Log, Program, environment_of, programs, restart_delay
+from spm.cli.supervisor import SIGNALS_OF_DAMAGE, Child, Log, Program, environment_of, programs, restart_delay
 from spm.clock import Clock, SystemClock
 from spm.limits import READY_TIMEOUT_S, STOP_GRACE_S
 
 ROOT = Path(__file__).resolve().parents[2]
 _TICK_S = 0.5
-_SIGNALS_OF_DAMAGE = (
-    signal.SIGBUS,
-    signal.SIGABRT,
-    signal.SIGSEGV,
-)  # a file that ends early, or whose pages are not sound
+_DEATHS_OF_DAMAGE = 2  # one may have another cause
 
 
 def main(arguments: Sequence[str], environ: Mapping[str, str]) -> int:
@@ -67,7 +63,7 @@ def prepare(options: Options) -> dict[str, Any]:
     command += ["--accept-store"] if options.accept_store else []
     environ = {**os.environ, **environment_of(options)}
     done = subprocess.run(command, cwd=ROOT, env=environ, stdout=subprocess.PIPE, text=True, check=False)
-    if -done.returncode in _SIGNALS_OF_DAMAGE:
+    if -done.returncode in SIGNALS_OF_DAMAGE:
         raise CannotStart(
             f"The store in {options.data} is damaged: reading it ended the program"
             f" ({signal.strsignal(-done.returncode)}). Put a copy back that is whole, or start with another folder."
@@ -90,6 +86,8 @@ class Supervisor:
         self._failures: dict[str, int] = {}
         self._due: dict[str, tuple[float, Program]] = {}
         self._stops = 0
+        self._deaths_of_damage = 0  # of programs that were forgotten
+        self._has_told_damage = False
 
     def run(self) -> None:
         """Start all programs and loop until a signal requests a stop."""
@@ -141,6 +139,7 @@ class Supervisor:
         for name, child in list(self._children.items()):
             if child.status() is not None:
                 self._schedule_restart(name, child, now)
+        self._tell_damage()
         for name, (due, program) in list(self._due.items()):
             if now >= due and not self._stops:
                 del self._due[name]
@@ -156,7 +155,19 @@ class Supervisor:
         if not self._stops:
             say(f"{name} ended (status {status}) after {ran_s:.0f} s; starting it again in {delay:.0f} s")
 
+    def _tell_damage(self) -> None:
+        """Say once that the store is damaged, when processes have ended by reading it."""
+        deaths = self._deaths_of_damage + sum(child.deaths_of_damage for child in self._children.values())
+        if deaths >= _DEATHS_OF_DAMAGE and not self._has_told_damage:
+            self._has_told_damage = True
+            say(
+                f"The store in {self._options.data} is damaged: reading it ended {deaths} processes. Stop this one, and"
+                " put back a copy that is whole (docs/backup.md); until then whatever needs the damaged part fails."
+            )
+
     def _forget(self, child: Child) -> None:
+        ended_by_it = -(child.status() or 0) in SIGNALS_OF_DAMAGE
+        self._deaths_of_damage += max(child.deaths_of_damage, int(ended_by_it))
         if child.pipe.fileno() in {key.fd for key in self._selector.get_map().values()}:
             self._selector.unregister(child.pipe)
         child.end()

@@ -21,6 +21,10 @@ from spm.cli.preflight import WEB_METRICS
 from spm.limits import HEALTHY_AFTER_S, LOG_BYTES_MAX, RESTART_DELAY_S_MAX
 
 _PR_SET_PDEATHSIG = 1
+# A file that ends early, or whose pages are not sound, ends the process that reads it. Gunicorn says it of its workers;
+# it ends those that hang by SIGABRT itself, so that only LMDB's own words tell the other kind.
+SIGNALS_OF_DAMAGE = (signal.SIGBUS, signal.SIGABRT, signal.SIGSEGV)
+_WORDS_OF_DAMAGE = (b"was sent SIGBUS!", b"was sent SIGSEGV!", b"mdb.c:")
 _LIBC = ctypes.CDLL(None)
 
 
@@ -69,6 +73,11 @@ def environment_of(options: Options) -> dict[str, str]:
     }
 
 
+def deaths_of_damage(output: bytes) -> int:
+    """How many processes, by this output of their parent, ended because the store's file is damaged."""
+    return sum(output.count(words) for words in _WORDS_OF_DAMAGE)
+
+
 def restart_delay(failures: int, ran_s: float) -> float:
     """Seconds before a process is started again that ran for ``ran_s``, after ``failures`` short runs in a row."""
     return 0.0 if ran_s >= HEALTHY_AFTER_S else min(2.0**failures, RESTART_DELAY_S_MAX)
@@ -100,6 +109,7 @@ class Child:
 
     def __init__(self, program: Program, *, root: Path, log: Log, started_at: float) -> None:
         self.program, self.log, self.started_at = program, log, started_at
+        self.deaths_of_damage = 0  # that its output tells of its own children
         self._process = subprocess.Popen(
             program.command,
             cwd=root,
@@ -127,6 +137,7 @@ class Child:
         piece = self.pipe.read(65536)
         if piece:
             self.log.write(piece)
+            self.deaths_of_damage += deaths_of_damage(piece)
         return piece != b""
 
     def ask_to_stop(self) -> None:

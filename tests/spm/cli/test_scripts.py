@@ -2,6 +2,7 @@
 
 import os
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -67,3 +68,12 @@ def test_extras_are_installed_again_after_a_return_to_0_1_0(tmp_path: Path) -> N
     assert (done.returncode, done.stderr) == (0, "")
     files = {str(path.relative_to(tmp_path)): path.read_text() for path in tmp_path.rglob("*") if path.is_file()}
     assert files == {"extras/dev": "installed by 0.1.0"}
+
+
+def test_a_command_on_a_database_that_was_never_prepared_says_so_in_one_sentence(tmp_path: Path) -> None:
+    for name in ("secret-key", "pepper"):
+        (tmp_path / name).write_text("x" * 50)
+    database = f"sqlite:///{tmp_path}/spm.sqlite3"
+    done = run(sys.executable, "manage.py", "roll", SPM_DATA=str(tmp_path), DATABASE_URL=database)
+    assert (done.returncode, done.stderr.count("\n")) == (1, 1), done.stderr
+    assert "was never prepared. Give this command the settings that bin/start has" in done.stderr

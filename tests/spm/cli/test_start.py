@@ -1,14 +1,17 @@
 """What a start decides from its arguments: options, programs, waiting times, texts."""
 
 import json
+import sys
 from pathlib import Path
 
 import pytest
 
 from spm.cli.console import json_line, welcome
 from spm.cli.options import Options, parse
-from spm.cli.supervisor import Log, programs, restart_delay
+from spm.cli.serve import Supervisor
+from spm.cli.supervisor import Log, Program, deaths_of_damage, programs, restart_delay
 from spm.cli.tools import java_version, wrapper
+from spm.clock import SystemClock
 from spm.limits import HEALTHY_AFTER_S, LOG_BYTES_MAX, RESTART_DELAY_S_MAX
 
 ROOT = Path("/repository")
@@ -82,13 +85,42 @@ def test_agent_is_left_out_when_there_is_no_token_for_it() -> None:
     ("failures", "ran_s", "delay"),
     [
         pytest.param(0, 1, 1, id="first quick end"),
-        pytest.param(3, 1, 8, id="doubles each time"),
+        pytest.param(2, 1, 4, id="doubles each time"),
         pytest.param(50, 1, RESTART_DELAY_S_MAX, id="never above the limit"),
         pytest.param(50, HEALTHY_AFTER_S, 0, id="after a long run at once"),
     ],
 )
 def test_restart_waits_longer_after_each_quick_end(failures: int, ran_s: float, delay: float) -> None:
     assert restart_delay(failures, ran_s) == delay
+
+
+@pytest.mark.parametrize(
+    ("output", "deaths"),
+    [
+        pytest.param(b"[ERROR] Worker (pid:7) was sent SIGBUS!\n[INFO] Booting worker", 1, id="a file that ends early"),
+        pytest.param(b"python: mdb.c:6273: Assertion 'IS_LEAF(mp)' failed in mdb_cursor_set()\n", 1, id="a bad page"),
+        pytest.param(b"[CRITICAL] WORKER TIMEOUT\n[ERROR] Worker (pid:7) was sent SIGABRT!\n", 0, id="one that hung"),
+        pytest.param(b"GET /ping 200\n", 0, id="an answer"),
+    ],
+)
+def test_output_tells_which_processes_ended_by_reading_a_damaged_store(output: bytes, deaths: int) -> None:
+    assert deaths_of_damage(output) == deaths
+
+
+def test_two_processes_that_end_by_reading_the_store_are_told_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    supervisor = Supervisor(options(SPM_DATA=str(tmp_path)), LOGIN, SystemClock())
+    dying = Program("web", (sys.executable, "-c", "import os; os.kill(os.getpid(), 7)"), {})
+    monkeypatch.setattr("spm.cli.serve.restart_delay", lambda failures, ran_s: 0.0)
+    supervisor._start(dying)
+    for _ in range(200):
+        supervisor._turn()
+        if supervisor._deaths_of_damage >= 3:
+            break
+    supervisor._stop()
+    output = capsys.readouterr()
+    assert (output.out + output.err).count("The store in") == 1
 
 
 def test_log_grown_past_its_limit_becomes_the_older_one(tmp_path: Path) -> None:
