@@ -5,6 +5,7 @@
 
 const OFFERED = 50;
 const TYPING_MS = 80;
+let made = 0; // lists of offers, each with an id of its own
 const NAME = /[a-zA-Z_:][\w:]*$/;
 
 /** What may stand at the caret: {kind: "value" | "label" | "name", from, text, metric, label}; null inside a string. */
@@ -52,7 +53,7 @@ async function offersFor(context, { metrics, series, app, functions }) {
 
 /** Offer completions below a text field; returns nothing. Enter and Tab take the chosen one, Escape closes the list. */
 export function completes(field, source) {
-  const list = Object.assign(document.createElement("ul"), { id: `${field.name}-offers`, className: "offers", hidden: true });
+  const list = Object.assign(document.createElement("ul"), { id: `${field.name}-offers-${made += 1}`, className: "offers", hidden: true });
   list.setAttribute("role", "listbox");
   list.setAttribute("aria-label", "Completions");
   field.closest("label").after(list);

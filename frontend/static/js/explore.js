@@ -1,106 +1,123 @@
-// The chart page: builds an expression from a metric, its labels and a function, or takes one as it is typed. The
-// address holds the state.
+// The page Explore: queries A, B, … and formulas of them in one chart, each in fields or as PromQL, and what changed.
+//
+// The address holds the state: ?expr= is the query A, ?q=B:text another one, ?f=C:text a formula, ?hide=A is not drawn.
 
-import { completes } from "./complete.js";
+import { QueryLine, ask } from "./query_line.js";
 import { start } from "./panels.js";
 
 const form = document.querySelector("[data-explore]");
-const [metric, shape, expr] = [form.querySelector("[data-metric]"), form.querySelector("[data-shape]"), form.elements.expr];
-const filters = form.querySelector("[data-filters]");
+const lines = form.querySelector("[data-lines]");
+const template = form.querySelector("[data-line-template]").content.firstElementChild;
 const complaint = form.querySelector("[data-expr-error]");
-const page = start({
-  onRefusal(text) {
-    complaint.hidden = text === null;
-    complaint.textContent = text ?? "";
-    if (text === null) expr.removeAttribute("aria-invalid");
-    else expr.setAttribute("aria-invalid", "true");
-  },
-});
+const figure = document.querySelector("[data-chart]");
+const LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ";
 const OFFERED = 50;
 const TYPING_MS = 120;
-
-async function ask(address, parameters = {}) {
-  const url = new URL(address, location.href);
-  for (const [name, value] of Object.entries(parameters)) url.searchParams.set(name, value);
-  const answer = await fetch(url, { headers: { Accept: "application/json" }, credentials: "same-origin" });
-  return answer.ok ? answer.json() : {};
-}
-
-function choice(value, text = value) {
-  return Object.assign(document.createElement("option"), { value, textContent: text });
-}
+const first = lines.firstElementChild;
+const firstText = first.querySelector("textarea").value;
+let queries = [];
+let page = null;
+let typing = 0;
 
 /** Offer the metrics whose names contain what is typed; an app has thousands. */
-async function offerMetrics() {
-  const text = metric.value.trim();
-  const { metrics = [] } = await ask(form.dataset.metrics, { limit: OFFERED, ...(text ? { q: text } : {}) });
-  if (text === metric.value.trim()) form.querySelector("datalist").replaceChildren(...metrics.map((name) => choice(name)));
-}
-
-let typing = 0;
-metric.addEventListener("input", () => {
+function offerMetrics(text) {
   clearTimeout(typing);
-  typing = setTimeout(offerMetrics, TYPING_MS);
-});
-
-/** Offer one picker per label of the metric. */
-async function offerLabels() {
-  const { labels = {} } = await ask(form.dataset.labels, { metric: metric.value });
-  for (const old of filters.querySelectorAll("[data-filter]")) old.remove();
-  for (const [name, values] of Object.entries(labels)) {
-    const picker = document.createElement("select");
-    picker.dataset.name = name;
-    picker.append(choice("", "any"), ...values.map((value) => choice(value)));
-    picker.addEventListener("change", build);
-    const label = document.createElement("label");
-    label.dataset.filter = "";
-    label.append(`${name} `, picker);
-    filters.append(label);
-  }
+  typing = setTimeout(async () => {
+    const { metrics = [] } = await ask(form.dataset.metrics, { limit: OFFERED, ...(text ? { q: text } : {}) });
+    form.querySelector("#metric-names").replaceChildren(...metrics.map((value) => Object.assign(document.createElement("option"), { value })));
+  }, TYPING_MS);
 }
 
-function selector() {
-  const name = metric.value.trim();
-  const plain = /^[a-zA-Z_:][a-zA-Z0-9_:]*$/.test(name);
-  const matchers = [...filters.querySelectorAll("select[data-name]")].filter((each) => each.value)
-    .map((each) => `${/^[a-zA-Z_][a-zA-Z0-9_]*$/.test(each.dataset.name) ? each.dataset.name : JSON.stringify(each.dataset.name)}=${JSON.stringify(each.value)}`);
-  if (!plain) matchers.unshift(`__name__=${JSON.stringify(name)}`);
-  return `${plain ? name : ""}${matchers.length ? `{${matchers.join(",")}}` : ""}`;
+// --- the lines
+
+function addLine(letter, { element = template.cloneNode(true), ...more } = {}) {
+  lines.append(element);
+  const line = new QueryLine(element, { form, letter, run: () => draw(), remove: () => removeLine(line), offerMetrics, ...more });
+  queries.push(line);
+  return line;
 }
 
-function build() {
-  if (!metric.value.trim()) return;
-  const window = shape.value === "rate" || shape.value === "increase" ? "$__rate_interval" : "$window";
-  expr.value = `${shape.value}(${selector()}[${window}])`;
+function removeLine(line) {
+  queries = queries.filter((each) => each !== line);
+  line.element.remove();
   draw();
+  queries[0].field.focus();
+}
+
+/** The lines of the address: [{letter, text, formula, drawn}]. */
+function linesOfAddress() {
+  const { searchParams } = new URL(location.href);
+  const hidden = searchParams.getAll("hide");
+  const of = (name, formula) => searchParams.getAll(name).filter((each) => /^[A-Z]:/.test(each)).map((each) => ({ letter: each[0], text: each.slice(2), formula }));
+  const others = [...of("q", false), ...of("f", true)];
+  const own = searchParams.has("expr") || !others.length ? [{ letter: "A", text: searchParams.get("expr") ?? firstText, formula: false }] : [];
+  const all = [...own, ...others].sort((one, other) => (one.letter < other.letter ? -1 : 1));
+  return all.filter(({ letter }, at) => letter !== all[at - 1]?.letter).map((each) => ({ ...each, drawn: !hidden.includes(each.letter) }));
+}
+
+function makeLines() {
+  queries = [];
+  lines.replaceChildren();
+  for (const { letter, ...more } of linesOfAddress()) addLine(letter, letter === "A" ? { element: first.cloneNode(true), ...more } : more);
+  shape();
+}
+
+/** Tell the chart what to draw, and the lines whether they are alone. */
+function shape() {
+  const asked = queries.filter((each) => each.text.trim());
+  const shown = asked.filter((each) => each.drawn);
+  for (const each of queries) each.alone = queries.length === 1;
+  form.querySelector("[data-add=query]").disabled = form.querySelector("[data-add=formula]").disabled = queries.length === LETTERS.length;
+  figure.dataset.expr = (shown[0] ?? asked[0] ?? queries[0]).text;
+  figure.dataset.unit = shown.some((each) => each.formula) ? "" : "auto";
+  const isPlain = asked.length < 2 && !asked[0]?.formula;
+  if (isPlain) delete figure.dataset.queries;
+  else figure.dataset.queries = JSON.stringify(asked.map(({ letter, text, formula, drawn }) => ({ name: letter, expr: text, ...(formula ? { formula } : {}), ...(drawn || !shown.length ? {} : { hidden: true }) })));
 }
 
 function draw() {
-  page.plots[0].figure.dataset.expr = expr.value;
-  page.go({ expr: expr.value });
+  shape();
+  const others = queries.filter((each) => each.letter !== "A");
+  const texts = (formula) => others.filter((each) => each.formula === formula).map(({ letter, text }) => `${letter}:${text}`);
+  page.go({ expr: queries.find((each) => each.letter === "A")?.text ?? null, q: texts(false), f: texts(true), hide: queries.filter((each) => !each.drawn).map(({ letter }) => letter) });
 }
 
-metric.addEventListener("change", async () => {
-  shape.value = /(_bytes|_recv|_sent|_total|_count|_reads|_writes)$/.test(metric.value) && !/^(mem|disk|cpu|processes)_/.test(metric.value) ? "rate" : "last_over_time";
-  await offerLabels();
-  build();
-});
-shape.addEventListener("change", build);
+for (const button of form.querySelectorAll("[data-add]")) {
+  button.addEventListener("click", () => {
+    const letter = [...LETTERS].find((each) => !queries.some((query) => query.letter === each));
+    const line = addLine(letter, { formula: button.dataset.add === "formula", text: "" });
+    shape();
+    (line.formula ? line.field : line.metric).focus();
+    offerMetrics("");
+  });
+}
 form.addEventListener("submit", (event) => {
   event.preventDefault();
-  draw();
-});
-completes(expr, { metrics: form.dataset.metrics, series: form.dataset.series, app: form.dataset.app, functions: form.dataset.functions.split(" ") });
-expr.addEventListener("keydown", (event) => {
-  if (event.key !== "Enter" || event.shiftKey) return;
-  event.preventDefault();
+  for (const each of queries) each.read();
   draw();
 });
 window.addEventListener("popstate", () => {
-  const query = new URL(location.href).searchParams.get("expr") ?? expr.defaultValue;
-  if (query === expr.value) return;
-  expr.value = query;
-  page.plots[0].figure.dataset.expr = query;
-  page.show();
+  const wanted = linesOfAddress();
+  const same = wanted.length === queries.length && wanted.every(({ letter, formula }, at) => letter === queries[at].letter && formula === queries[at].formula);
+  if (!same) makeLines();
+  else wanted.forEach(({ text, drawn }, at) => { queries[at].text = text; queries[at].choice("drawn").checked = drawn; });
+  shape();
+  page?.show();
 });
-offerMetrics();
+
+makeLines();
+page = start({
+  onRefusal(text) {
+    complaint.hidden = text === null;
+    complaint.textContent = text ?? "";
+    for (const { field } of queries) {
+      if (text === null) field.removeAttribute("aria-invalid");
+      else field.setAttribute("aria-invalid", "true");
+    }
+  },
+  onDrawn(plot) {
+    const texts = plot.held.answer.exprs;
+    if (texts) figure.dataset.expr = Object.values(texts)[0] ?? figure.dataset.expr;
+  },
+});
+offerMetrics("");

@@ -90,8 +90,8 @@ class ChartPage {
   go(changes, { replace = false } = {}) {
     const address = new URL(location.href);
     for (const [name, value] of Object.entries(changes)) {
-      if (value === null) address.searchParams.delete(name);
-      else address.searchParams.set(name, value);
+      address.searchParams.delete(name);
+      for (const each of [value].flat()) if (each !== null) address.searchParams.append(name, each);
     }
     history[replace ? "replaceState" : "pushState"](null, "", address);
     this.show();
