@@ -31,7 +31,7 @@ from frontend.api.alerts import (
     silences,
 )
 from frontend.api.dashboards import documents, versions
-from frontend.api.exploring import query_builder
+from frontend.api.exploring import changes, query_builder
 
 _ORGANISATION = "organisations/<int:organisation_id>"
 _NOTIFICATION = f"{_ORGANISATION}/notifications/<int:number>"
@@ -64,6 +64,7 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("agents/heartbeat", agents.Heartbeat.as_view(), name="agent_heartbeat"),
     path("agents/version", agents.About.as_view(), name="agent_version"),
     path("apps/<int:app_id>/metrics", catalogue.Metrics.as_view(), name="metrics"),
+    path("apps/<int:app_id>/changes", changes.WhatChanged.as_view(), name="changes"),
     path("apps/<int:app_id>/labels", catalogue.Labels.as_view(), name="labels"),
     path("apps/<int:app_id>/balance", balance.Balance.as_view(), name="balance"),
     path("apps/<int:app_id>/balance/hours", balance.BalanceHours.as_view(), name="balance_hours"),

@@ -68,6 +68,7 @@ class Page:
 PAGES: tuple[Page, ...] = (
     Page("overview", "", overview.Overview, title="Home", on_phones=True),
     Page("chart", "explore", charts.Explore, title="Explore", former=("chart",), on_phones=True),
+    Page("changes", "explore/changes", charts.ChangesPart),
     Page("dashboards", "dashboards", dashboards.Dashboards, title="Dashboards", on_phones=True),
     Page("dashboard_import", "dashboards/import", dashboards.Import),
     Page("dashboard", "dashboards/<slug:uid>", dashboards.View),

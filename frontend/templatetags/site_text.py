@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from datetime import datetime
+from math import isnan
 from typing import Any
 
 from django import template
@@ -70,6 +71,12 @@ def size(count: int | None) -> str:
             return f"{value:.0f} {unit}" if unit == "B" or value >= 100 else f"{value:.1f} {unit}"
         value /= 1000
     return f"{value:,.1f} TB"
+
+
+@register.filter
+def figure(number: float) -> str:
+    """Write a number with four digits: ``1,234``, ``0.01234``, ``1.2e+09``; a dash for NaN."""
+    return "–" if isnan(number) else f"{number:,.0f}" if 1_000 <= abs(number) < 1e7 else f"{number:.4g}"
 
 
 @register.filter

@@ -243,6 +243,8 @@ DATA = [
     *_all("GET", _API, Right.SEE_APP, "/sources", "/completeness", "/metrics", "/balance", "/account", "/rejections"),
     *_all("GET", _API, Right.SEE_APP, "/balance/hours", "/account/hours", "/balance/rows", "/account/rows"),
     Row("GET", f"{_API}/labels", Right.SEE_APP, query="metric=up"),
+    Row("GET", f"{_API}/changes", Right.SEE_APP, query="start=0&end=3600000"),
+    Row("GET", f"{_APP}/explore/changes", Right.SEE_APP, query="from=0&to=3600000"),
     *(Row(method, "/api/v1/export", Right.SEE_APP, query="match[]=up") for method in ("GET", "POST")),
     *_all("GET", _APP, Right.SEE_APP, "/", "/home", "/hosts", "/hosts-part", "/completeness", "/explore"),
     *_all("GET", f"{_APP}/data", Right.SEE_APP, "/ingestion", "/ingestion/hours", "/ingestion/download"),

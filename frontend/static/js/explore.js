@@ -105,6 +105,31 @@ window.addEventListener("popstate", () => {
   page?.show();
 });
 
+// --- what changed
+
+const changes = document.querySelector("[data-changes]");
+const answer = changes.querySelector("[data-changes-answer]");
+
+/** Ask for the series that differ most between the range and the time before it. */
+async function findChanges() {
+  const { start: from, end: to } = page.range;
+  const address = new URL(changes.dataset.address, location.href);
+  const asof = page.parameters.get("asof");
+  for (const [name, value] of Object.entries({ from: Math.round(from), to: Math.round(to), match: changes.dataset.match, asof })) if (value) address.searchParams.set(name, value);
+  answer.setAttribute("aria-busy", "true");
+  answer.replaceChildren(Object.assign(document.createElement("p"), { className: "quiet", textContent: "Comparing all series with the time before…" }));
+  const reply = await fetch(address, { credentials: "same-origin" }).catch(() => null);
+  answer.removeAttribute("aria-busy");
+  if (reply?.ok) answer.innerHTML = await reply.text();
+  else answer.firstChild.textContent = reply ? `The server answered ${reply.status}. Try again.` : "The server cannot be reached. Try again.";
+  for (const time of answer.querySelectorAll("time[data-ms]")) time.textContent = page.zone.text("full", Number(time.dataset.ms));
+}
+
+changes.querySelector("[data-find-changes]").addEventListener("click", () => {
+  page.go({ changes: "1" }, { replace: true });
+  findChanges();
+});
+
 makeLines();
 page = start({
   onRefusal(text) {
@@ -121,3 +146,4 @@ page = start({
   },
 });
 offerMetrics("");
+if (page.parameters.has("changes")) findChanges();

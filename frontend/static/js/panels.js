@@ -155,6 +155,7 @@ class ChartPage {
     const instants = span.map((ms) => new Date(ms).toISOString().slice(0, 19));
     return [
       ...(document.querySelector("[data-explore]") === null ? [{ text: "Explore", href: asked(explore, { expr, ...Object.fromEntries(KEPT.filter((name) => this.parameters.has(name)).map((name) => [name, this.parameters.get(name)])) }) }] : []),
+      { text: "What changed?", href: asked(explore, { expr, from: String(Math.round(this.fixed ? start : time - eighth)), to: String(Math.round(this.fixed ? end : time + eighth)), changes: "1" }) },
       { text: "Zoom", run: () => this.zoom(time - eighth, time + eighth) },
       ...(rule ? [{ text: "New rule", href: asked(rule, { expr }) }] : []),
       ...(corrections ? [{ text: "Retract…", href: asked(corrections, { series: selectorOf(expr), data_from: instants[0], data_to: instants[1] }) }] : []),
