@@ -14,6 +14,7 @@ from frontend.pages.base import AppPage, clock
 from frontend.presenters import attention, panels
 from frontend.presenters.hosts.filters import read_filter
 from frontend.presenters.hosts.head import head_of, nearest_names
+from frontend.presenters.hosts.metrics import group_metrics, metric_list, metrics_of, panels_of
 from frontend.presenters.hosts.table import MAP_MAX, ROWS, SORTS, HostChoice, fleet_of, hosts_of
 from frontend.queries import query_session
 from ingest.accounting import completeness
@@ -187,5 +188,16 @@ class Host(AppPage):
         return self.render_to_response(self.get_context_data(head=head, age_ms=age_ms, until_ms=until_ms, **kwargs))
 
     def get_context_data(self, **kwargs: Any) -> dict[str, Any]:
-        """Add the charts of this host."""
-        return super().get_context_data(panels=panels.host_panels(self.kwargs["host"]), **kwargs)
+        """Add the tab of the address: the host's own charts, those of a service, or the names of all metrics."""
+        context, host, given = super().get_context_data(**kwargs), self.kwargs["host"], self.request.GET
+        tab = given.get("tab", "")
+        try:
+            known = metrics_of(context["app"], host, context["now_ms"])
+        except SpmError:
+            known = group_metrics([])  # the charts say what is wrong
+        titles = [("Overview", ""), *((group.title, group.word) for group in known.tabs), ("All metrics", "all")]
+        context["host_tabs"] = [(title, urlencode({"tab": word}), word == tab) for title, word in titles]
+        if tab == "all":
+            return {**context, **metric_list(known, host, given.get("q", ""))}
+        service = next((group for group in known.tabs if group.word == tab), None)
+        return {**context, "panels": panels_of(service, host) if service else panels.host_panels(host)}
