@@ -44,6 +44,8 @@ class DeliveryHours(AppPage):
         except SpmError as error:
             return {**context, "problem": f"The hours cannot be read now: {error}"}
         by_source, shown_max = span.by_source(), limits.BALANCE_SOURCES_SHOWN
+        losing = [line for line in by_source[:shown_max] if line.lost]
+        complete = [line for line in by_source[:shown_max] if not line.lost]
         return {
             **context,
             "hours": hours,
@@ -51,7 +53,9 @@ class DeliveryHours(AppPage):
             "span": span,
             "total": span.total(),
             "by_hour": delivery.hour_bars(span),
-            "by_source": by_source[:shown_max],
+            "losing": losing,
+            "complete": complete,
+            "source_tables": [lines for lines in (losing, complete) if lines],
             "more_sources": max(0, len(by_source) - shown_max),
             "gaps": span.gaps[: limits.BALANCE_GAPS_SHOWN],
             "more_gaps": max(0, len(span.gaps) - limits.BALANCE_GAPS_SHOWN),

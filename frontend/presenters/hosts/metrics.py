@@ -26,8 +26,8 @@ _SPAN_MS = 7 * 86_400_000
 _WORD = re.compile(r"[^_.:/\s]+")
 # fmt: off
 _OF_HOSTS = frozenset({
-    "agent", "cpu", "disk", "diskio", "interrupts", "kernel", "load", "mem", "net", "netstat", "node", "nstat", "process",
-    "processes", "procstat", "swap", "system", "top",
+    "agent", "cpu", "disk", "diskio", "interrupts", "kernel", "load", "mem", "net", "netstat", "node", "nstat",
+    "process", "processes", "procstat", "swap", "system", "top",
     "all",  # the name of the tab of all metrics
 })
 # fmt: on

@@ -40,6 +40,8 @@ def test_the_pages_of_the_balance_fit_the_screen(
     expect(page.get_by_role("heading", name="By hour of acceptance")).to_be_visible()
     expect(page.get_by_role("heading", name="Missing messages")).to_be_visible()
     fits(page, f"delivery-{look}")
+    if look == "phone":
+        assert page.evaluate("document.documentElement.scrollHeight") <= 2_000
     for name in ("Rejected", "Dead letters"):
         page.get_by_role("navigation", name="Data").get_by_role("link", name=name).click()
         page.wait_for_load_state("networkidle")

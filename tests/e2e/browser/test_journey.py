@@ -111,8 +111,11 @@ def test_a_metric_and_a_label_picked_draw_one_series(page: Page, fleet: Tenant) 
     drawn(page)
     page.get_by_label("Metric").fill("net_bytes_recv")
     page.get_by_label("Metric").press("Tab")
-    page.locator("select[data-name=host]").select_option("web-1")
-    page.locator("select[data-name=interface]").select_option("eth1")
+    for at, (label, value) in enumerate((("host", "web-1"), ("interface", "eth1")), 1):
+        page.get_by_role("button", name="+ Filter").click()
+        page.get_by_label(f"Label of filter {at} of A").fill(label)
+        page.get_by_label(f"Value of filter {at} of A").fill(value)
+        page.get_by_label(f"Value of filter {at} of A").press("Tab")
     expect(page.get_by_label("PromQL expression")).to_have_value(
         'rate(net_bytes_recv{host="web-1",interface="eth1"}[$__rate_interval])'
     )
