@@ -15,12 +15,28 @@ from django.utils.decorators import method_decorator
 from django.views.decorators.cache import never_cache
 from unfold.sites import UnfoldAdminSite
 
+from frontend import site_metrics
 from frontend.pages.account.views import Logout
+from frontend.presenters.console import tiles_of
 from frontend.refusals import answers_refusals
+from spm.clock import SystemClock
+from spm.errors import SpmError
+
+_clock = SystemClock()
 
 
 class AdminSite(UnfoldAdminSite):  # type: ignore[misc]  # unfold is untyped
-    """Unfold's site without pages of its own for passwords."""
+    """Unfold's site without pages of its own for passwords; its first page is the console of the whole site."""
+
+    index_template = "frontend/console.html"
+
+    def index(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponseBase:
+        """Show what waits, failed or is late, above the list of models; without the store, the list alone."""
+        try:
+            tiles = tiles_of(site_metrics.recent_figures(), _clock.now_ms())
+        except SpmError as error:
+            return super().index(request, {"problem": str(error), **(extra_context or {})})  # type: ignore[no-any-return]
+        return super().index(request, {"tiles": tiles, **(extra_context or {})})  # type: ignore[no-any-return]
 
     def register(self, model_or_iterable: Any, admin_class: Any = None, **options: Any) -> None:
         """Register a model; the pages of a library's own, which our accounts have better, are left out."""
