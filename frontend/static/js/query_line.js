@@ -54,7 +54,7 @@ export class QueryLine {
     this.metric.addEventListener("input", () => offerMetrics(this.metric.value.trim()));
     this.metric.addEventListener("change", () => this.chooseMetric());
     this.choice("function").addEventListener("change", () => this.chooseFunction());
-    for (const part of ["number", "window", "aggregation", "parameter", "grouping", "percentile"]) this.choice(part).addEventListener("change", () => { this.showParts(); this.write(); });
+    for (const part of ["number", "window", "aggregation", "parameter", "grouping", "percentile"]) this.choice(part).addEventListener("change", () => { this.isOwn = true; this.showParts(); this.write(); });
     this.read();
   }
 
@@ -86,6 +86,7 @@ export class QueryLine {
   }
 
   typed() {
+    this.isOwn = true;
     this.read();
     this.run();
   }
@@ -188,11 +189,13 @@ export class QueryLine {
 
   // --- from the fields to the text
 
+  /** Another metric begins with each of its series, unless a person has chosen the aggregation. */
   async chooseMetric() {
     const name = this.metric.value;
     await this.learnLabels();
     for (const line of this.filters.querySelectorAll("[data-filter]")) if (!(line.querySelector("input").value in this.known)) line.remove();
     this.groupLabels = this.groupLabels.filter((label) => label in this.known);
+    if (!this.isOwn) for (const part of ["aggregation", "grouping", "percentile"]) this.choice(part).value = "";
     this.choice("function").value = COUNTERS.test(name) && !GAUGES.test(name) ? "rate" : "last_over_time";
     this.chooseFunction();
   }
