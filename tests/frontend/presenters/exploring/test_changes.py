@@ -146,8 +146,8 @@ def test_the_page_lists_changes_with_links_and_what_happened_meanwhile(
 def test_the_search_ends_at_its_deadline_and_says_how_far_it_came(alpha: Tenant, changed: int) -> None:
     session = QuerySession(storage_of(alpha.app.pk), lambda: None)
     span = span_of(changed - HOUR_MS // 2, changed)
-    found = find_changes(session, span, clock=FakeClock(changed), seconds=0.0)
-    assert (found.is_late, found.metrics, found.metrics_read, found.rows) == (True, 5, 0, [])
+    changes = find_changes(session, span, clock=FakeClock(changed), seconds=0.0)
+    assert (changes.is_late, changes.metrics, changes.metrics_read, changes.rows) == (True, 5, 0, [])
 
 
 def test_a_page_of_changes_is_full_at_some_point(alpha: Tenant, settings: Any) -> None:
@@ -157,7 +157,7 @@ def test_a_page_of_changes_is_full_at_some_point(alpha: Tenant, settings: Any) -
     lines = [sample_app.Line(f"m{at}", {}, np.where(later, 1.0 + at, 1.0)) for at in range(40)]
     sample_app.write_lines(settings.SPM_STORE_URL, alpha.app.pk, "relay", lines, times)
     session = QuerySession(storage_of(alpha.app.pk), lambda: None)
-    found = find_changes(session, span_of(now_ms - HOUR_MS // 2, now_ms), clock=SystemClock())
-    assert (len(found.rows), found.metrics_read) == (CHANGES_SHOWN, 40)
-    assert found.rows[0].metric == "m39"
-    assert found.others == 39 - CHANGES_SHOWN
+    changes = find_changes(session, span_of(now_ms - HOUR_MS // 2, now_ms), clock=SystemClock())
+    assert (len(changes.rows), changes.metrics_read) == (CHANGES_SHOWN, 40)
+    assert changes.rows[0].metric == "m39"
+    assert changes.others == 39 - CHANGES_SHOWN
