@@ -58,16 +58,16 @@ def open_alerts(
     """Return the newest alerts older than the cursor, and the cursor of those that follow; None at the end."""
     wanted = read_matchers(chosen_by.matchers) if chosen_by.matchers.strip() else ()
     episodes = chosen_by.select(organisation, now_ms).select_related("rule__app", "rule__group")
-    rows = episodes.order_by("-pk")
+    rows, size = episodes.order_by("-pk"), _CHUNK if wanted else limit + 1
     chosen: list[tuple[Episode, Mapping[str, str]]] = []
     for _ in range(0, limits.ALERTS_SCANNED_MAX, _CHUNK):
-        chunk = list((rows if cursor is None else rows.filter(pk__lt=cursor))[:_CHUNK])
+        chunk = list((rows if cursor is None else rows.filter(pk__lt=cursor))[:size])
         labels = [matched_labels(each) for each in chunk]
         pairs = zip(chunk, labels, select(wanted, labels), strict=True)
         chosen += [(episode, its_labels) for episode, its_labels, is_chosen in pairs if is_chosen]
         if len(chosen) > limit:
             return _with_words(chosen[:limit], now_ms), chosen[limit - 1][0].pk
-        if len(chunk) < _CHUNK:
+        if len(chunk) < size:
             return _with_words(chosen, now_ms), None
         cursor = chunk[-1].pk
     return _with_words(chosen, now_ms), cursor

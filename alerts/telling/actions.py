@@ -34,10 +34,13 @@ def add_contact_point(
     """Create or replace the contact point of this name; raises ``BadQuery`` for a receiver of no known kind."""
     known = Receiver.objects.filter(organisation=organisation)
     count_before = known.count()
-    point, _ = ContactPoint.objects.get_or_create(organisation=organisation, name=name)
+    point, is_new = ContactPoint.objects.get_or_create(organisation=organisation, name=name)
     point.receivers.set([_receiver(organisation, target, now_ms) for target in targets])
     if known.count() > max(count_before, limits.RECEIVERS_MAX):
         raise LimitExceeded("too many receivers", got=known.count(), wanted=f"at most {limits.RECEIVERS_MAX}")
+    count = ContactPoint.objects.filter(organisation=organisation).count()
+    if is_new and count > limits.CONTACT_POINTS_MAX:
+        raise LimitExceeded("too many contact points", got=count, wanted=f"at most {limits.CONTACT_POINTS_MAX}")
     detail = {"receivers": [shown(kind_of(target) or "", target) for target in targets]}
     audit.record("contact-point.write", name, actor=by, organisation=organisation, detail=detail)
     mark_organisation(organisation.pk, now_ms=now_ms)

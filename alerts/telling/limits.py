@@ -36,6 +36,7 @@ WINDOWS_SHOWN = 3  # of one that recurs: enough to see whether its cron expressi
 WINDOW_STARTS_MAX = 1_000  # of windows that touch: one that goes on for longer has no end in sight
 ALERTS_SCANNED_MAX = 5_000  # open alerts whose labels one page of a list is matched with
 SILENCES_MAX = 1_000  # of an organisation, in force or to come
+CONTACT_POINTS_MAX = 200  # of an organisation, as policies: all are read at each flush
 RECEIVERS_MAX = 500  # of an organisation
 SILENCE_MS_MAX = 366 * 86_400_000  # a silence for longer is a rule to switch off
 CLAIM_MS = 120_000  # a hand-over that takes longer counts as dead; above HAND_OVER_MS

@@ -53,6 +53,14 @@ def links_of(mail: Any) -> dict[str, str]:
     return dict(re.findall(r"^([A-Z][^:\n]*): http://localhost:8000(/a/\S+)$", mail.body, re.MULTILINE))
 
 
+def test_the_page_of_a_link_says_that_mail_reaches_nobody(note: Notification, anybody: Client, settings: Any) -> None:
+    pages = []
+    for backend in ("locmem", "filebased"):
+        settings.EMAIL_BACKEND = f"django.core.mail.backends.{backend}.EmailBackend"
+        pages.append("Mail reaches nobody" in anybody.get(path(Purpose.SNOOZE, note.key)).content.decode())
+    assert pages == [False, True]
+
+
 def test_a_mail_has_a_link_for_each_act(note: Notification, mailoutbox: list[Any]) -> None:
     links = links_of(mailoutbox[0])
     assert list(links) == ["Acknowledge", "Snooze 1 h", "Silence…"]

@@ -8,12 +8,15 @@ import pytest
 from django.contrib.auth.models import User
 from django.test import Client
 
-from alerts.models import Rule
+from alerts import open_alerts
+from alerts.models import Episode, Rule
 from alerts.models.telling import ContactPoint, Inhibition, MuteTiming, Policy
 from alerts.telling import limits
+from alerts.telling.alert_facts import matched_labels
 from spm.accounts.models import App
 from spm.limits import LABELS_MAX
 from tests.alerts.conftest import AlertingWorld
+from tests.alerts.noise.past import alert
 from tests.alerts.telling import configure
 
 pytestmark = pytest.mark.django_db
@@ -74,6 +77,22 @@ def test_a_policy_that_cannot_be_stays_on_its_form_with_the_reason(
     answer = login("olga").post("/alerts/policies", form_of(app, **changes))
     assert (answer.status_code, reason in answer.content.decode()) == (200, True)
     assert not Policy.objects.exists()
+
+
+def test_the_page_renders_no_more_open_alerts_than_it_shows(
+    make_rule: Callable[..., Rule], login: Callable[[str], Client], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rule, rendered = make_rule(), list[Episode]()
+    for host in range(20):
+        alert(rule, 1, minutes=None, host=str(host))
+
+    def render(episode: Episode) -> dict[str, str]:
+        rendered.append(episode)
+        return matched_labels(episode)
+
+    monkeypatch.setattr(open_alerts, "matched_labels", render)
+    assert text(login("vera"), "/alerts/policies").count("&amp;labels=") == 5
+    assert len(rendered) <= 6
 
 
 def steps_of(policy: Policy) -> list[tuple[int, str]]:

@@ -75,3 +75,12 @@ def test_receivers_that_there_are_count_once_against_the_bound(
     answer = post(desk, alpha, *both, "c@example.org")
     assert (answer.status_code, "too many receivers" in answer.json()["error"]) == (422, True)
     assert Receiver.objects.count() == 2
+
+
+def test_an_organisation_has_a_bound_of_contact_points(
+    desk: Client, alpha: Tenant, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "CONTACT_POINTS_MAX", 1)
+    codes = [post(desk, alpha, "a@example.org", name=name).status_code for name in ("one", "two", "one")]
+    assert codes == [201, 422, 201]
+    assert ContactPoint.objects.count() == 1
