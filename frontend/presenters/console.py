@@ -37,9 +37,7 @@ def tiles_of(figures: Sequence[MetricValue], now_ms: int) -> list[Tile]:
     tiles = [
         _count("Samples not yet stored", unsettled, balances, "accepted, and still in the queue", is_alarming=False),
         Tile("Oldest of them", _age(lag_s), lag_s > _LAG_S_MAX, balances, f"a bound of {_LAG_S_MAX} s"),
-        _count(
-            "Dead letters", dead, "admin:ingest_appdeadletters_changelist", "wait for somebody to decide"
-        ),
+        _count("Dead letters", dead, "admin:ingest_appdeadletters_changelist", "wait for somebody to decide"),
         _count("Messages to send", unsent, mails, "notifications and account mails", is_alarming=False),
         _count("Messages given up", unsendable, mails, "no receiver got them"),
         _count("Rules that fail", failing, "admin:alerts_instance_changelist", "their last evaluation had an error"),
@@ -64,9 +62,7 @@ def _ages(figures: Sequence[MetricValue], now_ms: int) -> list[Tile]:
     for value in _values(figures, "spm_backup_last_timestamp_seconds"):
         age_s = now_ms / 1000 - value
         text = f"{_age(age_s)} ago" if value else "never"
-        tiles.append(
-            Tile("Newest backup", text, age_s > _BACKUP_AGE_S_MAX, "", "what it has can be restored")
-        )
+        tiles.append(Tile("Newest backup", text, age_s > _BACKUP_AGE_S_MAX, "", "what it has can be restored"))
     return tiles
 
 
