@@ -77,6 +77,11 @@ def open_session(app: int, known: Storage | None = None) -> Read:
     return read
 
 
+def session_as_known(app: int, known: KeptKnowledge | None) -> Read:
+    """Return what evaluates expressions of the app as judging knew its data, by default as it is known now."""
+    return open_session(app, _storage_at(app, known))
+
+
 def open_storage(app: int) -> Storage:
     """Return the app's data for a chunk of steps, with samples that several expressions select read once."""
     return SharedReads(_storage(app), limits.QUERY_BYTES_MAX)

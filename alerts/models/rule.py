@@ -95,8 +95,10 @@ class Rule(models.Model):
 
     @property
     def timing(self) -> Timing:
-        """The rule's durations, for judging."""
-        return Timing(self.for_ms, self.keep_firing_for_ms, self.hold_ms)
+        """The rule's durations, for judging: those of a file end at an evaluation of their group, as in Prometheus."""
+        period_ms = self.group.period_ms if self.group else 1
+        for_ms, keep_ms = (-(-each // period_ms) * period_ms for each in (self.for_ms, self.keep_firing_for_ms))
+        return Timing(for_ms, keep_ms, self.hold_ms)
 
     @property
     def parameters(self) -> Parameters:

@@ -6,6 +6,9 @@
 rules are made from the texts of the rule.
 """
 
+from collections.abc import Mapping, Sequence
+from typing import Any
+
 from django.conf import settings
 from django.db import models
 
@@ -64,7 +67,9 @@ class Receiver(models.Model):
     dead_in_a_row = models.IntegerField(default=0, help_text="notifications since one was delivered")
     confirmed_ms = models.BigIntegerField(null=True, help_text="since when it gets notifications; null: it does not")
     is_member = models.BooleanField(default=True, help_text="it was the address of a member when it was written")
-    refreshed_ms = models.BigIntegerField(default=0, help_text="when an Alertmanager last heard again of all")
+    refresh_from_ms = models.BigIntegerField(
+        default=0, help_text="from then on an Alertmanager is sent again what goes on"
+    )
 
     class Meta:
         ordering = ["kind", "target"]
@@ -216,6 +221,7 @@ class Notification(models.Model):
     key = models.CharField(max_length=80, unique=True)
     body = models.JSONField()
     chart = models.JSONField(null=True, help_text="the points of its chart, read once")
+    texts = models.JSONField(null=True, help_text="annotations that rest on data, by episode, read once")
     levels = models.JSONField()
     state = models.CharField(max_length=8, choices=Delivery.choices, default=Delivery.WAITING)
     attempts = models.IntegerField(default=0)
@@ -237,6 +243,16 @@ class Notification(models.Model):
 
     def __str__(self) -> str:
         return self.key
+
+    @property
+    def full_body(self) -> dict[str, Any]:
+        """The body with what was read for it: its chart, and annotations that rest on data."""
+        return {**self.body, "lines": with_texts(self.body["lines"], self.texts or {}), "chart": self.chart or {}}
+
+
+def with_texts(lines: Sequence[Mapping[str, Any]], texts: Mapping[str, Mapping[str, str]]) -> list[Mapping[str, Any]]:
+    """Return lines of a body with the annotations that were read for them; ``texts`` has those of episodes."""
+    return [{**line, "annotations": texts.get(str(line["episode"]), line.get("annotations", {}))} for line in lines]
 
 
 class NotificationGroup(models.Model):
@@ -276,6 +292,7 @@ class LastWord(models.Model):
     is_doubtful = models.BooleanField(default=False)
     reason = models.CharField(max_length=200, blank=True)
     not_before_ms = models.BigIntegerField(default=0, help_text="by escalation; 0: at once")
+    sent_ms = models.BigIntegerField(default=0, help_text="when an Alertmanager was last sent it")
 
     class Meta:
         constraints = [models.UniqueConstraint(fields=["receiver", "episode"], name="one_last_word")]

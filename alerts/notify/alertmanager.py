@@ -15,7 +15,8 @@ from alerts.notify.http.alert_format import alertmanager_alert
 from alerts.notify.http.post import is_web_address, origin_of, post_json
 from alerts.notify.wording import subject
 
-ALERT_LASTS_MS = 10 * 60_000  # without another word the Alertmanager ends it: five times the pause between two
+KIND = "alertmanager"
+ALERT_LASTS_MS = 4 * 60_000  # without another word the Alertmanager ends it: four times the pause between two
 _PREFIX = "alertmanager+"
 _PATH = "/api/v2/alerts"
 

@@ -5,6 +5,7 @@ pages name a notifier. Enter by ``NOTIFIERS`` or ``kind_of``.
 """
 
 from alerts.models import DEFAULT_KIND
+from alerts.notify.alertmanager import KIND as ALERTMANAGER
 from alerts.notify.alertmanager import AlertmanagerNotifier
 from alerts.notify.base import Notifier
 from alerts.notify.chat import ChatNotifier
@@ -16,7 +17,7 @@ from alerts.notify.webhook import WebhookNotifier
 NOTIFIERS: dict[str, Notifier] = {
     DEFAULT_KIND: EmailNotifier(),
     ACCOUNT_KIND: AccountMailNotifier(),
-    "alertmanager": AlertmanagerNotifier(),
+    ALERTMANAGER: AlertmanagerNotifier(),
     "pagerduty": PagerDutyNotifier(),
     "opsgenie": OpsgenieNotifier(),
     "chat": ChatNotifier(),

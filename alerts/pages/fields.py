@@ -9,6 +9,7 @@ from alerts import durations
 from alerts.notify.registry import kind_of, receiver_hints
 from alerts.rulefiles.label_names import WANTED, is_rule_label
 from alerts.templating import template
+from alerts.templating.limits import TEMPLATE_CHARS_MAX
 from spm import limits
 from spm.errors import BadQuery
 
@@ -75,9 +76,9 @@ class TextsField(forms.CharField):
 
     widget = forms.Textarea(attrs={"rows": 3, **_MONO})
 
-    def __init__(self, *, most: int, **kwargs: Any) -> None:
+    def __init__(self, *, most: int, may_query: bool = True, **kwargs: Any) -> None:
         super().__init__(required=False, strip=False, **kwargs)
-        self._most = most
+        self._most, self._may_query = most, may_query
 
     def prepare_value(self, value: Any) -> Any:
         """Write the texts for the field."""
@@ -93,7 +94,7 @@ class TextsField(forms.CharField):
         if len(texts) > self._most:
             raise forms.ValidationError(f"At most {self._most} lines; got {len(texts)}.")
         for text in texts.values():
-            check_template(text)
+            check_template(text, may_query=self._may_query)
         return texts
 
     def _take(self, line: str, texts: dict[str, str]) -> str:
@@ -111,7 +112,7 @@ class TemplateField(forms.CharField):
     """One text, which may be a template."""
 
     def __init__(self, **kwargs: Any) -> None:
-        super().__init__(required=False, max_length=template.TEMPLATE_CHARS_MAX, **kwargs)
+        super().__init__(required=False, max_length=TEMPLATE_CHARS_MAX, **kwargs)
 
     def clean(self, value: Any) -> str:
         return check_template(super().clean(value).replace("\r\n", "\n"))
@@ -129,10 +130,10 @@ def check_label_name(name: str) -> str:
     return name
 
 
-def check_template(text: str) -> str:
+def check_template(text: str, *, may_query: bool = True) -> str:
     """Return the text; raises ``ValidationError`` if it is no valid template."""
     try:
-        template.check(text)
+        template.check(text, may_query=may_query)
     except BadQuery as error:
         raise forms.ValidationError(f"Not a valid template: {error}") from error
     return text

@@ -74,7 +74,7 @@ def row_of(row: Notification) -> NotificationRow:
     if kind not in NOTIFIERS:
         return NotificationRow(row, RenderedMessage(row.key, (), (), f"There is no notifier for {kind!r}."))
     try:
-        return NotificationRow(row, NOTIFIERS[kind].render(row.key, row.body))
+        return NotificationRow(row, NOTIFIERS[kind].render(row.key, row.full_body))
     except DeliveryFailed as failure:
         return NotificationRow(row, RenderedMessage(row.key, (), (), str(failure)))
 

@@ -183,6 +183,19 @@ class _Applier:
             self._stored.groups[name] = group
         else:
             RuleGroup.objects.filter(pk=self._stored.groups[name].pk).update(**change.after)
+            if "interval_ms" in change.after:
+                self._judge_anew(name)
+
+    def _judge_anew(self, group: str) -> None:
+        """Add versions of the rules of a group whose interval changed: their durations end at its evaluations."""
+        for identity, rule in self._stored.alerts.items():
+            if identity.group == group:
+                self._begun_edit().change(rule, {})
+
+    def _begun_edit(self) -> RuleEdit:
+        if self._edit is None:
+            self._edit = rulebook.begin_edit(self._app, now_ms=self._now_ms)
+        return self._edit
 
     def _record(self, change: Change) -> None:
         identity = change.identity
@@ -203,10 +216,9 @@ class _Applier:
 
     def _alert(self, change: Change) -> None:
         identity = change.identity
-        if self._edit is None:
-            self._edit = rulebook.begin_edit(self._app, now_ms=self._now_ms)
+        edit = self._begun_edit()
         if change.after is None:
-            self._edit.delete(self._stored.alerts[identity])
+            edit.delete(self._stored.alerts[identity])
         elif change.before is None:
             fields = dict[str, Any](change.after)
             place = fields.pop("place")
@@ -219,14 +231,13 @@ class _Applier:
                 **fields,
             )
             group = self._stored.groups[identity.group]
-            self._edit.create(draft, created_by=self._by.person, group=group, place=place)
+            edit.create(draft, created_by=self._by.person, group=group, place=place)
         else:
             self._change_alert(self._stored.alerts[identity], change.after)
 
     def _change_alert(self, rule: Rule, after: Fields) -> None:
-        assert self._edit is not None, "BUG: a change outside of an edit"
         fields = dict[str, Any](after)
         comparator, threshold = fields.get("comparator", rule.comparator), fields.get("threshold", rule.threshold)
         if rule.recovery is not None and not recovery_is_sound(comparator, threshold, rule.recovery):
             fields["recovery"] = None
-        self._edit.change(rule, fields, is_judged_anew=set(fields) != {"place"})
+        self._begun_edit().change(rule, fields, is_judged_anew=set(fields) != {"place"})

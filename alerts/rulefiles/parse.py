@@ -105,7 +105,7 @@ def _rule(node: Node, place: Place, notes: list[str]) -> RuleContent:
         _duration(fields, "for", place, RULE_DURATION_MAX_MS) or 0,
         _duration(fields, "keep_firing_for", place, RULE_DURATION_MAX_MS) or 0,
         labels,
-        _templates(fields, "annotations", place, limits.ANNOTATIONS_MAX),
+        _templates(fields, "annotations", place, limits.ANNOTATIONS_MAX, may_query=True),
         place.line,
     )
 
@@ -162,19 +162,21 @@ def _whole(fields: Mapping[str, tuple[Node, Place]], name: str, place: Place) ->
 
 
 def _labels(fields: Mapping[str, tuple[Node, Place]], name: str, place: Place) -> dict[str, str]:
-    labels = _templates(fields, name, place, limits.LABELS_MAX)
+    labels = _templates(fields, name, place, limits.LABELS_MAX, may_query=False)
     for label in labels:
         if not is_rule_label(label):
             raise fields[name][1].refuse("not a label that a rule can set", got=label)
     return labels
 
 
-def _templates(fields: Mapping[str, tuple[Node, Place]], name: str, place: Place, most: int) -> dict[str, str]:
+def _templates(
+    fields: Mapping[str, tuple[Node, Place]], name: str, place: Place, most: int, *, may_query: bool
+) -> dict[str, str]:
     node, at = fields.get(name, (None, place))
     texts = dict[str, str]()
     for key, (value, here) in nodes.entries(node, at, name).items():
         texts[key] = nodes.text(value, here, f"{name}: {key}", chars_max=limits.LABEL_CHARS_MAX)
-        _checked(here, f"{name}: {key}", lambda key=key: template.check(texts[key]))  # type: ignore[misc]
+        _checked(here, f"{name}: {key}", lambda key=key: template.check(texts[key], may_query=may_query))  # type: ignore[misc]
     if len(texts) > most:
         raise at.refuse(f"too many {name}", got=len(texts), wanted=f"at most {most}")
     return texts

@@ -8,7 +8,7 @@ import math
 
 from alerts.models import Aspect, Episode
 from alerts.notify.text import cut
-from alerts.telling import limits
+from alerts.templating import limits
 from alerts.templating.alert_texts import alert_annotations, alert_labels
 
 RUNBOOK = "runbook_url"

@@ -12,8 +12,10 @@ from typing import Any, Protocol
 from alerts.judging.knowledge.sight import KeptKnowledge
 from alerts.models import Aspect, Episode, Lane
 from alerts.models.telling import LastWord, NotificationGroup, Receiver
+from alerts.newest_texts import reading_of
 from alerts.telling import limits
 from alerts.telling.alert_facts import annotations_of, labels_of
+from alerts.telling.configuration import judged_positions
 from alerts.telling.decide.episodes import EpisodeView, Level, LineKind
 
 _ORDER = (
@@ -46,6 +48,8 @@ def write(
     ordered = sorted(lines, key=_place)
     first = groups[0].first_key if len(groups) == 1 else ""
     knowledge = _knowledge_of(ordered[0])
+    in_full = ordered[: limits.LINES_IN_FULL_MAX]
+    judged = judged_positions(line.word.episode.rule.app_id for line in in_full)
     return {
         "key": key,
         "n": n,
@@ -57,7 +61,7 @@ def write(
         "groups": [{"id": group.pk, "labels": group.labels} for group in groups[: limits.GROUPS_IN_FULL_MAX]],
         "groups_more": max(len(groups) - limits.GROUPS_IN_FULL_MAX, 0),
         "counts": dict(Counter(map(_word, lines))),
-        "lines": [write_line(line) for line in ordered[: limits.LINES_IN_FULL_MAX]],
+        "lines": [write_line(line, judged.get(line.word.episode.rule.app_id, 0)) for line in in_full],
         "more": dict(Counter(map(_word, ordered[limits.LINES_IN_FULL_MAX :]))),
     }
 
@@ -80,8 +84,11 @@ def _place(line: Line) -> tuple[int, int, int, int]:
     return (-line.view.severity, _ORDER.index(line.kind), line.view.start_ms, line.view.id)
 
 
-def write_line(line: Line) -> dict[str, Any]:
-    """Copy what is said of one episode. Numbers are stored as text, because JSON has neither NaN nor infinity."""
+def write_line(line: Line, judged_ms: int) -> dict[str, Any]:
+    """Copy what is said of one episode. Numbers are stored as text, because JSON has neither NaN nor infinity.
+
+    ``judged_ms``: how far its app is judged; what its texts show of data is read there later (``newest_texts``).
+    """
     episode: Episode = line.word.episode
     rule = episode.rule
     is_repeated = line.word.is_doubtful and line.word.level != Level.NOTHING
@@ -99,6 +106,7 @@ def write_line(line: Line) -> dict[str, Any]:
         "labels": dict(episode.labels),
         "alert_labels": labels_of(episode),
         "annotations": annotations_of(episode),
+        "reading": reading_of(episode, judged_ms),
         "is_of_file": rule.group_id is not None,
         "value": _number(episode.last_value),
         "expr": rule.expr,

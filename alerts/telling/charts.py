@@ -1,4 +1,4 @@
-"""Reads the points of a mail's chart, once: they are stored before the mail is handed over, and never read again.
+"""Reads the points of a mail's chart and a notification's texts, once: they are stored before it is handed over.
 
 The chart is of the notification's first line, from an hour before the alert began, as judging knew the samples when the
 notification was written: what came or was retracted since then is not in it. Without data, when the store does not
@@ -11,6 +11,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+from alerts import newest_texts
 from alerts.expressions import read_points
 from alerts.judging.knowledge.sight import KeptKnowledge
 from alerts.judging.versions import Steps
@@ -30,6 +31,14 @@ def read_chart(body: Mapping[str, Any]) -> dict[str, Any]:
     except SpmError as error:
         log.info("notification %s has no chart: %s", body["key"], error)
         return {}
+
+
+def read_texts(body: Mapping[str, Any]) -> newest_texts.Texts:
+    """Return the annotations of a notification that rest on data, as judging knew it."""
+    first, known = body["lines"][0]["app"], _knowledge_of(body)
+    mine = [line for line in body["lines"] if line["app"] == first]
+    others = [line for line in body["lines"] if line["app"] != first]  # what was known is kept of the first app
+    return newest_texts.read_texts(mine, known) | newest_texts.read_texts(others)
 
 
 def _knowledge_of(body: Mapping[str, Any]) -> KeptKnowledge | None:

@@ -20,6 +20,7 @@ from django.db.models import F, Min, Q
 
 from alerts.models import Episode, EpisodeStatus
 from alerts.models.telling import Acknowledgement, LastWord, Notification, NotificationGroup, Receiver
+from alerts.notify.alertmanager import KIND as ALERTMANAGER
 from alerts.telling import body, budgets, limits
 from alerts.telling.configuration import Configuration, judged_positions, read_configuration, view
 from alerts.telling.decide import episodes as words
@@ -29,7 +30,7 @@ from alerts.telling.decide.decision import Circumstances, decide
 from alerts.telling.decide.episodes import Decision, EpisodeView, Level, LineKind
 from alerts.telling.decide.inhibition import inhibitors
 from alerts.telling.decide.matchers import select
-from alerts.telling.decide.timing import GroupState, Waits, due_ms, next_look_ms, repeat_ms
+from alerts.telling.decide.timing import AT_ONCE, GroupState, Waits, due_ms, next_look_ms, repeat_ms
 from alerts.telling.decide.windows import windows
 from alerts.telling.hook import own_addresses, routes_of
 from spm.arrays import BOOL
@@ -87,7 +88,10 @@ def flush_receiver(receiver_id: int, now_ms: int) -> int:
     groups = list(rows.select_for_update(no_key=True).prefetch_related("policy")[: limits.GROUPS_MAX])
     drafts = _drafts(receiver, groups, now_ms)
     due = [draft for draft in drafts if draft.lines]
-    packing = pack(due, *buckets, digest_from_ms=_digest_from_ms(receiver))
+    if _groups_itself(receiver):
+        packing = pack(due, buckets[-1])  # no person reads these, so only the organisation's budget bounds them
+    else:
+        packing = pack(due, *buckets, digest_from_ms=_digest_from_ms(receiver))
     for each in packing.notifications:
         freeze(receiver, each, now_ms)
     _look_again(drafts, packing.wait_until_ms)
@@ -165,7 +169,7 @@ def _drafts(receiver: Receiver, groups: Sequence[NotificationGroup], now_ms: int
     _write_reasons([each for decided in decisions.values() for each in decided])
     opened = [pair for pairs in by_group.values() for pair in pairs if _is_told_open(*pair)]
     quiet = _quiet(configuration, opened, now_ms)
-    return [_draft(group, decisions[group.pk], quiet, now_ms) for group in free]
+    return [_draft(group, _waits(group, receiver), decisions[group.pk], quiet, now_ms) for group in free]
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,9 +252,11 @@ class Surroundings:
     taken: Mapping[int, int]
 
 
-def _draft(group: NotificationGroup, decided: Sequence[Decided], quiet: Mapping[int, int], now_ms: int) -> Draft:
+def _draft(
+    group: NotificationGroup, waits: Waits, decided: Sequence[Decided], quiet: Mapping[int, int], now_ms: int
+) -> Draft:
     lines = [Line(word, each, decision) for word, each, decision in decided if decision.kind is not None]
-    waits, state = _waits(group), GroupState(group.last_flush_ms, group.blocked_until_ms)
+    state = GroupState(group.last_flush_ms, group.blocked_until_ms)
     if lines:
         told_ms = due_ms(state, waits, [line.view for line in lines])
         return Draft(group, lines) if told_ms <= now_ms else Draft(group, look_ms=told_ms)
@@ -304,7 +310,14 @@ def _write_reasons(decisions: Sequence[Decided]) -> None:
     LastWord.objects.bulk_update(changed, ["reason"], batch_size=500)
 
 
-def _waits(group: NotificationGroup) -> Waits:
+def _groups_itself(receiver: Receiver) -> bool:
+    """Whether the receiver groups, repeats and limits alerts by its own settings, so that it hears of each at once."""
+    return receiver.kind == ALERTMANAGER
+
+
+def _waits(group: NotificationGroup, receiver: Receiver) -> Waits:
+    if _groups_itself(receiver):
+        return AT_ONCE
     policy = group.policy
     return Waits() if policy is None else Waits(policy.wait_ms, policy.interval_ms, policy.repeat_ms)
 

@@ -2,7 +2,7 @@
 
 1. A notification is claimed for a while by a conditional update. If the claim before it ran out, nobody knows whether
    that attempt arrived: the notification is in doubt from then on.
-2. What is drawn as a chart is read once and stored, so that a retry sends the same bytes.
+2. What is drawn as a chart, and texts that rest on data, are read once and stored: a retry sends the same bytes.
 3. Hand-overs run in threads that touch no database, so that receivers that stall hold up none of the others. A
    notification whose claim has nearly run out is not handed over.
 4. The outcome is written under the claim, in one transaction with what the receiver believes and with its groups: a
@@ -21,6 +21,7 @@ from typing import Any
 from django.db import transaction
 from django.db.models import Case, F, Q, QuerySet, Value, When
 
+from alerts import newest_texts
 from alerts.models.telling import Delivery, EscalationStep, LastWord, Notification, NotificationGroup, Receiver
 from alerts.notify.base import DeliveryFailed, Notifier
 from alerts.telling import charts, failing, limits
@@ -33,6 +34,7 @@ from spm.clock import Clock, jitter, random_u64
 
 log = logging.getLogger("spm.alerts")
 ReadChart = Callable[[Mapping[str, Any]], Mapping[str, Any]]
+ReadTexts = Callable[[Mapping[str, Any]], newest_texts.Texts]
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,25 +60,27 @@ def deliver(
     clock: Clock,
     threads: int = limits.SEND_THREADS,
     read_chart: ReadChart = charts.read_chart,
+    read_texts: ReadTexts = charts.read_texts,
 ) -> DeliveryCounts:
     """Hand over every notification that is due, oldest first, up to the bound of one round."""
     waiting = list(_due(clock.now_ms()).order_by("created_ms", "pk").values_list("pk", flat=True)[: limits.ROUND_MAX])
     counts = [0, 0]
     with ThreadPoolExecutor(threads, thread_name_prefix="notify") as pool:
-        charting: dict[Future[Any], Notification] = {}
+        reading: dict[Future[Any], Notification] = {}
         running: dict[Future[Any], Notification] = {}
-        while waiting or charting or running:
-            while waiting and len(charting) + len(running) < threads:
+        while waiting or reading or running:
+            while waiting and len(reading) + len(running) < threads:
                 notification = claim(waiting.pop(0), clock.now_ms())
                 if notification is None:
                     continue
-                if _needs_chart(notification, notifiers):
-                    charting[pool.submit(_read_chart, read_chart, notification)] = notification
+                readers = _readers(notification, notifiers, read_chart, read_texts)
+                if readers:
+                    reading[pool.submit(_read, readers, notification)] = notification
                 else:
                     running[pool.submit(_hand_over(notification, notifiers, clock))] = notification
-            for future in wait({**charting, **running}, return_when=FIRST_COMPLETED).done:
-                if future in charting:
-                    notification = freeze_chart(charting.pop(future), future.result())
+            for future in wait({**reading, **running}, return_when=FIRST_COMPLETED).done:
+                if future in reading:
+                    notification = freeze_readings(reading.pop(future), future.result())
                     running[pool.submit(_hand_over(notification, notifiers, clock))] = notification
                 else:
                     outcome = future.result()
@@ -87,26 +91,36 @@ def deliver(
     return DeliveryCounts(*counts)
 
 
-def freeze_chart(notification: Notification, chart: Mapping[str, Any]) -> Notification:
-    """Store the points of the chart before the first hand-over; if the claim was lost, nothing is written."""
-    mine = Notification.objects.filter(pk=notification.pk, claim=notification.claim, chart__isnull=True)
-    mine.update(chart=chart)
-    notification.chart = chart
+def freeze_readings(notification: Notification, readings: Mapping[str, Any]) -> Notification:
+    """Store its chart and texts before the first hand-over; if the claim was lost, nothing is written."""
+    mine = Notification.objects.filter(pk=notification.pk, claim=notification.claim)
+    for column, content in readings.items():
+        mine.filter(**{f"{column}__isnull": True}).update(**{column: content})
+        setattr(notification, column, content)
     return notification
 
 
-def _read_chart(read_chart: ReadChart, notification: Notification) -> Mapping[str, Any]:
-    try:
-        return read_chart(notification.body)
-    except Exception:  # a loop's top: a mail without its chart is better than none
-        log.exception("notification %s: its chart could not be read", notification.key)
-        return {}
+def _read(readers: Mapping[str, Callable[[Mapping[str, Any]], Any]], notification: Notification) -> dict[str, Any]:
+    readings = dict[str, Any]()
+    for column, read in readers.items():
+        try:
+            readings[column] = read(notification.body)
+        except Exception:  # a loop's top: a notification without its chart, or with older texts, is better than none
+            log.exception("notification %s: its %s could not be read", notification.key, column)
+            readings[column] = {}
+    return readings
 
 
-def _needs_chart(notification: Notification, notifiers: Mapping[str, Notifier]) -> bool:
-    """Whether the notification's kind has a chart, and it has not been read."""
-    notifier = notifiers.get(notification.receiver.kind)
-    return notification.chart is None and getattr(notifier, "has_chart", False)
+def _readers(
+    notification: Notification, notifiers: Mapping[str, Notifier], read_chart: ReadChart, read_texts: ReadTexts
+) -> dict[str, Callable[[Mapping[str, Any]], Any]]:
+    """Return what reads the chart and the texts of the notification, as far as it has them and they were not read."""
+    readers = dict[str, Callable[[Mapping[str, Any]], Any]]()
+    if notification.chart is None and getattr(notifiers.get(notification.receiver.kind), "has_chart", False):
+        readers["chart"] = read_chart
+    if notification.texts is None and any(line.get("reading") for line in notification.body["lines"]):
+        readers["texts"] = read_texts
+    return readers
 
 
 def claim(notification_id: int, now_ms: int) -> Notification | None:
@@ -161,7 +175,7 @@ def pause_ms(attempts: int) -> int:
 def _hand_over(notification: Notification, notifiers: Mapping[str, Notifier], clock: Clock) -> Callable[[], Outcome]:
     """Return the hand-over as a function that touches no database."""
     kind, key = notification.receiver.kind, notification.key
-    body = {**notification.body, "chart": notification.chart or {}}
+    body = notification.full_body
     last_ms = notification.claim_until_ms - limits.HAND_OVER_MS
 
     def hand_over() -> Outcome:
@@ -222,15 +236,17 @@ def _is_escalated_from(receiver: Receiver) -> bool:
 def _believe(notification: Notification, *, arrived: bool, perhaps: bool) -> None:
     """Write what the receiver believes of the episodes that the notification spoke of and that still exist."""
     rows = LastWord.objects.filter(receiver=notification.receiver_id, episode__in=list(map(int, notification.levels)))
+    in_full = {line["episode"] for line in notification.body["lines"]} if arrived else set()
     changed = []
     for row in rows:
-        before = words.LastWord(Level(row.level), row.is_doubtful)
+        before = words.LastWord(Level(row.level), row.is_doubtful), row.sent_ms
         frozen = Level(notification.levels[str(row.episode_id)])
-        after = after_delivery(frozen, before, arrived=arrived, perhaps=perhaps)
-        if after != before:
-            row.level, row.is_doubtful = after.level, after.doubtful
+        after = after_delivery(frozen, before[0], arrived=arrived, perhaps=perhaps)
+        row.level, row.is_doubtful = after.level, after.doubtful
+        row.sent_ms = max(row.sent_ms, notification.body["at_ms"]) if row.episode_id in in_full else row.sent_ms
+        if (after, row.sent_ms) != before:
             changed.append(row)
-    LastWord.objects.bulk_update(changed, ["level", "is_doubtful"], batch_size=500)
+    LastWord.objects.bulk_update(changed, ["level", "is_doubtful", "sent_ms"], batch_size=500)
 
 
 def _due(now_ms: int) -> QuerySet[Notification]:

@@ -2,7 +2,8 @@
 
 from collections.abc import Mapping
 
-from alerts.templating.template import AlertFacts, render_all
+from alerts.templating.functions import AlertFacts, Query
+from alerts.templating.template import render_all
 
 _METRIC_NAME, _ALERT_NAME = "__name__", "alertname"
 
@@ -14,9 +15,11 @@ def alert_labels(name: str, templates: Mapping[str, str], series: Mapping[str, s
     return {label: text for label, text in labels.items() if text}
 
 
-def alert_annotations(templates: Mapping[str, str], series: Mapping[str, str], value: float) -> dict[str, str]:
-    """Return the annotations of an alert."""
-    return render_all(templates, AlertFacts(_plain(series), value))
+def alert_annotations(
+    templates: Mapping[str, str], series: Mapping[str, str], value: float, query: Query | None = None
+) -> dict[str, str]:
+    """Return the annotations of an alert; ``query`` answers what they ask of its app."""
+    return render_all(templates, AlertFacts(_plain(series), value, query=query))
 
 
 def _plain(series: Mapping[str, str]) -> dict[str, str]:

@@ -1,27 +1,54 @@
 """The functions of templates: how Prometheus' rules format numbers, times and texts. Pure.
 
-``FUNCTIONS`` names them. Numbers print as Go prints them, so that a text is the same as in Prometheus. Regular
-expressions are RE2's, whose time is linear in the text.
+``FUNCTIONS`` names them, without ``query``, which needs the alert's app. Numbers print as Go prints them, so that a
+text is the same as in Prometheus. Regular expressions are RE2's, whose time is linear in the text.
 """
 
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from html import escape
+from typing import TypeAlias
 from urllib.parse import quote_plus
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from alerts.templating import limits
 from spm.errors import BadQuery
 from spm.query.formats.prometheus import duration_ms
 
-Value = str | float | int | bool | Mapping[str, str]
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """One series of the answer to a query, and its value."""
+
+    labels: Mapping[str, str]
+    value: float
+
+
+@dataclass(frozen=True, slots=True)
+class AlertFacts:
+    """What a template sees of an alert. Without ``query`` a template that queries fails, and its text says so."""
+
+    labels: Mapping[str, str]
+    value: float
+    external_labels: Mapping[str, str] = field(default_factory=dict)
+    external_url: str = ""
+    query: "Query | None" = None
+
+
+Scalar = str | float | int | bool
+Value: TypeAlias = "Scalar | Mapping[str, Value] | Mapping[str, str] | Sample | AlertFacts | Sequence[Value] | None"
+Query = Callable[[str], Sequence[Sample]]
+_RAW_VALUE = "__value__"  # the label in which a series carries a text
 _UP, _DOWN = ("k", "M", "G", "T", "P", "E", "Z", "Y"), ("m", "u", "n", "p", "f", "a", "z", "y")
 _BINARY = ("ki", "Mi", "Gi", "Ti", "Pi", "Ei", "Zi", "Yi")
 _VERB = re.compile(r"%([-+# 0]*)(\d{0,3})(?:\.(\d{0,3}))?(.)", re.DOTALL)
 _WIDTH_MAX = 200  # of one number or text of printf
+_HOST_PORT = re.compile(r"\[([^\[\]]*)\]:[^:]*|([^:\[\]]*):[^:]*")
 _GROUP = re.compile(r"\$(?:\{(\w+)\}|(\w+)|\$)")
 
 
@@ -32,18 +59,39 @@ def text_of(value: Value) -> str:
     if isinstance(value, float):
         return _shortest(value)
     if isinstance(value, Mapping):
-        return "map[" + " ".join(f"{name}:{text}" for name, text in sorted(value.items())) + "]"
-    return str(value)
+        return "map[" + " ".join(f"{name}:{text_of(each)}" for name, each in sorted(value.items())) + "]"
+    if isinstance(value, Sample):
+        return f"{{{text_of(value.labels)} {_shortest(value.value)}}}"
+    if value is None:
+        return "<no value>"
+    if isinstance(value, AlertFacts):
+        raise BadQuery("the dot alone means something inside {{ with … }}, {{ range … }} and definitions only")
+    return value if isinstance(value, str) else str(value) if isinstance(value, int) else _list_text(value)
+
+
+def _list_text(values: Sequence[Value]) -> str:
+    return "[" + " ".join(map(text_of, values)) + "]"
+
+
+def items_of(value: Value) -> list[tuple[Value, Value]]:
+    """Return what a loop goes through, with its keys: a list, labels by name, or the numbers below a whole number."""
+    if isinstance(value, Mapping):
+        return sorted(value.items())
+    if isinstance(value, int) and not isinstance(value, bool):
+        return [(number, number) for number in range(min(value, limits.TEMPLATE_STEPS_MAX + 1))]
+    if isinstance(value, (str, float, bool, Sample, AlertFacts)):
+        raise BadQuery(f"a loop cannot go through {text_of(value)[:40]!r}")
+    return list(enumerate(value or ()))
 
 
 def is_true(value: Value) -> bool:
     """Whether a condition of a template holds: anything but zero and what is empty."""
-    return bool(value)
+    return isinstance(value, (Sample, AlertFacts)) or bool(value)
 
 
 def number_of(value: Value) -> float:
     """Read a number from a value; raises ``BadQuery``."""
-    if isinstance(value, (bool, Mapping)):
+    if not isinstance(value, (str, float, int)) or isinstance(value, bool):
         raise BadQuery(f"{text_of(value)!r} is not a number")
     try:
         return float(value)
@@ -198,11 +246,55 @@ def _with_pattern(act: Callable[[], object]) -> object:
         raise BadQuery(f"not a regular expression: {str(error)[:200]}") from error
 
 
-def index(container: Value, key: Value) -> str:
-    """Return a label by its name; one that is missing is empty."""
-    if not isinstance(container, Mapping):
-        raise BadQuery('index needs labels: index $labels "name"')
-    return container.get(text_of(key), "")
+def index(container: Value, key: Value) -> Value:
+    """Return a label by its name, one that is missing is empty; or an element of a list by its place."""
+    if isinstance(container, Mapping):
+        return container.get(text_of(key), "")
+    if isinstance(container, (str, float, int, Sample, AlertFacts)) or container is None:
+        raise BadQuery('index needs labels or a list: index $labels "name"')
+    place = int(number_of(key))
+    if not 0 <= place < len(container):
+        raise BadQuery(f"index {place} is outside of a list with {len(container)} elements")
+    return container[place]
+
+
+def arguments(*values: Value) -> Value:
+    """Return values as ``.arg0``, ``.arg1`` and so on, for a definition."""
+    return {f"arg{number}": value for number, value in enumerate(values)}
+
+
+def first(samples: Value) -> Value:
+    """Return the first series of an answer."""
+    return index(_samples(samples), 0)
+
+
+def _samples(value: Value) -> list[Value]:
+    if isinstance(value, (str, float, int, Mapping, Sample, AlertFacts)) or value is None:
+        raise BadQuery(f"{text_of(value)[:40]!r} is not the answer to a query")
+    return list(value)
+
+
+def _sample(value: Value) -> Sample:
+    if not isinstance(value, Sample):
+        raise BadQuery(f"{text_of(value)[:40]!r} is not a series of an answer")
+    return value
+
+
+def sort_by_label(name: Value, samples: Value) -> Value:
+    """Return the series of an answer in the order of one label."""
+    label = text_of(name)
+    series = [_sample(each) for each in _samples(samples)]
+    return sorted(series, key=lambda each: each.labels.get(label, ""))
+
+
+def _length(value: Value) -> int:
+    if isinstance(value, (float, int, Sample, AlertFacts)) or value is None:
+        raise BadQuery(f"len of {text_of(value)[:40]!r}: it has no length")
+    return len(value.encode()) if isinstance(value, str) else len(value)
+
+
+def _graph_link(tab: int) -> Callable[[Value], Value]:
+    return lambda expr: f"/graph?g0.expr={quote_plus(text_of(expr))}&g0.tab={tab}"
 
 
 def equal(first: Value, *others: Value) -> bool:
@@ -211,7 +303,7 @@ def equal(first: Value, *others: Value) -> bool:
 
 
 def _same(left: Value, right: Value) -> bool:
-    if isinstance(left, str) != isinstance(right, str):
+    if isinstance(left, str) != isinstance(right, str) or not isinstance(left, (str, float, int)):
         raise BadQuery("eq and ne compare two texts or two numbers")
     return left == right
 
@@ -242,13 +334,25 @@ FUNCTIONS: Mapping[str, tuple[Callable[..., Value], int, int]] = {  # name → f
     "title": (lambda text: re.sub(r"(?<![\w'])\w", lambda first: first[0].upper(), text_of(text)), 1, 1),
     "toUpper": (lambda text: text_of(text).upper(), 1, 1),
     "toLower": (lambda text: text_of(text).lower(), 1, 1),
-    "stripPort": (lambda text: re.sub(r":\d+$", "", text_of(text)), 1, 1),
+    "stripPort": (lambda text: _without_port(text_of(text)), 1, 1),
     "stripDomain": (lambda text: _without_domain(text_of(text)), 1, 1),
     "match": (match, 2, 2),
     "reReplaceAll": (replace_all, 3, 3),
     "parseDuration": (lambda text: duration_ms(text_of(text)) / 1000, 1, 1),
     "index": (index, 2, 2),
-    "len": (lambda value: len(value) if isinstance(value, str | Mapping) else len(text_of(value)), 1, 1),
+    "len": (_length, 1, 1),
+    "args": (arguments, 0, 20),
+    "first": (first, 1, 1),
+    "label": (lambda name, sample: _sample(sample).labels.get(text_of(name), ""), 2, 2),
+    "value": (lambda sample: _sample(sample).value, 1, 1),
+    "strvalue": (lambda sample: _sample(sample).labels.get(_RAW_VALUE, ""), 1, 1),
+    "sortByLabel": (sort_by_label, 2, 2),
+    "println": (lambda *values: " ".join(map(text_of, values)) + "\n", 0, 20),
+    "tableLink": (_graph_link(1), 1, 1),
+    "graphLink": (_graph_link(0), 1, 1),
+    "pathPrefix": (lambda: "", 0, 0),
+    "externalURL": (lambda: "", 0, 0),
+    "tmpl": (lambda _name, _dot: "", 2, 2),  # for pages of Prometheus' console, which are not here
     "html": (lambda text: escape(text_of(text)), 1, 1),
     "safeHtml": (text_of, 1, 1),
     "urlquery": (lambda text: quote_plus(text_of(text)), 1, 1),
@@ -262,6 +366,12 @@ FUNCTIONS: Mapping[str, tuple[Callable[..., Value], int, int]] = {  # name → f
     "and": (_conjunction, 1, 20),
     "or": (_disjunction, 1, 20),
 }
+
+
+def _without_port(text: str) -> str:
+    """Return the host before a port, an IPv6 address without its brackets; a text of any other form stays."""
+    address = _HOST_PORT.fullmatch(text)
+    return text if address is None else address[1] if address[1] is not None else address[2]
 
 
 def _without_domain(text: str) -> str:

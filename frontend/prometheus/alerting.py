@@ -2,10 +2,11 @@
 
 Rules of files have their file and group. All others of an app form one group, because they are evaluated on one grid.
 The threshold of a rule is written as part of its query, so that the query can be pasted and run. An alert has the
-labels of its series and of its rule, without the metric's name; its value is that of its last transition.
+labels of its series and of its rule, without the metric's name, and its value at the step that was judged last.
 """
 
 import hashlib
+import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -13,17 +14,19 @@ from typing import Any
 from alerts.judging.automaton import ALERTING, Phase
 from alerts.judging.kinds import Kind, value_expr
 from alerts.models import Aspect, Instance, Lane, RecordingRule, Rule, RuleGroup
+from alerts.newest_texts import NewestData, newest_data
 from alerts.rulebook import rules_of
 from alerts.rulefiles.threshold_split import join
 from alerts.templating.alert_texts import alert_annotations, alert_labels
 from frontend.prometheus.endpoint import Call, json_endpoint
 from frontend.prometheus.parameters import Parameters
 from spm.accounts.models import App
-from spm.errors import BadQuery
+from spm.errors import BadQuery, SpmError
 from spm.limits import RULE_PERIOD_MS
 from spm.query.formats import prometheus
 from spm.store.matchers import Matcher, mask
 
+log = logging.getLogger("spm.alerts")
 FILE = "alert rules"  # of rules that came from no file
 _WEIGHT = {"firing": 2, "pending": 1, "inactive": 0}
 
@@ -58,16 +61,32 @@ def rules(call: Call) -> bytes:
     selected = _selected(_groups(app), kind, parameters, parameters.selectors())
     page, following = _page(selected, limit, token)
     is_with_alerts = not parameters.flag("exclude_alerts")
-    data: dict[str, Any] = {"groups": [_group(group, judged_ms, alerts=is_with_alerts) for group in page]}
+    newest = _newest(call, app, [rule for group in page for rule in group.rules]) if is_with_alerts else NewestData()
+    data: dict[str, Any] = {"groups": [_group(group, judged_ms, newest, alerts=is_with_alerts) for group in page]}
     return prometheus.success(data if following is None else {**data, "groupNextToken": following.token})
 
 
 @json_endpoint
 def alerts(call: Call) -> bytes:
     """`alerts`: lists the pending and firing alerts."""
-    groups = _groups(App.objects.get(pk=call.caller.app_id))
-    alerting = [rule for group in groups for rule in group.rules if isinstance(rule, Rule)]
-    return prometheus.success({"alerts": [_alert(rule, each) for rule in alerting for each in _active(rule)]})
+    app = App.objects.get(pk=call.caller.app_id)
+    alerting = [rule for group in _groups(app) for rule in group.rules if isinstance(rule, Rule)]
+    newest = _newest(call, app, alerting)
+    return prometheus.success({"alerts": [_alert(rule, each, newest) for rule in alerting for each in _active(rule)]})
+
+
+def _newest(call: Call, app: App, rules: Iterable[Rule | RecordingRule]) -> NewestData:
+    """Read what the alerts of these rules show of data, as a query; without it they show their last transition."""
+    active = [rule for rule in rules if isinstance(rule, Rule) and _active(rule)]
+    lane = Lane.objects.filter(app=app).first()
+    if not active or lane is None:
+        return NewestData()
+    try:
+        with call.admit():
+            return newest_data(lane, app.organisation_id, active)
+    except SpmError as error:
+        log.info("the alerts of app %d are listed without their newest values: %s", app.pk, error)
+        return NewestData()
 
 
 def _groups(app: App) -> list[_Group]:
@@ -128,12 +147,12 @@ def _satisfies(labels: Mapping[str, str], matchers: Sequence[Matcher]) -> bool:
     return all(bool(mask([labels.get(matcher.name, "")], matcher)[0]) for matcher in matchers)
 
 
-def _group(group: _Group, judged_ms: int, *, alerts: bool) -> dict[str, Any]:
+def _group(group: _Group, judged_ms: int, newest: NewestData, *, alerts: bool) -> dict[str, Any]:
     return {
         "name": group.name,
         "file": group.file,
         "rules": [
-            _alerting(rule, judged_ms, alerts=alerts) if isinstance(rule, Rule) else _recording(rule, judged_ms)
+            _alerting(rule, judged_ms, newest, alerts=alerts) if isinstance(rule, Rule) else _recording(rule, judged_ms)
             for rule in group.rules
         ],
         "interval": group.interval_ms / 1000,
@@ -154,8 +173,8 @@ def _recording(rule: RecordingRule, judged_ms: int) -> dict[str, Any]:
     }
 
 
-def _alerting(rule: Rule, judged_ms: int, *, alerts: bool) -> dict[str, Any]:
-    alert_entries = [_alert(rule, each) for each in _active(rule)]
+def _alerting(rule: Rule, judged_ms: int, newest: NewestData, *, alerts: bool) -> dict[str, Any]:
+    alert_entries = [_alert(rule, each, newest) for each in _active(rule)]
     error = "".join(each.detail for each in rule.instances.all() if each.aspect == Aspect.ERROR)
     return {
         "state": max((each["state"] for each in alert_entries), key=_WEIGHT.__getitem__, default="inactive"),
@@ -181,11 +200,12 @@ def _active(rule: Rule) -> list[Instance]:
     return [instance for instance in rule.instances.all() if instance.aspect == Aspect.VALUE]
 
 
-def _alert(rule: Rule, instance: Instance) -> dict[str, Any]:
-    value = float("nan") if instance.value is None else instance.value
+def _alert(rule: Rule, instance: Instance, newest: NewestData) -> dict[str, Any]:
+    begun = float("nan") if instance.value is None else instance.value
+    value = newest.values.get(rule.pk, {}).get(instance.fingerprint, begun)
     entry = {
-        "labels": alert_labels(rule.name, _labels_of(rule), instance.labels, value),
-        "annotations": alert_annotations(rule.annotations, instance.labels, value),
+        "labels": alert_labels(rule.name, _labels_of(rule), instance.labels, begun),
+        "annotations": alert_annotations(rule.annotations, instance.labels, value, newest.query),
         "state": "firing" if instance.phase in ALERTING else "pending",
         "activeAt": prometheus.rfc3339(instance.active_ms),
         "value": prometheus.exponent(value),

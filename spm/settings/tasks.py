@@ -51,7 +51,7 @@ CELERY_BEAT_SCHEDULE = {
     "prune events": _every(60, "spm.events.tasks.prune_events"),
     "prune alerts": _every(60, "alerts.tasks.prune_alerts"),
     "deliver the outbox": _every(5, "alerts.tasks.deliver_outbox"),
-    "refresh Alertmanagers": _every(60, "alerts.tasks.refresh_alertmanagers"),
+    "refresh Alertmanagers": _every(5, "alerts.tasks.refresh_alertmanagers"),
     "report noise": _every(60, "alerts.tasks.report_noise"),
     "keep marks": _every(limits.KEEP_EVERY_S, "ingest.tasks.keep_marks"),
     "consider a run": _every(30, "rollups.tasks.consider_run"),

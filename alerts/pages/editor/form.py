@@ -101,7 +101,9 @@ class RuleForm(forms.Form):
     )
     severity = forms.ChoiceField(choices=Severity.choices, initial=Severity.WARNING)
     receivers = ReceiversField(label="Receivers", help_text=f"One or more, each a {receiver_hints()}")
-    labels = TextsField(most=LABELS_MAX, help_text="One a line, like team=web. Policies and silences match them")
+    labels = TextsField(
+        most=LABELS_MAX, may_query=False, help_text="One a line, like team=web. Policies and silences match them"
+    )
     summary = TemplateField(help_text="One line. {{ $labels.host }} and {{ $value }} are replaced")
     description = TemplateField(widget=forms.Textarea(attrs={"rows": 2}))
     runbook_url = TemplateField(label="Runbook", help_text="The address of what to do")

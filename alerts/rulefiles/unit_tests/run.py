@@ -27,6 +27,7 @@ from alerts.rulefiles.content import AlertContent, GroupContent, RecordContent, 
 from alerts.rulefiles.threshold_split import split
 from alerts.rulefiles.unit_tests.content import AlertCheck, ExpectedAlert, ExpressionCheck, UnitTest, UnitTestFile
 from alerts.templating.alert_texts import alert_annotations, alert_labels
+from alerts.templating.functions import Query, Sample
 from spm.errors import SpmError
 from spm.limits import RULE_SERIES_MAX
 from spm.query.fake import FakeStorage
@@ -54,6 +55,7 @@ class _AlertRule:
     states: Mapping[InstanceKey, InstanceState] = field(default_factory=dict)
     labels: dict[str, Labels] = field(default_factory=dict)
     values: dict[str, float] = field(default_factory=dict)
+    query: Query | None = None
 
     def firing(self) -> list[ExpectedAlert]:
         """Return the alerts that fire."""
@@ -65,7 +67,7 @@ class _AlertRule:
         labels, value = self.labels[name], self.values.get(name, math.nan)
         return ExpectedAlert(
             alert_labels(self.content.name, self.templates, labels, value),
-            alert_annotations(self.content.annotations, labels, value),
+            alert_annotations(self.content.annotations, labels, value, self.query),
         )
 
 
@@ -122,6 +124,7 @@ class _Run:
         outcome = run([rule.version], steps, before, read=read, active_max=RULE_SERIES_MAX)
         rule.states = outcome.states
         rule.labels |= outcome.labels
+        rule.query = lambda expr: self._samples_of(expr, steps.first_ms)
         self._keep_values(rule, answers[rule.version.expr])
         changes = [(each.key, each.at_ms, each.after) for each in outcome.transitions]
         by_key = dict[InstanceKey, list[AlertStretch]]()
@@ -137,6 +140,12 @@ class _Run:
         codes = classify(rule.version.condition, answer.values, answer.present)
         for row in np.flatnonzero(codes[:, -1] == Input.VIOLATED):
             rule.values[answer.name(int(row))] = float(answer.values[row, -1])
+
+    def _samples_of(self, expr: str, at_ms: int) -> list[Sample]:
+        """Answer the query of a text."""
+        result = Engine(self._storage).instant(expr, at_ms)
+        rows = np.flatnonzero(result.present[:, 0]).tolist()
+        return [Sample(dict(result.labels[row]), float(result.values[row, 0])) for row in rows]
 
     def _put(self, labels: Mapping[str, str], samples: Sequence[tuple[int, float | None]]) -> None:
         present = [(at_ms, value) for at_ms, value in samples if value is not None]

@@ -16,6 +16,9 @@ class Waits:
     repeat_ms: int = limits.GROUP_REPEAT_MS
 
 
+AT_ONCE = Waits(0, 0)  # of a receiver that groups alerts itself
+
+
 @dataclass(frozen=True, slots=True)
 class GroupState:
     """When the group was last told to its receiver (None: never), and until when it is blocked."""

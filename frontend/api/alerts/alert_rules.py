@@ -5,6 +5,7 @@ other. Rules that came from a rule file may be edited too; the next import of th
 """
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any, TypeVar
 
 import orjson
@@ -124,7 +125,7 @@ class RuleDraftSerializer(serializers.Serializer[Any]):
 
     def validate_labels(self, value: dict[str, str]) -> dict[str, str]:
         """Refuse templates that are not valid, and labels that a rule cannot set."""
-        return _checked_templates(_checked_names(value), LABELS_MAX)
+        return _checked_templates(_checked_names(value), LABELS_MAX, may_query=False)
 
     def validate_by(self, value: list[str]) -> list[str]:
         """Refuse what is not the name of a label."""
@@ -132,7 +133,7 @@ class RuleDraftSerializer(serializers.Serializer[Any]):
 
     def validate_annotations(self, value: dict[str, str]) -> dict[str, str]:
         """Refuse templates that are not valid."""
-        return _checked_templates(value, ANNOTATIONS_MAX)
+        return _checked_templates(value, ANNOTATIONS_MAX, may_query=True)
 
     def validate_receivers(self, value: list[str]) -> list[str]:
         """Refuse receivers that no notifier takes."""
@@ -430,9 +431,9 @@ def _checked_names(names: Names) -> Names:
     return names
 
 
-def _checked_templates(texts: dict[str, str], most: int) -> dict[str, str]:
+def _checked_templates(texts: dict[str, str], most: int, *, may_query: bool) -> dict[str, str]:
     if len(texts) > most:
         raise serializers.ValidationError(f"At most {most}.")
     for text in texts.values():
-        _checked(template.check, text)
+        _checked(partial(template.check, may_query=may_query), text)
     return texts

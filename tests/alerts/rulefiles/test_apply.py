@@ -173,3 +173,17 @@ def test_the_command_imports_shows_and_exports(
     assert "keep_firing_for: 1m" in capsys.readouterr().out
     with pytest.raises(CommandError, match="no rule file"):
         call_command("rules", "export", "nope.yml")
+
+
+INTERVALS = [("", 15, 20), ("interval: 30s", 15, 30), ("interval: 30s", 30, 30), ("interval: 1m", 61, 120)]
+
+
+@pytest.mark.parametrize(("interval", "for_s", "judged_s"), INTERVALS)
+def test_a_duration_ends_at_an_evaluation_of_the_group(app: App, interval: str, for_s: int, judged_s: int) -> None:
+    text = "groups: [{name: g, %srules: [{alert: A, expr: up > 1, for: %ds}]}]"
+    bring(app, text % (interval and f"{interval}, ", for_s))
+    rule = Rule.objects.get(app=app)
+    assert (rule.for_ms, rule.timing.for_ms) == (for_s * 1_000, judged_s * 1_000)
+    bring(app, text % ("interval: 2m, ", for_s))
+    assert RuleVersionRow.objects.get(rule=rule, until_ms=None).content["timing"]["for_ms"] == 120_000
+    assert "for: 120s" not in str(export_file(app, "node.yml"))

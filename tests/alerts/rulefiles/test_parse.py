@@ -31,7 +31,7 @@ REFUSALS = {
     "a duration that is none": (rule("{alert: A, expr: up, for: soon}"), 'rule "A": for: '),
     "a duration that is too long": (rule("{alert: A, expr: up, for: 8d}"), "for is out of bounds"),
     "a template that is not closed": (rule("{alert: A, expr: up, annotations: {a: '{{ $value'}}"), "annotations: a: "),
-    "a template that queries": (rule("{alert: A, expr: up, labels: {a: '{{ query `up` }}'}}"), "queries"),
+    "a template that queries": (rule("{alert: A, expr: up, labels: {a: '{{ query `up` }}'}}"), "a label cannot query"),
     "a label that no series has": (rule("{alert: A, expr: up, labels: {a-b: c}}"), "not a label"),
     "the label of the name": (rule("{alert: A, expr: up, labels: {alertname: c}}"), "not a label"),
     "a recording rule with for": (rule("{record: a, expr: up, for: 5m}"), "a recording rule has no for"),

@@ -2,16 +2,22 @@
 
 from typing import Any
 
+import numpy as np
 import pytest
 from django.test import Client
 
-from alerts.models import Instance, Lane, RecordingRule
+from alerts import newest_texts
+from alerts.judging.answers import Answer, fingerprint
+from alerts.judging.versions import Steps
+from alerts.models import Instance, Lane, RecordingRule, Rule
 from alerts.rulebook import rules_of
 from alerts.rulefiles.apply import Author, import_files
 from spm.clock import SystemClock
+from spm.errors import StoreUnavailable
 from tests.support.people import Tenant
 
 pytestmark = pytest.mark.django_db
+SERIES = {"__name__": "cpu", "host": "web-1", "team": "mine"}
 FILES = {
     "a.yml": """
 groups:
@@ -44,7 +50,7 @@ def filled(desk: Client, alpha: Tenant) -> Client:
         rule=rules_of(alpha.app).get(name="Busy"),
         fingerprint="f",
         aspect="value",
-        labels={"__name__": "cpu", "host": "web-1", "team": "mine"},
+        labels=SERIES,
         phase="recovering",
         since_ms=1_700_000_000_000,
         start_ms=1_699_999_990_000,
@@ -110,6 +116,50 @@ def test_an_alerting_rule_has_what_prometheus_says_of_it(filled: Client, alpha: 
         "value": "1.2345e+03",
     }
     assert ask(filled, alpha, "alerts")["alerts"] == [alert]
+
+
+@pytest.fixture
+def newest(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, Steps]]:
+    """The store answers every expression with one value of the series that fires; what was read."""
+    reads = list[tuple[str, Steps]]()
+
+    def read(expr: str, steps: Steps) -> Answer:
+        reads.append((expr, steps))
+        return Answer([SERIES], np.full((1, 1), 98.5), np.ones((1, 1), np.bool_))
+
+    monkeypatch.setattr(newest_texts, "session_as_known", lambda app, known: read)
+    return reads
+
+
+def test_an_alert_has_its_value_of_the_step_that_was_judged_last(
+    filled: Client, alpha: Tenant, newest: list[tuple[str, Steps]]
+) -> None:
+    Instance.objects.update(fingerprint=fingerprint(SERIES))
+    Rule.objects.filter(name="Busy").update(annotations={"text": "{{ $value }} {{ query `up` | first | value }}"})
+    [alert] = ask(filled, alpha, "alerts")["alerts"]
+    assert (alert["value"], alert["annotations"]) == ("9.85e+01", {"text": "98.5 98.5"})
+    assert {(expr, steps.first_ms, steps.last_ms) for expr, steps in newest} == {
+        ("cpu", 1_700_000_000_000, 1_700_000_000_000),
+        ("up", 1_700_000_000_000, 1_700_000_000_000),
+    }
+    assert ask(filled, alpha, "rules")["groups"][0]["rules"][1]["alerts"] == [alert]
+
+
+def test_alerts_are_listed_with_older_values_while_the_store_is_away(
+    filled: Client, alpha: Tenant, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def away(app: int, known: object) -> Any:
+        raise StoreUnavailable("away")
+
+    monkeypatch.setattr(newest_texts, "session_as_known", away)
+    assert [alert["value"] for alert in ask(filled, alpha, "alerts")["alerts"]] == ["1.2345e+03"]
+
+
+def test_rules_without_alerts_read_no_data(filled: Client, alpha: Tenant, newest: list[tuple[str, Steps]]) -> None:
+    ask(filled, alpha, "rules", exclude_alerts="true")
+    Instance.objects.all().delete()
+    ask(filled, alpha, "rules")
+    assert newest == []
 
 
 FILTERS: dict[str, tuple[dict[str, Any], list[str]]] = {

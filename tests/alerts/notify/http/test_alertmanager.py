@@ -9,10 +9,12 @@ from typing import Any
 
 import pytest
 
-from alerts.models import Rule
+from alerts import newest_texts, rulebook
+from alerts.models import Instance, Rule
 from alerts.notify.alertmanager import ALERT_LASTS_MS, AlertmanagerNotifier
 from alerts.telling import limits, refresh
-from tests.alerts.conftest import START_MS, AlertingWorld
+from spm.accounts.models import App
+from tests.alerts.conftest import START_MS, AlertingWorld, draft
 from tests.alerts.notify.bodies import KEY, body, line
 from tests.alerts.notify.http.servers import HttpServer
 from tests.alerts.notify.mail_server import free_port
@@ -34,7 +36,7 @@ def test_what_goes_on_has_an_end_ahead_and_what_ended_has_its_own(server: HttpSe
     first, second = sent(server)
     assert server.received[0].path == "/prefix/api/v2/alerts"
     assert first["labels"] == {"host": "web-1", "alertname": "CPU is busy", "severity": "critical", "app": "Shop"}
-    assert (first["startsAt"], first["endsAt"]) == ("2023-11-14T22:13:20.000Z", "2023-11-14T22:23:20.000Z")
+    assert (first["startsAt"], first["endsAt"]) == ("2023-11-14T22:13:20.000Z", "2023-11-14T22:17:20.000Z")
     assert second["endsAt"] == "2023-11-14T22:14:20.000Z"
     assert first["generatorURL"].endswith("/alerts/rules/7")
 
@@ -46,33 +48,107 @@ def test_missing_data_is_another_alert_than_the_value(server: HttpServer) -> Non
     assert second["labels"] == {**first["labels"], "aspect": "missing"}
 
 
-@pytest.mark.django_db
-def test_an_alert_that_goes_on_is_said_again_before_its_end_and_then_its_end(
-    make_rule: Callable[..., Rule], world: AlertingWorld, server: HttpServer
-) -> None:
-    make_rule(receivers=(f"alertmanager+{server.url}",))
+@pytest.fixture
+def informed(
+    make_rule: Callable[..., Rule], world: AlertingWorld, server: HttpServer, monkeypatch: pytest.MonkeyPatch
+) -> AlertingWorld:
+    """An Alertmanager was told of one alert."""
+    monkeypatch.setattr(newest_texts, "session_as_known", lambda app, known: world.machine.open_session(app))
+    make_rule(receivers=(f"alertmanager+{server.url}",), annotations={"text": "{{ $value }}"})
     world.evaluate_values(95)
     assert refresh.refresh_due(world.clock.now_ms()) == 0  # nobody was told of it
-    world.clock.advance(limits.GROUP_WAIT_MS)
     assert world.tell() == 1
-    pause_ms = ALERT_LASTS_MS - 2 * limits.REFRESH_MS
-    for _ in range(3):
-        world.clock.advance(pause_ms)
-        assert refresh.refresh_due(world.clock.now_ms()) == 1
-        assert refresh.refresh_due(world.clock.now_ms()) == 0  # another worker has just done it
-        [alert] = sent(server)
-        assert alert["endsAt"] > sent_before_it_ends(world, pause_ms)
-    world.evaluate_values(*[10.0] * 300)
-    world.tell()
-    world.clock.advance(limits.REFRESH_MS)
-    refresh.refresh_due(world.clock.now_ms())
-    assert sent(server)[0]["endsAt"] <= sent_before_it_ends(world, 0)
+    return world
 
 
-def sent_before_it_ends(world: AlertingWorld, later_ms: int) -> str:
-    """The time of the clock, later: as the interface writes it."""
-    from_epoch_s = (world.clock.now_ms() + later_ms) / 1_000
-    return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(from_epoch_s))
+def rounds(world: AlertingWorld, server: HttpServer, seconds: int) -> list[tuple[int, dict[str, Any]]]:
+    """Let time pass with a look every five seconds; returns what was sent, each with its second."""
+    sendings = list[tuple[int, dict[str, Any]]]()
+    for second in range(5, seconds + 1, 5):
+        world.clock.advance(limits.REFRESH_LOOK_MS)
+        before = len(server.received)
+        refresh.refresh_due(world.clock.now_ms())
+        sendings += [(second, alert) for each in server.received[before:] for alert in json.loads(each.body)]
+    return sendings
+
+
+@pytest.mark.django_db
+def test_an_alertmanager_is_told_at_once_and_gets_each_alert_of_many_groups(
+    make_rule: Callable[..., Rule], world: AlertingWorld, server: HttpServer
+) -> None:
+    for number in range(20):  # more than a receiver that people read is sent at once
+        make_rule(name=f"rule {number}", receivers=(f"alertmanager+{server.url}",))
+    world.evaluate_values(95)
+    assert world.tell() == 1
+    assert {each["labels"]["alertname"] for each in sent(server)} == {f"rule {number}" for number in range(20)}
+    world.evaluate_values(10)
+    assert world.tell() == 1
+    assert len(sent(server)) == 20
+
+
+@pytest.mark.django_db
+def test_an_alert_that_goes_on_is_sent_again_each_minute_with_the_newest_value(
+    informed: AlertingWorld, server: HttpServer
+) -> None:
+    [first] = sent(server)
+    informed.evaluate_values(97.5)
+    sendings = rounds(informed, server, 180)
+    assert [second for second, _ in sendings] == [50, 110, 170]  # the first was sent ten seconds before these
+    for second, alert in sendings:
+        assert (alert["startsAt"], alert["labels"]) == (first["startsAt"], first["labels"])
+        assert alert["annotations"]["text"] == "97.5"
+        assert alert["endsAt"] == moment(START_MS + (20 + second) * 1_000 + ALERT_LASTS_MS)
+    assert first["annotations"]["text"] == "95"
+
+
+@pytest.mark.django_db
+def test_what_ended_is_sent_again_for_a_quarter_of_an_hour_with_its_last_value(
+    informed: AlertingWorld, server: HttpServer
+) -> None:
+    informed.machine.values = {"a": 50.0}
+    informed.evaluate()
+    end_ms = informed.clock.now_ms()
+    informed.machine.values = {"a": 97.5}  # this is what is read of the last step at which it fired
+    assert informed.tell() == 1
+    sendings = [(0, sent(server)[0]), *rounds(informed, server, 1_200)]
+    assert [second for second, _ in sendings] == list(range(0, 900, 60))
+    assert {(each["endsAt"], each["annotations"]["text"]) for _, each in sendings} == {(moment(end_ms), "97.5")}
+
+
+@pytest.mark.django_db
+def test_what_ended_is_not_sent_again_once_its_series_is_active_again(
+    informed: AlertingWorld, server: HttpServer, app: App
+) -> None:
+    Rule.objects.filter(app=app).update(for_ms=600_000)
+    informed.evaluate_values(50)
+    informed.tell()
+    rule = Rule.objects.get(app=app)
+    rulebook.change(rule, draft(receivers=rule.receivers, for_ms=600_000), by=None, now_ms=informed.clock.now_ms())
+    informed.evaluate_values(95, 95)  # pending
+    assert Instance.objects.get().phase == "pending"
+    assert rounds(informed, server, 300) == []
+
+
+@pytest.mark.django_db
+def test_an_alertmanager_that_does_not_answer_is_tried_again_soon_and_not_at_each_look(
+    informed: AlertingWorld, server: HttpServer
+) -> None:
+    server.answers[:] = [(500, {}, b"ill")] * 3 + [(200, {}, b"ok")] * 10
+    informed.clock.advance(60_000)
+    assert [second for second, _ in rounds(informed, server, 180)] == [5, 35, 65, 95, 155]
+
+
+@pytest.mark.django_db
+def test_two_looks_at_once_send_once(informed: AlertingWorld, server: HttpServer) -> None:
+    informed.clock.advance(limits.REFRESH_MS)
+    before = len(server.received)
+    assert [refresh.refresh_due(informed.clock.now_ms()) for _ in range(2)] == [1, 0]
+    assert len(server.received) == before + 1
+
+
+def moment(ms: int) -> str:
+    """A time as the interface writes it."""
+    return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(ms // 1_000)) + f".{ms % 1_000:03}Z"
 
 
 @pytest.fixture
