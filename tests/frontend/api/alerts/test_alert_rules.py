@@ -120,7 +120,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "an expression that looks ahead": ({"expr": "x offset -5m"}, "expr"),
     "a recovery on the wrong side": ({"recovery": 95}, "recovery"),
     "a receiver of no notifier": ({"receivers": ["nobody"]}, "receivers"),
-    "a template that queries": ({"annotations": {"a": "{{ query `up` }}"}}, "annotations"),
+    "a label that queries": ({"labels": {"a": "{{ query `up` }}"}}, "labels"),
     "a duration that is too long": ({"for_ms": 10**12}, "for_ms"),
     "a label with a sign in its name": ({"labels": {"team=a": "x"}}, "labels"),
     "a label that names the alert": ({"labels": {"alertname": "x"}}, "labels"),

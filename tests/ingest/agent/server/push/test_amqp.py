@@ -103,13 +103,16 @@ def test_lines_without_a_good_token_are_rejected(secret: str, token: str) -> Non
 
 
 @pytest.mark.django_db(transaction=True)
-def test_a_body_without_a_good_line_is_recorded_and_never_stamped(secret: str) -> None:
+def test_a_body_without_a_good_line_is_recorded_and_stands_in_the_balance(secret: str) -> None:
     store, clock = MemoryBackend(), FakeClock(NOW_MS)
     silent = AgentMessageAcceptor(silent_announcer(clock, store), clock)
-    assert accept_alone(silent, delivery(secret, body=gzip.compress(b"bad line"))) is None
+    accepted = accept_alone(silent, delivery(secret, body=gzip.compress(b"bad line")))
+    assert accepted is not None
+    assert (len(accepted.ts), accepted.rejected) == (0, 1)
     silent.close()
     assert RejectedLine.objects.get().example == "bad line"
-    assert watermarks.read(store, App.objects.get().pk) == {}
+    [announced] = watermarks.read(store, App.objects.get().pk)[1].announcements
+    assert (announced.messages, announced.samples, announced.rejected) == (1, 0, 1)
 
 
 @pytest.mark.django_db(transaction=True)
