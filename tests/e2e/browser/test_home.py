@@ -78,7 +78,7 @@ def test_a_chart_is_read_by_arrow_keys_and_says_what_it_shows(page: Page, fleet:
     last = page.locator(".tip time").inner_text()
     page.keyboard.press("Shift+ArrowLeft")
     assert page.locator(".tip time").inner_text() != last
-    expect(page.locator("[aria-live=polite]")).to_contain_text("worker-1")
+    expect(page.locator(".visually-hidden[aria-live=polite]")).to_contain_text("worker-1")
     picture(page, "chart-keyboard")
     page.keyboard.press("Escape")
     expect(page.locator(".tip")).to_be_hidden()
