@@ -124,14 +124,14 @@ def test_a_report_costs_a_few_statements_and_shows_the_noisiest(
     app: App, make_rule: MakeRule, django_assert_max_num_queries: Any
 ) -> None:
     first = make_rule()
-    rows = [Rule(app=app, name=f"rule {n}", expr="cpu", created_ms=1, changed_ms=1) for n in range(200)]
+    rows = [Rule(app=app, name=f"noisy {n}", expr="cpu", created_ms=1, changed_ms=1) for n in range(200)]
     rules = Rule.objects.bulk_create(rows)
     for count, rule in enumerate((first, *rules)):
         for _ in range(3 if count == 150 else 1):
             notified(alert(rule, START_MS, host=str(Episode.objects.count())))
     with django_assert_max_num_queries(9):
         report, noisiest = count_noise(app.organisation_id, START_MS, END_MS, now_ms=END_MS)
-    assert (report.rules, noisiest[0].rule.name, len(noisiest)) == (201, "rule 149", limits.RULES_SHOWN)
+    assert (report.rules, noisiest[0].rule.name, len(noisiest)) == (201, "noisy 149", limits.RULES_SHOWN)
 
 
 def test_a_flood_of_notifications_is_cut_and_said_so(
