@@ -61,6 +61,10 @@ class ProgressLine:
         ending = "\n" if last or not self._terminal else ""
         self._out.write(f"\r\x1b[K{text}" if self._terminal else text, ending=ending)
 
+    def show_bytes(self, step: str, done: int, total: int) -> None:
+        """Writes how many bytes of a step are done."""
+        self.show(f"{step}: {size_text(done)} of {size_text(max(done, total))}")
+
     def __call__(self, progress: Progress) -> None:
         """Writes the progress of a run."""
         self.show(progress_text(progress), last=progress.hour_shards == progress.hour_shards_total)

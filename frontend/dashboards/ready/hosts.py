@@ -1,5 +1,6 @@
 """Ready dashboards of hosts: our agent, Telegraf, node_exporter, OpenTelemetry's host metrics, collectd. Pure."""
 
+from frontend.dashboards.document import PanelSpec
 from frontend.dashboards.ready.form import ReadyDashboard, chart, choice, stat
 
 _HOST = 'host=~"$host"'
@@ -18,22 +19,13 @@ def _rate(name: str, matchers: str, by: str) -> str:
     return f"sum by ({by}) (rate({name}{{{matchers}}}[$__rate_interval]))"
 
 
-AGENT = ReadyDashboard(
-    "host-agent",
-    "Hosts",
-    "CPU, memory, disks and network of the hosts that run the agent.",
-    ("cpu_usage_total", "load_load1", "mem_used_percent"),
-    [choice("host", "Host", "label_values(load_load1, host)")],
-    [
-        stat("Hosts", f"count(cpu_usage_total{{{_HOST}}})"),
-        stat("CPU", f"avg(avg_over_time({_over('cpu_usage_total', _HOST)}))", "percent"),
-        stat("Fullest memory", f"max(mem_used_percent{{{_HOST}}})", "percent"),
-        stat("Fullest disk", f"max(disk_used_percent{{{_HOST}}})", "percent"),
-        chart("CPU", (f"avg by (host) (avg_over_time({_over('cpu_usage_total', _HOST)}))", "{{host}}"), unit="percent"),
+def _work_and_traffic(cpu: str, load: str) -> list[PanelSpec]:
+    """Return the panels that Telegraf and the agent share: ``cpu`` matches whole hosts, ``load`` is a metric."""
+    return [
         chart(
             "CPU by kind of work",
             *(
-                (f"avg(avg_over_time({_over(f'cpu_usage_{kind}', _HOST)}))", kind)
+                (f"avg(avg_over_time({_over(f'cpu_usage_{kind}', cpu)}))", kind)
                 for kind in ("user", "system", "iowait", "steal")
             ),
             unit="percent",
@@ -42,7 +34,7 @@ AGENT = ReadyDashboard(
         chart(
             "Memory", (f"max by (host) (max_over_time({_over('mem_used_percent', _HOST)}))", "{{host}}"), unit="percent"
         ),
-        chart("Load", (f"max by (host) (max_over_time({_over('load_load1', _HOST)}))", "{{host}}")),
+        chart("Load", (f"max by (host) (max_over_time({_over(load, _HOST)}))", "{{host}}")),
         chart(
             "Network",
             (_rate("net_bytes_recv", _HOST, "host"), "{{host}} in"),
@@ -55,6 +47,22 @@ AGENT = ReadyDashboard(
             (_rate("diskio_write_bytes", _HOST, "host"), "{{host}} written"),
             unit="bytes/s",
         ),
+    ]
+
+
+AGENT = ReadyDashboard(
+    "host-agent",
+    "Hosts",
+    "CPU, memory, disks and network of the hosts that run the agent.",
+    ("cpu_usage_total", "load_load1", "mem_used_percent"),
+    [choice("host", "Host", "label_values(load_load1, host)")],
+    [
+        stat("Hosts", f"count(cpu_usage_total{{{_HOST}}})"),
+        stat("CPU", f"avg(avg_over_time({_over('cpu_usage_total', _HOST)}))", "percent"),
+        stat("Fullest memory", f"max(mem_used_percent{{{_HOST}}})", "percent"),
+        stat("Fullest disk", f"max(disk_used_percent{{{_HOST}}})", "percent"),
+        chart("CPU", (f"avg by (host) (avg_over_time({_over('cpu_usage_total', _HOST)}))", "{{host}}"), unit="percent"),
+        *_work_and_traffic(_HOST, "load_load1"),
         chart(
             "Disk space",
             (f"max by (host, path) (last_over_time({_over('disk_used_percent', _HOST)}))", "{{host}} {{path}}"),
@@ -82,31 +90,7 @@ TELEGRAF = ReadyDashboard(
             (f"100 - avg by (host) (avg_over_time({_over('cpu_usage_idle', _CPU)}))", "{{host}}"),
             unit="percent",
         ),
-        chart(
-            "CPU by kind of work",
-            *(
-                (f"avg(avg_over_time({_over(f'cpu_usage_{kind}', _CPU)}))", kind)
-                for kind in ("user", "system", "iowait", "steal")
-            ),
-            unit="percent",
-            kind="area",
-        ),
-        chart(
-            "Memory", (f"max by (host) (max_over_time({_over('mem_used_percent', _HOST)}))", "{{host}}"), unit="percent"
-        ),
-        chart("Load", (f"max by (host) (max_over_time({_over('system_load1', _HOST)}))", "{{host}}")),
-        chart(
-            "Network",
-            (_rate("net_bytes_recv", _HOST, "host"), "{{host}} in"),
-            (_rate("net_bytes_sent", _HOST, "host"), "{{host}} out"),
-            unit="bytes/s",
-        ),
-        chart(
-            "Disk reads and writes",
-            (_rate("diskio_read_bytes", _HOST, "host"), "{{host}} read"),
-            (_rate("diskio_write_bytes", _HOST, "host"), "{{host}} written"),
-            unit="bytes/s",
-        ),
+        *_work_and_traffic(_CPU, "system_load1"),
         chart(
             "Disk space",
             (f"max by (host, path) (last_over_time({_over('disk_used_percent', _HOST)}))", "{{host}} {{path}}"),

@@ -30,11 +30,8 @@ class Command(BaseCommand):
             end_with_parent()
         clock, line = SystemClock(), ProgressLine(self.stderr)
 
-        def watch(step: str, done: int, total: int) -> None:
-            line.show(f"{step}: {size_text(done)} of {size_text(max(done, total))}")
-
         try:
-            finished = make_backup(folder.absolute(), clock, watch, keep=keep)
+            finished = make_backup(folder.absolute(), clock, line.show_bytes, keep=keep)
         except (SpmError, OSError) as error:
             raise CommandError(str(error)) from error
         record = finished.record

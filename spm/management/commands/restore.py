@@ -34,14 +34,11 @@ class Command(BaseCommand):
         """Restore one backup and say what to do next."""
         clock, data, line = SystemClock(), Path(settings.SPM_DATA), ProgressLine(self.stderr)
 
-        def watch(step: str, done: int, total: int) -> None:
-            line.show(f"{step}: {size_text(done)} of {size_text(max(done, total))}")
-
         try:
             data.mkdir(parents=True, exist_ok=True)
             lock = lock_data(data)
             try:
-                restored = restore_backup(backup.absolute(), clock, watch, replace=replace)
+                restored = restore_backup(backup.absolute(), clock, line.show_bytes, replace=replace)
             finally:
                 os.close(lock)
         except (SpmError, CannotStart, OSError) as error:
