@@ -16,20 +16,24 @@ from spm.clock import Clock
 
 log = logging.getLogger("spm.sidecar")
 _DATAGRAM_BYTES = 65_535
+_BACKLOG = 128  # connections that wait to be accepted
 _CLOSE_S = 2.0  # for reading the data that arrived before the end
 
 
 class Listener:
-    """Listens on one port with TCP and UDP. With port 0 it takes a free port; ``port`` has its number."""
+    """Listens on one port with TCP and UDP, UDP first. With port 0 it takes a free port; ``port`` has its number."""
 
     def __init__(self, host: str, port: int, intake: Intake, clock: Clock) -> None:
         self._intake, self._clock = intake, clock
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        self._tcp = socket.create_server((host, port), family=family)
+        self._tcp = socket.socket(family, socket.SOCK_STREAM)
+        self._tcp.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        self._tcp.bind((host, port))
         self.port = int(self._tcp.getsockname()[1])
         self._udp = socket.socket(family, socket.SOCK_DGRAM)
         self._udp.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, limits.SIDECAR_UDP_BUFFER_BYTES)
         self._udp.bind((host, self.port))
+        self._tcp.listen(_BACKLOG)  # last: who can connect can also send datagrams
         self._free_connections = threading.BoundedSemaphore(limits.SIDECAR_CONNECTIONS_MAX)
         self._connections: dict[socket.socket, threading.Thread] = {}
         self._closed = False

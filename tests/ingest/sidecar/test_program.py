@@ -188,3 +188,18 @@ def test_lines_that_arrived_before_the_end_are_read() -> None:
     assert intake.lines == 3 + 20 + 3 * 3
     for one in connections:
         one.close()
+
+
+def test_who_can_connect_can_also_send_datagrams(monkeypatch: pytest.MonkeyPatch) -> None:
+    refused = []
+
+    class Observed(socket.socket):
+        def bind(self, address: tuple[str, int]) -> None:  # type: ignore[override]
+            if self.type == socket.SOCK_DGRAM:
+                with socket.socket() as early:
+                    refused.append(early.connect_ex(address) != 0)
+            super().bind(address)
+
+    monkeypatch.setattr(socket, "socket", Observed)
+    Listener("127.0.0.1", 0, Intake("graphite", Graphite()), SystemClock()).close()
+    assert refused == [True]
