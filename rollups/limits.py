@@ -6,3 +6,6 @@ ROLL_RUNS_KEPT = 10_000  # rows of the list of runs; the store keeps its own his
 CORRECTION_SOURCES_MAX = 20  # names kept with one corrected hour: enough to know whom to ask
 CORRECTIONS_KEPT = 5_000  # listed per app: half a year of an app whose every hour is corrected
 TOMBSTONE_KEPT_MS = 400 * 86_400_000  # of a deleted app, whose late messages are deleted, too: a year and a month
+LEASE_MS = 60_000  # of the right to run: a machine that died holds the others up for so long
+LEASE_RENEW_S = 10.0  # between two renewals, so that clocks may differ by most of a minute, and calls may fail
+LEASE_SKEW_MS = 600_000  # beyond that: a lease that ends even later was written by a clock that was wrong

@@ -2,7 +2,7 @@
 
 ``maintain``, which beat starts, deletes the apps that were given up; once a day it also widens placements, expires what
 is over, and purges superseded rows. Other rooms prune their own database rows in their own tasks. Commands, pages, the
-REST interface and beat call these functions on a ``Site``; each takes the lock of runs, or raises ``Refused`` if a run
+REST interface and beat call these functions on a ``Site``; each takes the lease of runs, or raises ``Refused`` if a run
 is in progress. All of them may be killed and repeated.
 """
 
@@ -13,7 +13,6 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
-from pathlib import Path
 
 from django.db import transaction
 
@@ -31,8 +30,9 @@ from rollups.delete.listing import Listing
 from rollups.delete.purge import PurgeResult
 from rollups.limits import TOMBSTONE_KEPT_MS
 from rollups.models import RetractionRecord, Run, RunDay, RunKind, RunState, date_of
+from rollups.run import last_times
 from rollups.run.driver import Driver
-from rollups.run.lock import run_lock
+from rollups.run.lease import hold_lease, is_free
 from rollups.services import placement
 from rollups.services.retractions import Actor
 from rollups.services.runs import Site, executor_of, record_run, start_process
@@ -63,7 +63,7 @@ def purge_superseded(
     Raises ``Refused`` if a run is in progress for longer than ``wait_s``, or if Spark is required but missing.
     """
     total = PurgeResult()
-    with _exclusively(site, wait_s):
+    with _exclusively(site, wait_s) as at:
         named = {app.pk: app for app in App.objects.filter(pk__in=apps)}
         lists: Iterable[tuple[int, Mapping[int, Listing] | None]] = ((app, None) for app in named)
         if spark:
@@ -73,7 +73,7 @@ def purge_superseded(
             with noted.isolated(app):
                 report = partial(watch, named[app])
                 result = purge.purge(
-                    site.store, app, keep=keep, dry_run=dry_run, listings=listings, at=_at(), watch=report
+                    site.store, app, keep=keep, dry_run=dry_run, listings=listings, at=at, watch=report
                 )
                 for (table, reason), tally in result.tallies.items():
                     total.add(table, reason, tally.rows, tally.size_bytes)
@@ -82,15 +82,10 @@ def purge_superseded(
 
 
 @contextmanager
-def _exclusively(site: Site, wait_s: float) -> Iterator[None]:
-    with run_lock(site.folder, site.clock, wait_s=wait_s) as free:
-        if not free:
-            raise Refused("a run is in progress", remedy="Wait for it to end.")
-        yield
-
-
-def _at() -> Hook:
-    return crash_points.from_environment(os.environ)
+def _exclusively(site: Site, wait_s: float) -> Iterator[Hook]:
+    """Takes the lease for the body; yields crash points that check it."""
+    with hold_lease(site.store, site.folder, site.clock, wait_s=wait_s) as lease:
+        yield lease.guard(crash_points.from_environment(os.environ))
 
 
 def check(
@@ -103,7 +98,7 @@ def check(
     wait_s: float = 0.0,
     watch: Watch = lambda *_: None,
 ) -> dict[App, Report]:
-    """Verifies rows and recounts hours and days of these apps; only ``repair`` and ``rebuild`` take the lock.
+    """Verifies rows and recounts hours and days of these apps; only ``repair`` and ``rebuild`` take the lease.
 
     ``rebuild`` rebuilds manifests that cannot be read, and repairs the rest.
     """
@@ -126,7 +121,7 @@ def check(
 def check_on_spark(
     site: Site, *, apps: Sequence[int], hours: Collection[int] | None = None, wait_s: float = 0.0
 ) -> dict[App, Report]:
-    """Recounts hours of these apps on Spark, under the lock, so that nothing moves between the two readings."""
+    """Recounts hours of these apps on Spark, with the lease, so that nothing moves between the two readings."""
     reports = {}
     with _exclusively(site, wait_s):
         for app in App.objects.filter(pk__in=apps):
@@ -282,11 +277,11 @@ def delete_apps(
 ) -> dict[App, DeletedRows]:
     """Deletes the rows of every deleted app in the store, then its database row, then organisations without apps."""
     deletions: dict[App, DeletedRows] = {}
-    with _exclusively(site, wait_s):
+    with _exclusively(site, wait_s) as at:
         noted = Troubles("delete", site.now())
         for app in deleted_apps(site):
             with noted.isolated(app.pk):
-                rows = delete_app.delete_app(site.store, app.pk, dry_run=dry_run, at=_at(), watch=partial(watch, app))
+                rows = delete_app.delete_app(site.store, app.pk, dry_run=dry_run, at=at, watch=partial(watch, app))
                 deletions[app] = rows
                 if not dry_run:
                     _delete_record(site, app, rows)
@@ -309,12 +304,12 @@ def _delete_record(site: Site, app: App, deleted: DeletedRows) -> None:
 def delete_stragglers(site: Site, *, wait_s: float = 0.0) -> dict[int, DeletedRows]:
     """Deletes what has come in of deleted apps since, by number; forgets apps of which nothing can come any more."""
     deletions: dict[int, DeletedRows] = {}
-    with _exclusively(site, wait_s):
+    with _exclusively(site, wait_s) as at:
         recorded = set(App.objects.values_list("id", flat=True))  # numbers that another database gives again
         for app, since_ms in tombstones.read(site.store).items():
             if app in recorded:
                 continue
-            rows = delete_app.delete_app(site.store, app, at=_at())
+            rows = delete_app.delete_app(site.store, app, at=at)
             if rows.row_count:
                 deletions[app] = rows
             elif site.clock.now_ms() - since_ms > TOMBSTONE_KEPT_MS:
@@ -346,23 +341,18 @@ def maintain(site: Site, *, apps: Sequence[int]) -> bool:
     placement.widen(site, apps=apps)
     expire(site, apps=apps, wait_s=limits.ROLL_WAIT_S)
     purge_superseded(site, apps=apps, wait_s=limits.ROLL_WAIT_S)
-    _last_time_file(site).write_text(str(site.clock.now_ms()))
+    last_times.write(site.store, last_times.MAINTAINED, site.clock.now_ms())
     return True
 
 
 def consider(site: Site, launch: Callable[[], None] | None = None) -> bool:
     """Starts ``maintain`` in a process of its own if it is due and no run is in progress; returns whether it did."""
-    with run_lock(site.folder, site.clock) as free:
-        if not free or not (_is_day_old(site) or deleted_apps(site)):
-            return False
+    if not is_free(site.store, site.folder, site.clock) or not (_is_day_old(site) or deleted_apps(site)):
+        return False
     (launch or partial(start_process, "maintain"))()
     return True
 
 
-def _last_time_file(site: Site) -> Path:
-    return site.folder / "purged"
-
-
 def _is_day_old(site: Site) -> bool:
-    file = _last_time_file(site)
-    return not file.exists() or site.clock.now_ms() - int(file.read_text()) >= limits.PURGE_EVERY_MS
+    last_ms = last_times.read(site.store, last_times.MAINTAINED)
+    return last_ms is None or site.clock.now_ms() - last_ms >= limits.PURGE_EVERY_MS

@@ -29,10 +29,10 @@ from rollups.decide import plan
 from rollups.decide.plan import Backlog, PendingCommit, PlanContext, RunStart
 from rollups.manifest import cells
 from rollups.models import Run, RunDay, RunKind, RunState, date_of
-from rollups.run import agenda, rollback, survey
+from rollups.run import agenda, last_times, rollback, survey
 from rollups.run.driver import Driver, HourCorrection, Progress, RunReport
+from rollups.run.lease import hold_lease, is_free
 from rollups.run.local import Executor
-from rollups.run.lock import run_lock
 from rollups.run.rollback import DayRollback
 from rollups.services import troubles
 from rollups.services.troubles import Troubles
@@ -41,7 +41,6 @@ from spm.accounts import audit
 from spm.accounts.access import require_app_number
 from spm.accounts.models import App, Organisation
 from spm.clock import Clock, SystemClock, moment
-from spm.errors import Refused
 from spm.limits import DAY_HOURS, HOUR_MS
 from spm.store import epochs
 from spm.store.backends import open_backend
@@ -66,7 +65,7 @@ class Site:
 
     @property
     def folder(self) -> Path:
-        """The folder of the lock and of Spark's scratch files."""
+        """The folder of this machine's lock and of Spark's scratch files."""
         return self.data / "spark"
 
     def shards(self, app: int) -> list[int]:
@@ -165,7 +164,7 @@ def preview_roll_back(site: Site, number: int, *, apps: Sequence[int] | None = N
 
 @dataclass(frozen=True, slots=True)
 class ActiveRun:
-    """A run in progress: its database row, its crash points, and the function that takes its progress."""
+    """A run in progress: its database row, its crash points (which check the lease), and what takes its progress."""
 
     row: Run
     at: Hook
@@ -182,16 +181,15 @@ def record_run(
     watch: Callable[[Progress], None] = lambda _: None,
     wait_s: float = 0.0,
 ) -> Iterator[ActiveRun]:
-    """Takes the lock, a run number and a database row for the body; the row records a failure."""
-    with run_lock(site.folder, site.clock, wait_s=wait_s) as free:
-        if not free:
-            raise Refused("another run is in progress", remedy="Wait for it to end.")
+    """Takes the lease, a run number and a database row for the body; the row records a failure."""
+    with hold_lease(site.store, site.folder, site.clock, wait_s=wait_s) as lease:
         Run.objects.filter(state=RunState.RUNNING).update(state=RunState.LOST, finished=site.now())
         number = cells.take_run(site.store)
         Run.objects.filter(number=number).delete()  # of a former store with the same numbers
         row = Run.objects.create(number=number, kind=kind, executor=executor, started=site.now(), apps=list(apps))
+        hook = lease.guard(crash_points.from_environment(os.environ))
         try:
-            yield ActiveRun(row, crash_points.from_environment(os.environ), _recorder(row, site.clock, watch))
+            yield ActiveRun(row, hook, _recorder(row, site.clock, watch))
         except Exception as error:
             _ended(row, RunState.FAILED, site.now(), f"{type(error).__name__}: {error}")
             raise
@@ -293,20 +291,15 @@ def roll_back(
 
 def consider(site: Site, launch: Callable[[], None] | None = None) -> RunStart:
     """Starts the run that is due: a minor one here, or a full one on Spark in a process of its own. Returns which."""
-    with run_lock(site.folder, site.clock) as free:
-        if not free:
-            return RunStart.NOTHING
+    if not is_free(site.store, site.folder, site.clock):
+        return RunStart.NOTHING
     apps, now = all_apps(), site.clock.now_ms()
     backlog = _measure_backlog(site, apps, now)
-    last_start = site.folder / "started"  # beside the lock, since a run that dies early leaves no row
-    start = plan.decide_start(
-        backlog,
-        now_ms=now,
-        last_spark_ms=int(last_start.read_text()) if last_start.exists() else None,
-        last_failure_ms=_last_failure_ms(),
-    )
+    last_start = last_times.read(site.store, last_times.RUN_STARTED)
+    start = plan.decide_start(backlog, now_ms=now, last_spark_ms=last_start, last_failure_ms=_last_failure_ms())
     if start == RunStart.SPARK:
-        last_start.write_text(str(now))
+        if not last_times.claim(site.store, last_times.RUN_STARTED, last_start, now):
+            return RunStart.NOTHING  # another machine starts it
         (launch or partial(start_process, "roll", "--maintain"))()
     elif start == RunStart.MINOR:
         roll(site, apps=apps, kind=RunKind.MINOR, executor="local")

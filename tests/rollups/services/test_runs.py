@@ -1,7 +1,9 @@
 """Claims about runs and their record: rows, roll backs, corrections, retractions, deletions, and what beat starts."""
 
+import dataclasses
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 from django.contrib.auth.models import User
@@ -10,11 +12,14 @@ from django.core.management.base import CommandError
 from django.test import Client, override_settings
 
 from rollups import retraction
-from rollups.crash_points import ignore_point
+from rollups.crash_points import Hook, ignore_point
 from rollups.decide.plan import RunStart
+from rollups.limits import LEASE_MS
 from rollups.models import Correction, CorrectionCause, RetractionRecord, Run, RunKind, RunState
 from rollups.retraction import Draft
-from rollups.run.lock import run_lock
+from rollups.run.driver import Driver
+from rollups.run.lease import LeaseLost, hold_lease
+from rollups.run.local import LocalExecutor
 from rollups.run.rollback import roll_back
 from rollups.services import (
     maintenance as services_maintenance,
@@ -41,7 +46,7 @@ from spm.store.backends.memory import MemoryBackend
 from spm.store.ledger import stamp_floor, watermarks
 from spm.store.ledger.watermarks import Announcement
 from spm.store.matchers import Matcher
-from tests.model.world import APP, NEXT_DAY, START, World
+from tests.model.world import APP, NEXT_DAY, START, World, meanwhile
 
 pytestmark = pytest.mark.django_db
 
@@ -87,14 +92,12 @@ def test_a_run_without_work_leaves_no_row(site: Site) -> None:
 
 
 def test_a_second_run_is_refused_while_one_works(site: Site) -> None:
-    with run_lock(site.folder, site.clock) as free:
-        assert free
-        with pytest.raises(Refused, match="in progress"):
-            full(site)
+    with hold_lease(site.store, site.folder, site.clock), pytest.raises(Refused, match="in progress"):
+        full(site)
 
 
 def test_a_run_may_wait_for_the_one_at_work(site: Site, world: World) -> None:
-    with run_lock(site.folder, site.clock), pytest.raises(Refused, match="in progress"):
+    with hold_lease(site.store, site.folder, site.clock), pytest.raises(Refused, match="in progress"):
         services_runs.roll(site, apps=[APP], kind=RunKind.FULL, executor="local", now_ms=NEXT_DAY, wait_s=5)
     assert world.clock.monotonic() >= 1_005
 
@@ -103,6 +106,60 @@ def test_a_run_whose_process_is_gone_is_called_lost(site: Site) -> None:
     Run.objects.create(number=99, kind=RunKind.FULL, executor="spark", started=site.now())
     full(site)
     assert Run.objects.get(number=99).state == RunState.LOST
+
+
+def on_another_machine(site: Site, folder: Path) -> Site:
+    """The site as a machine with a data folder of its own sees it."""
+    return dataclasses.replace(site, data=folder)
+
+
+def test_a_run_on_another_machine_is_refused_and_none_is_called_lost(site: Site, tmp_path_factory: Any) -> None:
+    other = on_another_machine(site, tmp_path_factory.mktemp("other"))
+    with services_runs.record_run(site, kind=RunKind.FULL, executor="spark", apps=[APP]) as work:
+        with pytest.raises(Refused, match=r"in progress; got process \d+ on"):
+            full(other)
+        assert services_runs.consider(other, launch=_never) == RunStart.NOTHING
+        work.row.refresh_from_db()
+        assert work.row.state == RunState.RUNNING
+    assert full(other).state == RunState.DONE, "it was given back"
+
+
+def test_a_stalled_run_publishes_nothing_once_another_machine_has_taken_over(
+    site: Site, world: World, tmp_path_factory: Any
+) -> None:
+    other = on_another_machine(site, tmp_path_factory.mktemp("other"))
+
+    def stall() -> None:
+        world.clock.advance(LEASE_MS)
+        full(other)
+
+    def run() -> None:
+        with services_runs.record_run(site, kind=RunKind.FULL, executor="local", apps=[APP]) as work:
+            driver = Driver(site.store, site.clock, at=after(meanwhile("compacted", stall), work.at))
+            driver.roll(LocalExecutor(site.store), [APP], now_ms=NEXT_DAY, run=work.row.number)
+
+    with pytest.raises(LeaseLost, match="taken over"):
+        run()
+    assert [run.state for run in Run.objects.order_by("number")] == [RunState.FAILED, RunState.DONE]
+    assert {entry.state.generations[0].number >> 24 for entry in world.manifest().entries.values()} == {2}
+    assert world.answer() == world.truth
+
+
+def after(first: Hook, second: Hook) -> Hook:
+    def both(point: str) -> None:
+        first(point)
+        second(point)
+
+    return both
+
+
+def test_of_two_machines_one_starts_the_run_that_is_due(site: Site, world: World, tmp_path_factory: Any) -> None:
+    other = on_another_machine(site, tmp_path_factory.mktemp("other"))
+    world.clock.jump(START + HOUR_MS + 5 * 60_000 - world.clock.now_ms())
+    assert services_runs.consider(site, launch=lambda: None) == RunStart.SPARK
+    assert services_runs.consider(other, launch=_never) != RunStart.SPARK
+    assert services_maintenance.maintain(site, apps=[APP])
+    assert not services_maintenance.consider(other, launch=_never)
 
 
 def test_a_run_that_fails_says_why(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -180,7 +237,7 @@ def test_beat_leaves_a_rolled_back_run_alone(site: Site, world: World) -> None:
 
 def test_beat_waits_while_a_run_works(site: Site, world: World) -> None:
     world.clock.jump(NEXT_DAY - world.clock.now_ms())
-    with run_lock(site.folder, site.clock):
+    with hold_lease(site.store, site.folder, site.clock):
         assert services_runs.consider(site, launch=_never) == RunStart.NOTHING
 
 
