@@ -14,7 +14,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from ingest.accept.rate_allowance import RateAllowances
+from ingest.accept.rate_allowance import RateAllowances, TooFast
 from ingest.accept.series_quota import SeriesQuota
 from ingest.accept.store_pause import StorePause
 from ingest.protocols.common import times
@@ -24,6 +24,7 @@ from spm.accounts.quotas import Quota
 from spm.arrays import BOOL, I64
 from spm.clock import Clock
 from spm.store.backends.base import Backend
+from spm.store.ledger.quota import PUSHED, RateBucket
 from spm.wire import Parsed, Rejection, SeriesTable, parse_canonical
 
 _LOG = logging.getLogger(__name__)
@@ -34,18 +35,37 @@ _UNITS = ("ns", "us", "ms", "s")
 class Admission:
     """Decides which samples of a message are accepted. Thread-safe.
 
-    ``quota_of`` returns the quota of an app; the store holds the counts that processes share.
+    ``quota_of`` returns the quota of an app; the store holds the counts that processes share, ``bucket`` names that of
+    samples.
     """
 
-    def __init__(self, store: Backend, clock: Clock, quota_of: Callable[[int], Quota] = quotas.read_quota) -> None:
+    def __init__(
+        self,
+        store: Backend,
+        clock: Clock,
+        quota_of: Callable[[int], Quota] = quotas.read_quota,
+        bucket: RateBucket = PUSHED,
+    ) -> None:
         self._clock, self._quota_of = clock, quota_of
         pause = StorePause(clock)
-        self._rates = RateAllowances(store, clock, quota_of, pause)
+        self._rates = RateAllowances(store, clock, quota_of, pause, bucket)
         self._series = SeriesQuota(store, clock, pause)
 
     def check_rate(self, app: int) -> None:
         """Raise ``TooFast`` for an app that has used up its rate."""
         self._rates.check(app)
+
+    def reject_if_too_fast(self, app: int, parsed: Parsed) -> Parsed | None:
+        """Return a body with all its samples rejected if its app has used up its rate; ``None`` if it has not.
+
+        For what a queue has taken already, whose sender nobody can ask to wait.
+        """
+        try:
+            self._rates.check(app)
+        except TooFast as error:
+            reason = f"{error.what}: {error.wanted}, an hour's worth at once"
+            return _without_samples(parsed, np.ones(len(parsed.ts), np.bool_), reason)
+        return None
 
     def has_allowance(self, app: int) -> bool:
         """Whether ``check_rate`` returns without asking the store."""

@@ -46,10 +46,18 @@ class RateAllowance:
 
 
 class RateAllowances:
-    """The allowances of all apps in one process. Thread-safe."""
+    """The allowances of all apps in one process. Thread-safe. ``bucket``: which of an app's counts it takes from."""
 
-    def __init__(self, store: Backend, clock: Clock, quota_of: Callable[[int], Quota], pause: StorePause) -> None:
+    def __init__(
+        self,
+        store: Backend,
+        clock: Clock,
+        quota_of: Callable[[int], Quota],
+        pause: StorePause,
+        bucket: quota.RateBucket = quota.PUSHED,
+    ) -> None:
         self._store, self._clock, self._quota_of, self._pause = store, clock, quota_of, pause
+        self._bucket = bucket
         self._lock = threading.Lock()
         self._allowances: LruCache[int, RateAllowance] = LruCache(limits.QUOTA_APPS_MAX)
 
@@ -68,9 +76,12 @@ class RateAllowances:
             raise TooFast(rate, allowance.closed_until - now)
         if not self._pause.may_ask():
             return
-        portion = min(max(rate * limits.QUOTA_PORTION_S, rate - allowance.samples), rate * limits.QUOTA_BURST_S)
+        burst_s = self._bucket.burst_s
+        portion = min(max(rate * limits.QUOTA_PORTION_S, rate - allowance.samples), rate * burst_s)
         try:
-            turn = quota.take_samples(self._store, app, wanted=int(portion), rate=rate, now_ms=self._clock.now_ms())
+            turn = quota.take_samples(
+                self._store, app, wanted=int(portion), rate=rate, now_ms=self._clock.now_ms(), bucket=self._bucket
+            )
         except StoreUnavailable:
             self._pause.failed()
             return
@@ -79,7 +90,7 @@ class RateAllowances:
             allowance.samples += portion if turn.given else 0.0
             if allowance.samples > 0:
                 return
-            wait_s = turn.wait_s or min(limits.QUOTA_BURST_S, -allowance.samples / rate)
+            wait_s = turn.wait_s or min(burst_s, -allowance.samples / rate)
             allowance.closed_until = now + wait_s
         telemetry.REFUSED_BODIES.labels("rate").inc()
         raise TooFast(rate, wait_s)

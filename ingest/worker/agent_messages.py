@@ -4,14 +4,15 @@ The consumer is the accepting process of such a message. A redelivery is therefo
 under the same message id: equal values, counted once (PROTOCOL 1). A message is identified in one of two ways. An agent
 that the broker knows by its token publishes to ``AGENTS``; the routing key, which the broker checked, names its token.
 An agent with an account of the broker's own sends its token in a header. A message whose sender is not proven becomes a
-dead letter that says so. The app's rate is charged, but no message is refused for it, since the broker has taken it
-already. The deliveries at hand are accepted together; an error of one never touches another. Enter by
-``open_acceptor``.
+dead letter that says so. Nobody can ask a sender to wait whose message the broker has taken: the messages of an app
+that is an hour's worth of samples over its rate are rejected, and counted. The deliveries at hand are accepted
+together; an error of one never touches another. Enter by ``open_acceptor``.
 """
 
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from io import BytesIO
 from typing import TypeVar
 
@@ -34,6 +35,7 @@ from spm.clock import Clock
 from spm.errors import BadMessage, StoreUnavailable
 from spm.limits import CONSUME_JOIN_BYTES
 from spm.store.backends.base import Backend
+from spm.store.ledger.quota import QUEUED
 from spm.wire import Envelope, Parsed
 
 log = logging.getLogger(__name__)
@@ -136,6 +138,11 @@ class AgentMessageAcceptor:
         admission = self._admission
         if admission is None:
             return
+        for message in messages:
+            if isinstance(message.admitted, Parsed) and len(message.admitted.ts):
+                message.admitted = _result(
+                    partial(_rejected_or_same, admission, message.principal.app_id), message.admitted
+                )
         parsed_ones = [(each, each.admitted) for each in messages if isinstance(each.admitted, Parsed)]
         bodies = [(each.principal.app_id, parsed, each.body.unit) for each, parsed in parsed_ones]
         try:
@@ -161,7 +168,13 @@ class AgentMessageAcceptor:
 
 def open_acceptor(backend: Backend, clock: Clock) -> AgentMessageAcceptor:
     """Return an acceptor that announces to this store."""
-    return AgentMessageAcceptor(StampAnnouncer(backend, clock), clock, Admission(backend, clock))
+    return AgentMessageAcceptor(StampAnnouncer(backend, clock), clock, Admission(backend, clock, bucket=QUEUED))
+
+
+def _rejected_or_same(admission: Admission, app: int, parsed: Parsed) -> Parsed:
+    """Return a body as it is, or with all its samples rejected where its app has used up its rate."""
+    rejected = admission.reject_if_too_fast(app, parsed)
+    return parsed if rejected is None else rejected
 
 
 def _sender(delivery: Delivery) -> tuple[Principal, str]:

@@ -1,9 +1,10 @@
 """An app's quotas, as all processes of a site share them: its number of series, and how far it is ahead of its rate.
 
-Two cells of `config` per app, changed by check-and-put alone:
+Three cells of `config` per app, changed by check-and-put alone:
 
     quota/series/APP   [series, ms of the last recount]      absent: the dictionary is counted once
-    quota/rate/APP     [ms at which the app has used up its portions]
+    quota/rate/APP     [ms at which the app has used up its portions of what comes by HTTP]
+    quota/queued/APP   [the same of what agents send through RabbitMQ]
 
 Processes take portions, not single series or samples, so that a cell seldom changes: what a process that dies has not
 used is missing until the next recount. Two processes that register one series at the same moment both count it. Enter
@@ -23,6 +24,18 @@ from spm.store.backends.base import Backend, Reader, scan_ranges
 from spm.store.check_and_put import COLUMN, replace_cell
 
 _TRIES = 100  # a check-and-put lost so often means a broken store, not company
+
+
+@dataclass(frozen=True, slots=True)
+class RateBucket:
+    """One of an app's counts of samples: its name in the cell's key, and the burst that it allows."""
+
+    name: bytes
+    burst_s: int
+
+
+PUSHED = RateBucket(b"rate", limits.QUOTA_BURST_S)
+QUEUED = RateBucket(b"queued", 3_600)  # what was taken into a queue must not be rejected because we stood still
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,13 +76,15 @@ def take_series(store: Backend, app: int, *, wanted: int, quota: int, now_ms: in
     raise CellContended(error)
 
 
-def take_samples(store: Backend, app: int, *, wanted: int, rate: int, now_ms: int) -> Portion:
-    """Take the right to ``wanted`` samples at ``rate`` a second, with a burst of ``QUOTA_BURST_S``, at most a burst.
+def take_samples(
+    store: Backend, app: int, *, wanted: int, rate: int, now_ms: int, bucket: RateBucket = PUSHED
+) -> Portion:
+    """Take the right to ``wanted`` samples at ``rate`` a second, with the bucket's burst, at most a burst.
 
     The cell is the moment at which all granted samples are used up at the app's rate. A moment further ahead than
     bursts can explain comes from another machine's clock: this process then counts for itself.
     """
-    burst_ms = limits.QUOTA_BURST_S * 1_000
+    burst_ms = bucket.burst_s * 1_000
 
     def take(row: Mapping[bytes, bytes]) -> tuple[bytes | None, Portion]:
         [spent_ms] = _decoded(row) or [now_ms]
@@ -81,7 +96,7 @@ def take_samples(store: Backend, app: int, *, wanted: int, rate: int, now_ms: in
         return _encoded(now_ms + ahead_ms + -(-wanted * 1_000 // rate)), Portion(True)
 
     error = f"no portion of samples for app {app} after {_TRIES} tries"
-    return replace_cell(store, "config", _rate_key(app), take, error=error, tries=_TRIES)
+    return replace_cell(store, "config", _rate_key(app, bucket), take, error=error, tries=_TRIES)
 
 
 def count_series(reader: Reader, app: int, at_most: int) -> int:
@@ -115,12 +130,12 @@ def _encoded(*numbers: int) -> bytes:
 
 def keys_of(app: int) -> list[bytes]:
     """The keys of an app's cells in `config`."""
-    return [_series_key(app), _rate_key(app)]
+    return [_series_key(app), _rate_key(app, PUSHED), _rate_key(app, QUEUED)]
 
 
 def _series_key(app: int) -> bytes:
     return b"quota/series/%d" % app
 
 
-def _rate_key(app: int) -> bytes:
-    return b"quota/rate/%d" % app
+def _rate_key(app: int, bucket: RateBucket) -> bytes:
+    return b"quota/%b/%d" % (bucket.name, app)

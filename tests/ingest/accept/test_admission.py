@@ -357,7 +357,7 @@ def test_two_first_bodies_of_an_app_at_one_moment_share_one_allowance(monkeypatc
             meeting.wait(0.2)
         return allowance
 
-    def take_samples(store: Backend, app: int, *, wanted: int, rate: int, now_ms: int) -> quota.Portion:
+    def take_samples(store: Backend, app: int, *, wanted: int, rate: int, now_ms: int, bucket: object) -> quota.Portion:
         portions.append(wanted)
         return quota.Portion(True)
 

@@ -31,6 +31,7 @@ from spm.errors import BadMessage, StoreUnavailable
 from spm.limits import CONSUME_JOIN_BYTES, HOUR_MS, JOINED_BODY_BYTES_MAX, MESSAGE_HOURS_MAX, MESSAGE_ID_CHARS_MAX
 from spm.store.backends.memory import MemoryBackend
 from spm.store.ledger import watermarks
+from spm.store.ledger.quota import QUEUED
 from spm.wire import Envelope, Parsed
 from tests.support.acceptors import silent_announcer
 from tests.support.messages import message
@@ -285,3 +286,33 @@ def test_nothing_is_counted_of_what_was_not_stamped() -> None:
     [row] = [each.newest for each in watermarks.read(process.store, ROOMY).values()]
     assert row is not None
     assert (row.messages, row.rejected, row.open_messages) == (2, 1, 2)
+
+
+def test_an_app_far_over_its_rate_has_messages_rejected_and_counted_and_no_other_app_has() -> None:
+    """A body of 60 samples a second, at a rate of ten: an hour's worth is taken at once, then ten a second."""
+    process, body = Process(), "".join(f"m v={n} {NOW_MS - n}\n" for n in range(60)).encode()
+    allowed = Quota(samples_per_s=10)
+    process.admission = Admission(process.store, process.clock, lambda app: allowed, QUEUED)
+    process.acceptor = AgentMessageAcceptor(process.announcer, process.clock, process.admission)
+    taken = rejected = 0
+    for _ in range(1_200):
+        [result] = process.acceptor.accept_many([delivery(body=body)])
+        assert isinstance(result, Envelope)
+        assert len(result) + result.rejected == 60
+        taken, rejected = taken + len(result), rejected + result.rejected
+        process.clock.advance(1_000)
+    assert abs(taken - 10 * (3_600 + 1_200)) <= 120
+    assert taken + rejected == 60 * 1_200
+    over, other = process.acceptor.accept_many([delivery(body=body), delivery("narrow", body)])
+    assert [len(each) for each in (over, other) if isinstance(each, Envelope)] == [0, 60]
+    RECORDED.clear()
+    process.acceptor.accept_many([delivery(body=body)])
+    assert "than its rate allows" in str(RECORDED)
+
+
+def test_a_backlog_of_an_outage_at_the_apps_own_rate_is_taken_as_fast_as_it_comes() -> None:
+    process, body = Process(), "".join(f"m v={n} {NOW_MS - n}\n" for n in range(100)).encode()
+    admission = Admission(process.store, process.clock, lambda app: Quota(samples_per_s=10), QUEUED)
+    acceptor = AgentMessageAcceptor(process.announcer, process.clock, admission)
+    results = [acceptor.accept_many([delivery(body=body)])[0] for _ in range(360)]  # of an hour, in no time
+    assert sum(len(each) for each in results if isinstance(each, Envelope)) == 36_000
