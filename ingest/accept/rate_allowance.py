@@ -8,6 +8,7 @@ in ``spm.store.ledger.quota``; while the store does not answer, no body is refus
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 from ingest.accept.store_pause import StorePause
 from spm import limits, telemetry
@@ -78,10 +79,9 @@ class RateAllowances:
             return
         burst_s = self._bucket.burst_s
         portion = min(max(rate * limits.QUOTA_PORTION_S, rate - allowance.samples), rate * burst_s)
+        take = partial(quota.take_samples, self._store, app, wanted=int(portion), rate=rate, bucket=self._bucket)
         try:
-            turn = quota.take_samples(
-                self._store, app, wanted=int(portion), rate=rate, now_ms=self._clock.now_ms(), bucket=self._bucket
-            )
+            turn = self._pause.ask(partial(take, now_ms=self._clock.now_ms()))
         except StoreUnavailable:
             self._pause.failed()
             return

@@ -9,6 +9,7 @@ import itertools
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
@@ -97,6 +98,7 @@ class SeriesQuota:
         if unknown is None or not self._pause.may_ask():
             return [None] * len(tables)
         try:
+            self._pause.ask(partial(self._store.get, "config", [b"identity"]))  # many rows may take longer than a pause
             admitted = self._in_dictionary(unknown)
         except StoreUnavailable:
             self._pause.failed()

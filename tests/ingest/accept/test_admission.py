@@ -1,13 +1,17 @@
 """What an app may send: rate, series, times. The others never feel it, and neither do the series an app has."""
 
 import threading
+import time
+from collections.abc import Callable
 from contextlib import suppress
+from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ingest.accept import store_pause
 from ingest.accept.admission import Admission
 from ingest.accept.rate_allowance import RateAllowance, RateAllowances, TooFast
 from ingest.accept.stamper import Stamper
@@ -159,6 +163,49 @@ def test_a_store_that_is_away_is_asked_by_one_body_in_ten_seconds() -> None:
             admission.check_rate(APP)
         rejected = admission.admit(APP, message(f"back {body}")).rejected
     assert rejected, "the quota holds again once the store answers"
+
+
+class Hanging(MemoryBackend):
+    """A store whose calls do not return until it is released."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.release, self.calls = threading.Event(), 0
+
+    def get(self, *given: Any, **named: Any) -> list[dict[bytes, bytes] | None]:
+        self.calls += 1
+        self.release.wait(60)
+        return super().get(*given, **named)
+
+
+def test_a_store_that_hangs_holds_the_first_body_for_a_second_and_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(store_pause, "STORE_WAIT_S", 0.2)
+    first: list[Callable[[Admission], object]] = [lambda at: at.check_rate(APP), lambda at: at.admit(APP, message("a"))]
+    for ask in first:
+        store = Hanging()
+        admission = World(samples_per_s=10).admission(store)
+        start = time.monotonic()
+        ask(admission)
+        assert 0.2 <= time.monotonic() - start < 1.5
+        for body in range(50):
+            admission.check_rate(OTHER)
+            assert hosts(admission.admit(APP, message(f"b{body}"))) == [f"b{body}"]
+        assert (store.calls, time.monotonic() - start < 2) == (1, True)
+        store.release.set()
+
+
+def test_an_error_of_the_store_reaches_the_caller_and_helping_threads_are_used_again() -> None:
+    pause, names = StorePause(World().clock), set[str]()
+
+    def fail() -> None:
+        names.add(threading.current_thread().name + str(threading.get_ident()))
+        raise StoreUnavailable("gone")
+
+    for _ in range(20):
+        with pytest.raises(StoreUnavailable, match="gone"):
+            pause.ask(fail)
+        time.sleep(0.002)
+    assert len(names) <= 3
 
 
 def test_attack_leaves_old_series_and_other_apps_and_the_common_cache_alone() -> None:
