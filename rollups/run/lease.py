@@ -47,7 +47,7 @@ class _LeaseCell(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Lease:
-    """The lease of one holder. ``guard`` makes a run's hook ask for it; only the renewing thread works beside it."""
+    """The lease of one holder. ``checked`` makes a hook of a run ask for it; only the renewing thread works beside it."""
 
     def __init__(self, store: Backend, clock: Clock, folder: str) -> None:
         self._store, self._clock, self._folder = store, clock, folder
@@ -83,14 +83,14 @@ class Lease:
                 raise LeaseLost("another process has taken over the work of this one, which stood still for too long")
             self._renewed_at = asked_at
 
-    def guard(self, hook: Hook) -> Hook:
+    def checked(self, hook: Hook) -> Hook:
         """Return this hook with a check of the lease before it."""
 
-        def checked(point: str) -> None:
+        def ask_first(point: str) -> None:
             self.check()
             hook(point)
 
-        return checked
+        return ask_first
 
     @contextmanager
     def renewed(self) -> Iterator[None]:

@@ -85,7 +85,7 @@ def purge_superseded(
 def _exclusively(site: Site, wait_s: float) -> Iterator[Hook]:
     """Takes the lease for the body; yields crash points that check it."""
     with hold_lease(site.store, site.folder, site.clock, wait_s=wait_s) as lease:
-        yield lease.guard(crash_points.from_environment(os.environ))
+        yield lease.checked(crash_points.from_environment(os.environ))
 
 
 def check(

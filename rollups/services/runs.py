@@ -187,7 +187,7 @@ def record_run(
         number = cells.take_run(site.store)
         Run.objects.filter(number=number).delete()  # of a former store with the same numbers
         row = Run.objects.create(number=number, kind=kind, executor=executor, started=site.now(), apps=list(apps))
-        hook = lease.guard(crash_points.from_environment(os.environ))
+        hook = lease.checked(crash_points.from_environment(os.environ))
         try:
             yield ActiveRun(row, hook, _recorder(row, site.clock, watch))
         except Exception as error:

@@ -42,7 +42,7 @@ def test_a_waiting_machine_takes_it_when_it_is_over(store: MemoryBackend, clock:
     with hold_lease(store, tmp_path / "stalled", clock) as stalled:
         following = hold_lease(store, tmp_path / "next", clock, wait_s=LEASE_MS / 1000 + 1)
         with following, pytest.raises(LeaseLost, match="taken over"):
-            stalled.guard(ignore_point)("planned")
+            stalled.checked(ignore_point)("planned")
         assert is_free(store, tmp_path / "other", clock), "the former holder does not take it back"
 
 
@@ -51,7 +51,7 @@ def test_a_holder_that_stalled_goes_on_where_nobody_took_over(
 ) -> None:
     with hold_lease(store, tmp_path / "one", clock) as held:
         clock.advance(2 * LEASE_MS)
-        held.guard(ignore_point)("planned")
+        held.checked(ignore_point)("planned")
         assert not is_free(store, tmp_path / "two", clock)
 
 
