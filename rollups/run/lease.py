@@ -47,7 +47,7 @@ class _LeaseCell(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Lease:
-    """The lease of one holder. ``checked`` makes a hook of a run ask for it; only the renewing thread works beside it."""
+    """The lease of one holder. A run asks for it by its hook (``checked``); a thread renews it."""
 
     def __init__(self, store: Backend, clock: Clock, folder: str) -> None:
         self._store, self._clock, self._folder = store, clock, folder

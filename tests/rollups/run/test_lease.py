@@ -49,9 +49,9 @@ def test_a_waiting_machine_takes_it_when_it_is_over(store: MemoryBackend, clock:
 def test_a_holder_that_stalled_goes_on_where_nobody_took_over(
     store: MemoryBackend, clock: FakeClock, tmp_path: Path
 ) -> None:
-    with hold_lease(store, tmp_path / "one", clock) as held:
+    with hold_lease(store, tmp_path / "one", clock) as lease_of_one:
         clock.advance(2 * LEASE_MS)
-        held.checked(ignore_point)("planned")
+        lease_of_one.checked(ignore_point)("planned")
         assert not is_free(store, tmp_path / "two", clock)
 
 
@@ -71,13 +71,13 @@ def test_a_renewed_lease_is_held_for_longer_than_one_lasts(
 def test_a_store_that_is_away_for_a_while_ends_no_lease(
     store: MemoryBackend, clock: FakeClock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with hold_lease(store, tmp_path / "one", clock) as held:
+    with hold_lease(store, tmp_path / "one", clock) as lease_of_one:
         clock.advance(LEASE_MS)
         with monkeypatch.context() as away:
             away.setattr(MemoryBackend, "get", _refuse)
             with pytest.raises(StoreUnavailable):
-                held.check()
-        held.check()
+                lease_of_one.check()
+        lease_of_one.check()
 
 
 def _refuse(*_: object) -> None:
