@@ -54,11 +54,15 @@ class RecordingRule(models.Model):
 
 
 class SeriesLane(models.Model):
-    """Up to which step an app's recording rules are recorded, and ``ALERTS`` is written."""
+    """Up to which step an app's recording rules are recorded, and ``ALERTS`` is written.
+
+    ``alerts_seq`` is the number of the app's lane then: what judging takes back later ends.
+    """
 
     app = models.OneToOneField("accounts.App", models.CASCADE, related_name="series_lane")
     recorded_ms = models.BigIntegerField()
     alerts_ms = models.BigIntegerField()
+    alerts_seq = models.BigIntegerField(default=0)
     lease_until_ms = models.BigIntegerField(default=0)
 
     def __str__(self) -> str:

@@ -1,7 +1,8 @@
 """The series ``ALERTS`` and ``ALERTS_FOR_STATE`` of alerts, as Prometheus has them. Pure.
 
 ``ALERTS{alertname, alertstate, …}`` is 1 while an alert is pending or firing; ``ALERTS_FOR_STATE`` is the time, in
-seconds, at which it left ok. A series that ends gets a stale marker. Enter by ``stretches`` and ``series_of``.
+seconds, at which it left ok. A series that ends gets a stale marker. Enter by ``stretches``, ``series_of`` and
+``ended_series``.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -70,11 +71,22 @@ def series_of(parts: Sequence[AlertStretch], labels: Mapping[str, str], size: in
     return result
 
 
+def ended_series(labels: Mapping[str, str], *, was_alerting: bool, now: InstanceState) -> list[Mapping[str, str]]:
+    """Return the labels of the series of an alert that are no longer written, now that it is in this state."""
+    alerts, for_state = _names(labels, was_alerting), {**labels, METRIC_NAME: FOR_STATE}
+    if now == OK:
+        return [alerts, for_state]
+    return [] if now.is_alerting == was_alerting else [alerts]
+
+
+def _names(labels: Mapping[str, str], is_alerting: bool) -> dict[str, str]:
+    return {**labels, METRIC_NAME: ALERTS, "alertstate": "firing" if is_alerting else "pending"}
+
+
 def _series(part: AlertStretch, labels: Mapping[str, str]) -> dict[str, SeriesStretch]:
-    phase, count = "firing" if part.state.is_alerting else "pending", part.end - part.first
-    alert = {**labels, METRIC_NAME: ALERTS, "alertstate": phase}
+    alert, count = _names(labels, part.state.is_alerting), part.end - part.first
     since_s = (part.state.active_ms or 0) / 1000
     return {
-        phase: SeriesStretch(alert, 1.0, part.first, count),
+        alert["alertstate"]: SeriesStretch(alert, 1.0, part.first, count),
         FOR_STATE: SeriesStretch({**labels, METRIC_NAME: FOR_STATE}, since_s, part.first, count),
     }

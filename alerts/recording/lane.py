@@ -5,6 +5,7 @@
    before it recorded. A rule that reads itself or a later one reads the step before, so such an app goes step by step.
 3. A message for each group and step is accepted like any sender's. Its id comes from the group and the step, and equal
    samples at equal times are one sample, so a repetition stores nothing twice.
+   Series of alerts that judging has taken back since get a stale marker at the next step.
 4. Then the position moves. A worker that ends before that leaves the same work to the next one.
 
 Enter by ``write_due_series``.
@@ -18,17 +19,18 @@ from hashlib import blake2b
 from itertools import groupby
 
 import numpy as np
-from django.db.models import Exists, OuterRef, Q
+from django.db.models import Exists, Min, OuterRef, Q
 
 from alerts import journal
 from alerts.expressions import evaluator_of
-from alerts.judging.automaton import OK
+from alerts.judging.automaton import ALERTING, OK, InstanceState, Phase
 from alerts.judging.lane_plan import OperationKind, aligned_ms, next_steps
+from alerts.judging.run import InstanceKey
 from alerts.judging.versions import Steps
-from alerts.models import Aspect, Lane, RecordingRule, Rule, SeriesLane
+from alerts.models import AlertEvent, Aspect, Lane, RecordingRule, Rule, SeriesLane
 from alerts.recording import limits
-from alerts.recording.alert_samples import AlertStretch, Change, series_of, stretches
-from alerts.recording.record import RecordedRule, RecordedSamples, reads_metric, record
+from alerts.recording.alert_samples import AlertStretch, Change, ended_series, series_of, stretches
+from alerts.recording.record import STALE, RecordedRule, RecordedSamples, reads_metric, record
 from alerts.recording.recorded_storage import RecordedStorage
 from alerts.templating.alert_texts import alert_labels
 from ingest.accept.acceptor import Acceptor
@@ -188,10 +190,49 @@ def write_alerts(writer: SeriesWriter, lane: SeriesLane) -> None:
     steps = Steps(after_ms + RULE_PERIOD_MS, judged.position_ms, RULE_PERIOD_MS)
     before = journal.states_at(judged, after_ms)
     active = {key: state for key, state in before.states.items() if key.aspect == Aspect.VALUE}
-    if active or before.later:
+    written = _taken_back(judged, lane, after_ms) if len(steps) else {}
+    if active or before.later or written:
         changes = _changes(before)
-        _send_alerts(writer, lane.app_id, before, stretches(active, changes, steps), steps)
-    SeriesLane.objects.filter(pk=lane.pk, alerts_ms=lane.alerts_ms).update(alerts_ms=judged.position_ms)
+        message = _alert_samples(before, stretches(active, changes, steps), steps)
+        _end_taken_back(message, written, active, steps.first_ms)
+        identity = f"alerts {lane.app_id} {steps.first_ms} {steps.last_ms} {judged.seq}"
+        writer.send(lane.app_id, identity, message, source=limits.ALERTS_SOURCE)
+    mine = SeriesLane.objects.filter(pk=lane.pk, alerts_ms=lane.alerts_ms)
+    mine.update(alerts_ms=judged.position_ms, alerts_seq=judged.seq)
+
+
+def _taken_back(judged: Lane, lane: SeriesLane, after_ms: int) -> Mapping[InstanceKey, AlertEvent]:
+    """Return the instances that were written as active at the last step, and that judging has looked at anew since.
+
+    Each comes with the transition that it was written by. Late data moves or takes back steps that were written.
+    """
+    again = judged.operations.filter(seq__gt=lane.alerts_seq, after_ms__lt=after_ms)
+    oldest_ms = again.aggregate(oldest_ms=Min("after_ms"))["oldest_ms"]
+    if oldest_ms is None:
+        return {}
+    events = AlertEvent.objects.filter(rule__app=lane.app_id, aspect=Aspect.VALUE, at_ms__lte=after_ms).exclude(seq=0)
+    is_changed = Q(seq__gt=lane.alerts_seq) | Q(superseded_seq__gt=lane.alerts_seq)
+    changed = {event.key for event in events.filter(is_changed, at_ms__gt=oldest_ms)}
+    if not changed:
+        return {}
+    was_so = Q(superseded_seq=None) | Q(superseded_seq__gt=lane.alerts_seq)
+    of_them = events.filter(was_so, seq__lte=lane.alerts_seq, fingerprint__in={key.fingerprint for key in changed})
+    last = {event.key: event for event in of_them.order_by("at_ms", "pk") if event.key in changed}
+    return {key: event for key, event in last.items() if event.state != Phase.OK}
+
+
+def _end_taken_back(
+    message: _Message,
+    written: Mapping[InstanceKey, AlertEvent],
+    active: Mapping[InstanceKey, InstanceState],
+    at_ms: int,
+) -> None:
+    """Add stale markers for what was written of alerts that are in another state at that step, or in none."""
+    rules = Rule.objects.filter(pk__in={key.rule for key in written}).select_related("group").in_bulk()
+    for key, event in written.items():
+        labels = _alert_labels(rules[key.rule], event.labels, event.value)
+        for series in ended_series(labels, was_alerting=event.state in ALERTING, now=active.get(key, OK)):
+            message.add(series, np.array([at_ms], np.int64), np.array([STALE]))
 
 
 def _changes(states: journal.LaneStates) -> list[Change]:
@@ -204,9 +245,7 @@ def _changes(states: journal.LaneStates) -> list[Change]:
     return changes
 
 
-def _send_alerts(
-    writer: SeriesWriter, app: int, states: journal.LaneStates, parts: Sequence[AlertStretch], steps: Steps
-) -> None:
+def _alert_samples(states: journal.LaneStates, parts: Sequence[AlertStretch], steps: Steps) -> _Message:
     keys = {part.key for part in parts}
     rules = Rule.objects.filter(pk__in={key.rule for key in keys}).select_related("group").in_bulk()
     facts = {row.key: (row.labels, row.value) for row in states.rows.values()}
@@ -216,13 +255,16 @@ def _send_alerts(
         if number >= limits.ALERTS_MAX:
             break
         rule, (series, value) = rules[key.rule], facts[key]
-        labels = alert_labels(rule.name, rule.alert_labels, series, math.nan if value is None else value)
+        labels = _alert_labels(rule, series, value)
         for each in series_of(list(own), labels, len(steps)):
             first_ms = steps.at_ms(each.first)
             ts = np.arange(first_ms, first_ms + each.count * steps.period_ms, steps.period_ms, dtype=np.int64)
             message.add(each.labels, ts, np.full(each.count, each.value))
-    identity = f"alerts {app} {steps.first_ms} {steps.last_ms}"
-    writer.send(app, identity, message, source=limits.ALERTS_SOURCE)
+    return message
+
+
+def _alert_labels(rule: Rule, series: Mapping[str, str], value: float | None) -> Mapping[str, str]:
+    return alert_labels(rule.name, rule.alert_labels, series, math.nan if value is None else value)
 
 
 def _name(labels: Mapping[str, str]) -> str:

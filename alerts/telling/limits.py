@@ -49,6 +49,7 @@ ROUND_MAX = 200  # receivers looked at, and notifications handed over, in one ro
 GROUPS_MAX = 5_000  # of one receiver looked at together: what one cause does belongs into one digest
 ANSWER_CHARS_MAX = 500  # of a receiver's answer that is kept
 REFRESH_MS = 60_000  # an Alertmanager is sent again each alert that goes on: its end is four times as far ahead
+REFRESH_UNCONFIRMED_MS = 90_000  # judging that is late by more is not waited for: silence would end the alert there
 REFRESH_LOOK_MS = 5_000  # between two looks at what is to be sent again
 REFRESH_CLAIM_MS = 120_000  # one round of requests to one Alertmanager; above HAND_OVER_MS
 REFRESH_ENDED_MS = 15 * 60_000  # and of what ended, in case an older word came after the end

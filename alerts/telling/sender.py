@@ -219,7 +219,7 @@ def _finish(notification: Notification, state: Delivery, now_ms: int, *, doubtfu
     NotificationGroup.objects.filter(pk__in=[group.pk for group in groups]).update(
         open=None, next_look_ms=look_ms, blocked_until_ms=0 if arrived else look_ms
     )
-    _believe(notification, arrived=arrived, perhaps=doubtful)  # after the groups are locked, as in a flush
+    _believe(notification, now_ms, arrived=arrived, perhaps=doubtful)  # after the groups are locked, as in a flush
     is_failing, was_failing = (count >= limits.DEAD_IN_A_ROW_MAX for count in (dead, receiver.dead_in_a_row))
     if is_failing != was_failing and _is_escalated_from(receiver):
         mark_organisation(receiver.organisation_id, now_ms=now_ms)
@@ -233,7 +233,7 @@ def _is_escalated_from(receiver: Receiver) -> bool:
     return steps.filter(mine).exists()
 
 
-def _believe(notification: Notification, *, arrived: bool, perhaps: bool) -> None:
+def _believe(notification: Notification, now_ms: int, *, arrived: bool, perhaps: bool) -> None:
     """Write what the receiver believes of the episodes that the notification spoke of and that still exist."""
     rows = LastWord.objects.filter(receiver=notification.receiver_id, episode__in=list(map(int, notification.levels)))
     in_full = {line["episode"] for line in notification.body["lines"]} if arrived else set()
@@ -243,7 +243,7 @@ def _believe(notification: Notification, *, arrived: bool, perhaps: bool) -> Non
         frozen = Level(notification.levels[str(row.episode_id)])
         after = after_delivery(frozen, before[0], arrived=arrived, perhaps=perhaps)
         row.level, row.is_doubtful = after.level, after.doubtful
-        row.sent_ms = max(row.sent_ms, notification.body["at_ms"]) if row.episode_id in in_full else row.sent_ms
+        row.sent_ms = max(row.sent_ms, now_ms) if row.episode_id in in_full else row.sent_ms
         if (after, row.sent_ms) != before:
             changed.append(row)
     LastWord.objects.bulk_update(changed, ["level", "is_doubtful", "sent_ms"], batch_size=500)

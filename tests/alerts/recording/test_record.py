@@ -6,9 +6,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+from alerts import evaluate
 from alerts.expressions import evaluator_of
+from alerts.judging.answers import Answer
 from alerts.judging.automaton import OK, Timing, step
 from alerts.judging.automaton import Input as In
+from alerts.judging.knowledge.sight import Sight
+from alerts.judging.lane_plan import Decision, News, Operation, OperationKind
 from alerts.judging.run import InstanceKey
 from alerts.judging.versions import Steps
 from alerts.models import Instance, Lane, RecordingRule, SeriesLane
@@ -268,6 +272,63 @@ def test_alerts_are_written_alike_however_often_a_worker_comes(
     first = min(pending)
     assert {at - first: value for at, value in pending.items()} == {0: 1, 1: 1, 2: "stale", 9: 1, 10: "stale"}
     assert {at - first: value for at, value in firing.items()} == {2: 1, 3: 1, 4: 1, 5: 1, 6: 1, 7: "stale"}
+
+
+def judge_again(app: App, clock: FakeClock, value: float, *, after: int) -> None:
+    """Judge the last steps again with another value, as late data makes it: those after the given step."""
+    lane = Lane.objects.get(app=app)
+    after_ms, now_ms = lane.position_ms - after * PERIOD_MS, clock.now_ms()
+
+    def read(expr: str, steps: Steps) -> Answer:
+        values = np.full((1, len(steps)), value)
+        return Answer([{"__name__": "cpu", "host": "a"}], values, np.ones(values.shape, np.bool_))
+
+    plan = Operation(OperationKind.JUDGE, after_ms, lane.position_ms, behind_ms=None)
+    decision = Decision(plan, news=News(after_ms + 1, None))
+    assert evaluate.judge(lane, decision, Sight(read, now_ms, now_ms, now_ms), now_ms=now_ms)
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize(
+    ("for_ms", "late", "after", "ended"),
+    [
+        (0, 10.0, 2, {"firing", "for state"}),  # it was over while it was written as firing
+        (0, 10.0, 9, {"firing", "for state"}),  # it never was
+        (20_000, 10.0, 2, {"firing", "for state"}),
+        (0, 95.0, 2, set()),  # nothing changed
+    ],
+    ids=["over earlier", "never there", "over earlier, after a wait", "no change"],
+)
+def test_series_of_alerts_that_late_data_takes_back_end_at_the_next_step(
+    app: App,
+    writer: SeriesWriter,
+    inbox: Inbox,
+    clock: FakeClock,
+    make_rule: Any,
+    world: Any,
+    for_ms: int,
+    late: float,
+    after: int,
+    ended: set[str],
+) -> None:
+    world.clock, inbox.storage = clock, FakeStorage()
+    make_rule(for_ms=for_ms)
+    write_due_series(writer, write_alerts)
+    world.evaluate_values(10, 10, *[95] * 6)
+    write_due_series(writer, write_alerts)
+    inbox.messages.clear()
+    judge_again(app, clock, late, after=after)
+    for _ in range(2):
+        world.evaluate_values(late)
+        write_due_series(writer, write_alerts)
+    short = {
+        "ALERTS,alertname=CPU is busy,alertstate=firing": "firing",
+        "ALERTS_FOR_STATE,alertname=CPU is busy": "for state",
+    }
+    samples = {short[name.partition(",host")[0]]: points for name, points in inbox.samples().items()}
+    stale = {name: [at for at, value in points.items() if is_stale(value)] for name, points in samples.items()}
+    first = 1 + (Lane.objects.get(app=app).position_ms - START_MS) // PERIOD_MS - 2
+    assert {name: at for name, at in stale.items() if at} == {name: [first] for name in ended}
 
 
 @pytest.mark.django_db

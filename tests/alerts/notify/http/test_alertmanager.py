@@ -1,5 +1,6 @@
 """An Alertmanager as receiver: what it gets, that it hears again in time, and a real one."""
 
+import contextlib
 import json
 import time
 import urllib.request
@@ -8,13 +9,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from django.db.models import F
 
 from alerts import newest_texts, rulebook
-from alerts.models import Instance, Rule
+from alerts.models import Episode, Instance, Lane, Rule
+from alerts.models.telling import LastWord, Notification
 from alerts.notify.alertmanager import ALERT_LASTS_MS, AlertmanagerNotifier
-from alerts.telling import limits, refresh
+from alerts.telling import limits, refresh, sender
 from spm.accounts.models import App
-from tests.alerts.conftest import START_MS, AlertingWorld, draft
+from tests.alerts.conftest import PERIOD_MS, START_MS, AlertingWorld, draft
 from tests.alerts.notify.bodies import KEY, body, line
 from tests.alerts.notify.http.servers import HttpServer
 from tests.alerts.notify.mail_server import free_port
@@ -61,12 +64,18 @@ def informed(
     return world
 
 
-def rounds(world: AlertingWorld, server: HttpServer, seconds: int) -> list[tuple[int, dict[str, Any]]]:
-    """Let time pass with a look every five seconds; returns what was sent, each with its second."""
+def rounds(
+    world: AlertingWorld, server: HttpServer, seconds: int, *, lag_ms: int = 0
+) -> list[tuple[int, dict[str, Any]]]:
+    """Let time pass with a look every five seconds; returns what was sent, each with its second.
+
+    Judging says all the time that nothing changes, and is late by ``lag_ms``.
+    """
     sendings = list[tuple[int, dict[str, Any]]]()
     for second in range(5, seconds + 1, 5):
         world.clock.advance(limits.REFRESH_LOOK_MS)
         before = len(server.received)
+        Lane.objects.update(position_ms=world.clock.now_ms() - lag_ms)
         refresh.refresh_due(world.clock.now_ms())
         sendings += [(second, alert) for each in server.received[before:] for alert in json.loads(each.body)]
     return sendings
@@ -139,8 +148,68 @@ def test_an_alertmanager_that_does_not_answer_is_tried_again_soon_and_not_at_eac
 
 
 @pytest.mark.django_db
+@pytest.mark.parametrize(
+    ("lag_ms", "first"),
+    [(0, 60), (12_000, 75), (600_000, 90)],
+    ids=["judged at once", "judged a little later", "judging stands still"],
+)
+def test_an_alert_is_sent_again_once_judging_has_confirmed_it_and_is_not_forgotten(
+    informed: AlertingWorld, server: HttpServer, lag_ms: int, first: int
+) -> None:
+    assert [second for second, _ in rounds(informed, server, 100, lag_ms=lag_ms)] == [first]
+
+
+@pytest.mark.django_db
+def test_an_end_that_was_not_told_yet_is_left_to_its_notification(informed: AlertingWorld, server: HttpServer) -> None:
+    informed.clock.advance(limits.REFRESH_MS)
+    informed.evaluate_values(50)
+    before = len(server.received)
+    assert refresh.refresh_due(informed.clock.now_ms()) == 0
+    assert informed.tell() == 1
+    assert refresh.refresh_due(informed.clock.now_ms()) == 0
+    said = [alert["endsAt"] for each in server.received[before:] for alert in json.loads(each.body)]
+    assert said == [moment(Episode.objects.get().end_ms or 0)]
+
+
+@pytest.mark.django_db
+def test_what_a_notification_says_meanwhile_is_not_sent_again(
+    informed: AlertingWorld, server: HttpServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    informed.clock.advance(limits.REFRESH_MS)
+    Lane.objects.update(position_ms=informed.clock.now_ms())
+    read = refresh._with_newest_texts
+
+    def slow(each: Any) -> Any:
+        Episode.objects.update(status="ended", end_ms=START_MS + PERIOD_MS, revision=F("revision") + 1)
+        return read(each)
+
+    monkeypatch.setattr(refresh, "_with_newest_texts", slow)
+    monkeypatch.setattr(refresh, "ThreadPoolExecutor", lambda *arguments, **named: contextlib.nullcontext(Plain()))
+    before = len(server.received)
+    refresh.refresh_due(informed.clock.now_ms())
+    assert len(server.received) == before
+
+
+class Plain:
+    """A pool that does all in this thread."""
+
+    map = staticmethod(map)
+
+
+@pytest.mark.django_db
+def test_a_slow_hand_over_does_not_shorten_the_pause(informed: AlertingWorld, server: HttpServer) -> None:
+    word = LastWord.objects.get()
+    notification = Notification.objects.get()
+    Notification.objects.update(state="waiting", claim=7)
+    notification.claim = 7
+    sender.record(notification, sender.Outcome(took_ms=9_000), informed.clock.now_ms() + 9_000)
+    assert LastWord.objects.get().sent_ms == informed.clock.now_ms() + 9_000 > word.sent_ms
+
+
+@pytest.mark.django_db
 def test_two_looks_at_once_send_once(informed: AlertingWorld, server: HttpServer) -> None:
     informed.clock.advance(limits.REFRESH_MS)
+    Lane.objects.update(position_ms=informed.clock.now_ms())
     before = len(server.received)
     assert [refresh.refresh_due(informed.clock.now_ms()) for _ in range(2)] == [1, 0]
     assert len(server.received) == before + 1
