@@ -31,7 +31,7 @@ from alerts.judging.selections import traits_of
 from alerts.judging.versions import RuleVersion, Steps
 from alerts.models import Instance, Lane, Rule
 from spm import telemetry
-from spm.clock import Clock
+from spm.clock import Clock, SystemClock
 from spm.errors import StoreUnavailable
 from spm.limits import RULE_ACTIVE_MAX, RULE_PERIOD_MS
 
@@ -117,20 +117,29 @@ def _judge_chunk(lane_id: int, observe: Observe, clock: Clock) -> bool:
         news=sight.news,
         period_ms=RULE_PERIOD_MS,
     )
-    return decision is not None and judge(lane, decision, sight, now_ms=clock.now_ms())
+    return decision is not None and judge(lane, decision, sight, now_ms=clock.now_ms(), clock=clock)
 
 
-def judge(lane: Lane, decision: Decision, sight: Sight, *, now_ms: int) -> bool:
+def judge(
+    lane: Lane,
+    decision: Decision,
+    sight: Sight,
+    *,
+    now_ms: int,
+    clock: Clock | None = None,
+) -> bool:
     """Do one operation on a lane as it was read; returns False, and writes nothing, if the lane has changed since."""
-    operation = decision.operation
+    monotonic = (clock or SystemClock()).monotonic
+    operation, began_s = decision.operation, monotonic()
     if operation.kind is not OperationKind.JUDGE:
         before = journal.states_at(lane, operation.after_ms)
         part = journal.Part(operation.after_ms, before, Outcome((), before.states, {}))
         return journal.commit(lane, decision, [part], sight, now_ms=now_ms)
     versions = journal.versions_between(lane, operation.after_ms, operation.upto_ms)
     parts = _judge_parts(lane, decision, versions, sight)
+    took_us = round((monotonic() - began_s) * 1e6)
     try:
-        return journal.commit(lane, decision, parts, sight, now_ms=now_ms)
+        return journal.commit(lane, decision, parts, sight, now_ms=now_ms, took_us=took_us)
     except journal.WORLD_ERRORS:
         raise
     except Exception:  # a loop's top: what one rule makes of its data must not stop its lane
@@ -138,7 +147,8 @@ def judge(lane: Lane, decision: Decision, sight: Sight, *, now_ms: int) -> bool:
         if not faults:
             raise
     versions = [replace(each, fault=faults.get(each.rule, each.fault)) for each in versions]
-    return journal.commit(lane, decision, _judge_parts(lane, decision, versions, sight), sight, now_ms=now_ms)
+    parts = _judge_parts(lane, decision, versions, sight)
+    return journal.commit(lane, decision, parts, sight, now_ms=now_ms, took_us=round((monotonic() - began_s) * 1e6))
 
 
 def _judge_parts(lane: Lane, decision: Decision, versions: Sequence[RuleVersion], sight: Sight) -> list[journal.Part]:

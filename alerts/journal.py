@@ -147,11 +147,16 @@ def content_of(rule: Rule, ended: str = "") -> dict[str, object]:
     }
 
 
-def commit(lane: Lane, decision: Decision, parts: Sequence[Part], sight: Sight, *, now_ms: int) -> bool:
-    """Write an operation in one transaction; returns False, and writes nothing, if the lane has another number now."""
+def commit(
+    lane: Lane, decision: Decision, parts: Sequence[Part], sight: Sight, *, now_ms: int, took_us: int = 0
+) -> bool:
+    """Write an operation in one transaction; returns False, and writes nothing, if the lane has another number now.
+
+    ``took_us``: how long its judging took.
+    """
     operation = decision.operation
     with transaction.atomic():
-        if not _take_number(lane, decision, sight):
+        if not _take_number(lane, decision, sight, took_us):
             return False
         known = (
             {"vector": sight.knowledge.vector, "retractions": sight.knowledge.retractions} if sight.knowledge else {}
@@ -204,7 +209,7 @@ def unwritable_rules(
     return faults
 
 
-def _take_number(lane: Lane, decision: Decision, sight: Sight) -> bool:
+def _take_number(lane: Lane, decision: Decision, sight: Sight, took_us: int) -> bool:
     """Take the lane's next number and move it; False if another judge or an edit took it before."""
     operation, owed = decision.operation, decision.owed
     fields: dict[str, object] = {"position_ms": operation.upto_ms, "behind_ms": operation.behind_ms, "waiting": ""}
@@ -214,6 +219,7 @@ def _take_number(lane: Lane, decision: Decision, sight: Sight) -> bool:
     if metrics is not None and len(metrics) > OWED_METRICS_MAX:
         metrics = None
     fields |= {"owed_ms": owed.from_ms if owed else None, "owed_metrics": metrics, "rejudged_ms": decision.rejudged_ms}
+    fields["took_us"] = took_us
     return bool(Lane.objects.filter(pk=lane.pk, seq=lane.seq).update(seq=F("seq") + 1, **fields))
 
 

@@ -91,9 +91,7 @@ def change(
         remedy = "Look at it in another tab. If you save again, your version replaces it."
         raise Refused("nothing is saved: somebody else has changed this rule meanwhile", remedy=remedy)
     _check_schedule(draft)
-    before, rule = schedule_of(rule), edit.change(rule, _fields(draft))
-    if schedule_of(rule) != before:  # what it kept back is looked at anew
-        hook.mark(_open_episodes(rule), now_ms=now_ms)
+    rule = edit.change(rule, _fields(draft))
     _note(rule, "rule.change", by, by_name)
     return rule
 
@@ -123,12 +121,18 @@ class RuleEdit:
         return rule
 
     def change(self, rule: Rule, fields: Mapping[str, Any], *, is_judged_anew: bool = True) -> Rule:
-        """Change fields of a rule; a change that judging cannot see needs no version."""
+        """Change fields of a rule; a change that judging cannot see needs no version.
+
+        If it concerns who is told, and when, the open alerts of the rule are routed anew.
+        """
+        before = _routing_of(rule)
         Rule.objects.filter(pk=rule.pk).update(changed_ms=self.now_ms, **fields)
         rule = Rule.objects.select_related("app__organisation", "group").get(pk=rule.pk)
         if is_judged_anew:
             _check_composite(rule)
             _add_version(rule, self.lane)
+        if _routing_of(rule) != before:
+            hook.mark(_open_episodes(rule), now_ms=self.now_ms)
         return rule
 
     def delete(self, rule: Rule) -> Rule:
@@ -161,6 +165,11 @@ def _take_number(app: App, now_ms: int) -> Lane:
 def _check_schedule(draft: Draft) -> None:
     if draft.schedule_cron:
         check_timing(draft.schedule_cron, draft.schedule_zone, draft.schedule_ms)
+
+
+def _routing_of(rule: Rule) -> tuple[object, ...]:
+    """Return what routes and schedules of the rule's alerts rest on."""
+    return rule.name, rule.own_labels, sorted(rule.receivers), schedule_of(rule)
 
 
 def _open_episodes(rule: Rule) -> list[int]:

@@ -36,6 +36,7 @@ class Lane(models.Model):
     owed_metrics = models.JSONField(null=True, blank=True)
     rejudged_ms = models.BigIntegerField(default=0)
     lease_until_ms = models.BigIntegerField(default=0)
+    took_us = models.BigIntegerField(default=0, help_text="the last operation, in microseconds")
 
     class Meta:
         indexes = [models.Index(fields=["position_ms"])]

@@ -63,6 +63,7 @@ class SeriesLane(models.Model):
     recorded_ms = models.BigIntegerField()
     alerts_ms = models.BigIntegerField()
     alerts_seq = models.BigIntegerField(default=0)
+    took_us = models.BigIntegerField(default=0, help_text="the last recording, in microseconds")
     lease_until_ms = models.BigIntegerField(default=0)
 
     def __str__(self) -> str:

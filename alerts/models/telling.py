@@ -279,6 +279,15 @@ class NotificationGroup(models.Model):
         return f"{self.receiver} {self.labels}"
 
 
+class TellingClock(models.Model):
+    """How far the clock of telling has come, in one row: a clock that stands before that was set back."""
+
+    seen_ms = models.BigIntegerField()
+
+    def __str__(self) -> str:
+        return str(self.seen_ms)
+
+
 class LastWord(models.Model):
     """What a receiver was last told of an episode, by which group, and why it hears nothing now.
 

@@ -124,6 +124,7 @@ def record_app(writer: SeriesWriter, lane: SeriesLane) -> None:
         SeriesLane.objects.filter(pk=lane.pk, recorded_ms__lt=now_ms - limits.CATCH_UP_MS).update(recorded_ms=now_ms)
         return
     ready_ms = now_ms - limits.DELAY_MS
+    began_s = writer.clock.monotonic()
     operation = next_steps(lane.recorded_ms, now_ms=now_ms, ready_ms=ready_ms, period_ms=RULE_PERIOD_MS)
     if operation is None:
         return
@@ -133,7 +134,9 @@ def record_app(writer: SeriesWriter, lane: SeriesLane) -> None:
             for _, group in groupby(rules, key=lambda rule: rule.group_id):
                 errors |= _record_group(writer, list(group), steps, storage)
         _note_errors(rules, errors)
-    SeriesLane.objects.filter(pk=lane.pk, recorded_ms=lane.recorded_ms).update(recorded_ms=operation.upto_ms)
+    took_us = round((writer.clock.monotonic() - began_s) * 1e6)
+    mine = SeriesLane.objects.filter(pk=lane.pk, recorded_ms=lane.recorded_ms)
+    mine.update(recorded_ms=operation.upto_ms, took_us=took_us)
 
 
 def _parts(after_ms: int, upto_ms: int, *, is_stepwise: bool) -> Iterable[Steps]:

@@ -1,9 +1,11 @@
 """Splits ``expr OP number`` into a value expression and a threshold, so that "absent" and "well" differ. Pure.
 
 An expression that is no such comparison decides by itself: a series in its answer is violated. ``!=`` is not split: by
-Prometheus NaN differs from every number, and a comparison with a threshold leaves NaN out. Enter by ``split``.
+Prometheus NaN differs from every number, and a comparison with a threshold leaves NaN out. Nor is a comparison with an
+infinity, which JSON does not have. Enter by ``split``.
 """
 
+import math
 from dataclasses import dataclass
 
 from spm.query.promql.syntax.grammar import SET_OPERATORS, parse_tree
@@ -47,7 +49,7 @@ def join(expr: str, comparator: str, threshold: float) -> str:
 def _number(node: Node) -> float | None:
     while isinstance(node, Parenthesis):
         node = node.inner
-    return node.value if isinstance(node, NumberLiteral) else None
+    return node.value if isinstance(node, NumberLiteral) and math.isfinite(node.value) else None
 
 
 def _text(value: float) -> str:

@@ -32,6 +32,7 @@ def add_contact_point(
     organisation: Organisation, name: str, targets: tuple[str, ...], *, by: User, now_ms: int
 ) -> ContactPoint:
     """Create or replace the contact point of this name; raises ``BadQuery`` for a receiver of no known kind."""
+    organisation = Organisation.objects.select_for_update(no_key=True).get(pk=organisation.pk)  # its bounds hold
     known = Receiver.objects.filter(organisation=organisation)
     count_before = known.count()
     point, is_new = ContactPoint.objects.get_or_create(organisation=organisation, name=name)
@@ -106,6 +107,7 @@ def add_silence(
 ) -> Silence:
     """Silence alerts that match during [from_ms, to_ms); raises ``BadQuery`` with what is wrong."""
     read_matchers(matchers)
+    organisation = Organisation.objects.select_for_update(no_key=True).get(pk=organisation.pk)  # its bound holds
     if not from_ms < to_ms <= from_ms + limits.SILENCE_MS_MAX:
         raise BadQuery("a silence ends after its beginning, and at most a year later")
     if to_ms <= now_ms:

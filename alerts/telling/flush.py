@@ -19,7 +19,15 @@ from django.db import transaction
 from django.db.models import F, Min, Q
 
 from alerts.models import Episode, EpisodeStatus
-from alerts.models.telling import Acknowledgement, LastWord, Notification, NotificationGroup, Receiver
+from alerts.models.telling import (
+    Acknowledgement,
+    Delivery,
+    LastWord,
+    Notification,
+    NotificationGroup,
+    Receiver,
+    TellingClock,
+)
 from alerts.notify.alertmanager import KIND as ALERTMANAGER
 from alerts.telling import body, budgets, limits
 from alerts.telling.configuration import Configuration, judged_positions, read_configuration, view
@@ -65,6 +73,7 @@ class Draft:
 
 def flush_due(now_ms: int) -> int:
     """Write every notification that is due, up to the bound of a round; returns how many."""
+    follow_clock(now_ms)
     due = NotificationGroup.objects.filter(next_look_ms__lte=now_ms).values("receiver")
     oldest_first = due.annotate(first_ms=Min("next_look_ms")).order_by("first_ms", "receiver")
     written = 0
@@ -74,6 +83,37 @@ def flush_due(now_ms: int) -> int:
         except Exception:  # a loop's top: the other receivers must be told, and this one is due again
             log.exception("the notifications of receiver %d could not be written", receiver)
     return written
+
+
+def follow_clock(now_ms: int) -> None:
+    """Note how far the clock has come; if it was set back, what waits for a time of the old one is looked at now.
+
+    Nothing is told twice or early for that: each group is looked at, and decides anew.
+    """
+    seen_ms = TellingClock.objects.values_list("seen_ms", flat=True).first()
+    if seen_ms is None or now_ms < seen_ms or now_ms >= seen_ms + limits.CLOCK_NOTED_MS:
+        _note_clock(now_ms)
+
+
+@transaction.atomic
+def _note_clock(now_ms: int) -> None:
+    TellingClock.objects.get_or_create(pk=1, defaults={"seen_ms": now_ms})
+    clock = TellingClock.objects.select_for_update().get(pk=1)
+    back_ms = clock.seen_ms - now_ms
+    TellingClock.objects.update(seen_ms=now_ms)
+    if back_ms <= 0:
+        return
+    log.warning("the clock was set back by %d s or more: what is to be told is looked at anew", back_ms // 1_000)
+    Notification.objects.filter(state=Delivery.WAITING, next_attempt_ms__gt=now_ms).update(next_attempt_ms=now_ms)
+    escalated = LastWord.objects.filter(level=Level.NOTHING, not_before_ms__gt=now_ms)
+    escalated.update(not_before_ms=F("not_before_ms") - back_ms)
+    groups = NotificationGroup.objects.order_by("pk").select_for_update(no_key=True)
+    ahead = [row.pk for row in groups.filter(Q(next_look_ms__gt=now_ms) | Q(last_flush_ms__gt=now_ms))]
+    for first in range(0, len(ahead), limits.GROUPS_MAX):
+        rows = NotificationGroup.objects.filter(pk__in=ahead[first : first + limits.GROUPS_MAX])
+        rows.filter(last_flush_ms__gt=now_ms).update(last_flush_ms=now_ms)
+        rows.filter(blocked_until_ms__gt=now_ms).update(blocked_until_ms=0)
+        rows.filter(next_look_ms__gt=now_ms).update(next_look_ms=now_ms)
 
 
 @transaction.atomic
@@ -91,7 +131,7 @@ def flush_receiver(receiver_id: int, now_ms: int) -> int:
     if _groups_itself(receiver):
         packing = pack(due, buckets[-1])  # no person reads these, so only the organisation's budget bounds them
     else:
-        packing = pack(due, *buckets, digest_from_ms=_digest_from_ms(receiver))
+        packing = pack(due, *buckets, digest_from_ms=_digest_from_ms(receiver, now_ms))
     for each in packing.notifications:
         freeze(receiver, each, now_ms)
     _look_again(drafts, packing.wait_until_ms)
@@ -258,7 +298,7 @@ def _draft(
     lines = [Line(word, each, decision) for word, each, decision in decided if decision.kind is not None]
     state = GroupState(group.last_flush_ms, group.blocked_until_ms)
     if lines:
-        told_ms = due_ms(state, waits, [line.view for line in lines])
+        told_ms = due_ms(state, waits, [line.view for line in lines], now_ms)
         return Draft(group, lines) if told_ms <= now_ms else Draft(group, look_ms=told_ms)
     look_ms = next_look_ms(decision for _, _, decision in decided)
     opened = [(word, each) for word, each, _ in decided if _is_told_open(word, each)]
@@ -322,10 +362,10 @@ def _waits(group: NotificationGroup, receiver: Receiver) -> Waits:
     return Waits() if policy is None else Waits(policy.wait_ms, policy.interval_ms, policy.repeat_ms)
 
 
-def _digest_from_ms(receiver: Receiver) -> int:
+def _digest_from_ms(receiver: Receiver, now_ms: int) -> int:
     """Return when the receiver may get a digest again: a group interval after its last one."""
-    last = Notification.objects.filter(key=_digest_key(receiver, receiver.digests)).values_list("created_ms", flat=True)
-    return max(last, default=-limits.GROUP_INTERVAL_MS) + limits.GROUP_INTERVAL_MS
+    last = Notification.objects.filter(key=_digest_key(receiver, receiver.digests), created_ms__lte=now_ms)
+    return max(last.values_list("created_ms", flat=True), default=-limits.GROUP_INTERVAL_MS) + limits.GROUP_INTERVAL_MS
 
 
 def _digest_key(receiver: Receiver, n: int) -> str:

@@ -58,6 +58,7 @@ CHART_AROUND_MS = 3_600_000  # of a mail's chart before the alert: what normal l
 CHART_SPAN_MS_MAX = 86_400_000  # an alert that goes on for longer shows its last day
 CHART_POINTS = 240  # two pixels each
 CHART_STEP_MS = 10_000  # the rules' grid
+CLOCK_NOTED_MS = 30_000  # how far the clock came is noted so often: one set back by less delays by less
 LINK_MS = 7 * 86_400_000  # a mail older than a week is not acted on
 SNOOZE_MS = 3_600_000  # what "Snooze 1 h" says
 LINK_SILENCES_MAX = 5  # rules that a link of one mail silences

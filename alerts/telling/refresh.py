@@ -15,7 +15,7 @@ Enter by ``refresh_due``.
 """
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any
@@ -51,7 +51,7 @@ class _Round:
 
     receiver: Receiver
     words: Sequence[LastWord]
-    lines: Sequence[dict[str, Any]]
+    lines: Sequence[Mapping[str, Any]]
 
 
 def refresh_due(now_ms: int) -> int:
@@ -107,7 +107,7 @@ def _ended(now_ms: int) -> Q:
     is_active = Exists(Instance.objects.filter(aspect=OuterRef("episode__aspect"), **same))
     is_recent = Q(episode__end_ms__gt=F("sent_ms") + limits.REFRESH_MS - limits.REFRESH_ENDED_MS)
     is_recent &= Q(episode__end_ms__gt=now_ms - limits.REFRESH_ENDED_MS - limits.REFRESH_MS)
-    return Q(is_recent, level__in=(Level.ENDED, Level.VOID)) & ~is_active
+    return Q(is_recent, ~is_active, level__in=(Level.ENDED, Level.VOID))
 
 
 def _line(word: LastWord, judged_ms: int) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from typing import Any
 
 from alerts.judging.automaton import ALERTING, Phase
 from alerts.judging.kinds import Kind, value_expr
-from alerts.models import Aspect, Instance, Lane, RecordingRule, Rule, RuleGroup
+from alerts.models import Aspect, Instance, Lane, RecordingRule, Rule, RuleGroup, SeriesLane
 from alerts.newest_texts import NewestData, newest_data
 from alerts.rulebook import rules_of
 from alerts.rulefiles.threshold_split import join
@@ -47,6 +47,34 @@ class _Group:
         return hashlib.sha1(f"{self.file};{self.name}".encode(), usedforsecurity=False).hexdigest()
 
 
+@dataclass(frozen=True, slots=True)
+class _Evaluation:
+    """The last evaluation of all rules of one type: its step, and how long it took; they share their reads."""
+
+    at_ms: int = 0
+    took_s: float = 0.0
+
+    def entries(self) -> dict[str, Any]:
+        """Return it as Prometheus writes it."""
+        return {"evaluationTime": self.took_s, "lastEvaluation": prometheus.rfc3339(self.at_ms)}
+
+
+@dataclass(frozen=True, slots=True)
+class _Evaluated:
+    """The last evaluations of an app: of its alerting rules, and of its recording rules."""
+
+    judging: _Evaluation
+    recording: _Evaluation
+
+    def of(self, group: _Group) -> _Evaluation:
+        """Return that of a group: with rules of both types, of the one that came last, and the time of both."""
+        is_judged = any(isinstance(rule, Rule) for rule in group.rules)
+        if is_judged and any(isinstance(rule, RecordingRule) for rule in group.rules):
+            both = (self.judging, self.recording)
+            return _Evaluation(max(each.at_ms for each in both), sum(each.took_s for each in both))
+        return self.judging if is_judged else self.recording
+
+
 @json_endpoint
 def rules(call: Call) -> bytes:
     """`rules`: lists the rules of the app in their groups, with their alerts."""
@@ -57,12 +85,12 @@ def rules(call: Call) -> bytes:
     limit, token = parameters.whole_number("group_limit") or 0, parameters.text("group_next_token") or ""
     if token and not limit:
         raise BadQuery('invalid parameter "group_limit": it must be set in order to paginate over the groups')
-    judged_ms = Lane.objects.filter(app=app).values_list("position_ms", flat=True).first() or 0
+    evaluated = _evaluated(app)
     selected = _selected(_groups(app), kind, parameters, parameters.selectors())
     page, following = _page(selected, limit, token)
     is_with_alerts = not parameters.flag("exclude_alerts")
     newest = _newest(call, app, [rule for group in page for rule in group.rules]) if is_with_alerts else NewestData()
-    data: dict[str, Any] = {"groups": [_group(group, judged_ms, newest, alerts=is_with_alerts) for group in page]}
+    data: dict[str, Any] = {"groups": [_group(group, evaluated, newest, alerts=is_with_alerts) for group in page]}
     return prometheus.success(data if following is None else {**data, "groupNextToken": following.token})
 
 
@@ -73,6 +101,13 @@ def alerts(call: Call) -> bytes:
     alerting = [rule for group in _groups(app) for rule in group.rules if isinstance(rule, Rule)]
     newest = _newest(call, app, alerting)
     return prometheus.success({"alerts": [_alert(rule, each, newest) for rule in alerting for each in _active(rule)]})
+
+
+def _evaluated(app: App) -> _Evaluated:
+    judged = Lane.objects.filter(app=app).values_list("position_ms", "took_us").first()
+    recorded = SeriesLane.objects.filter(app=app).values_list("recorded_ms", "took_us").first()
+    judging, recording = (_Evaluation(row[0], row[1] / 1e6) if row else _Evaluation() for row in (judged, recorded))
+    return _Evaluated(judging, recording)
 
 
 def _newest(call: Call, app: App, rules: Iterable[Rule | RecordingRule]) -> NewestData:
@@ -147,33 +182,35 @@ def _satisfies(labels: Mapping[str, str], matchers: Sequence[Matcher]) -> bool:
     return all(bool(mask([labels.get(matcher.name, "")], matcher)[0]) for matcher in matchers)
 
 
-def _group(group: _Group, judged_ms: int, newest: NewestData, *, alerts: bool) -> dict[str, Any]:
+def _group(group: _Group, evaluated: "_Evaluated", newest: NewestData, *, alerts: bool) -> dict[str, Any]:
     return {
         "name": group.name,
         "file": group.file,
         "rules": [
-            _alerting(rule, judged_ms, newest, alerts=alerts) if isinstance(rule, Rule) else _recording(rule, judged_ms)
+            _alerting(rule, evaluated.judging, newest, alerts=alerts)
+            if isinstance(rule, Rule)
+            else _recording(rule, evaluated.recording)
             for rule in group.rules
         ],
         "interval": group.interval_ms / 1000,
         "limit": group.limit,
-        "lastEvaluation": prometheus.rfc3339(judged_ms),
+        **evaluated.of(group).entries(),
     }
 
 
-def _recording(rule: RecordingRule, judged_ms: int) -> dict[str, Any]:
+def _recording(rule: RecordingRule, last: "_Evaluation") -> dict[str, Any]:
     return {
         "name": rule.name,
         "query": rule.expr,
         "labels": _labels_of(rule),
-        "health": _health(rule.error, judged_ms),
+        "health": _health(rule.error, last.at_ms),
         "lastError": rule.error,
-        "lastEvaluation": prometheus.rfc3339(judged_ms),
+        **last.entries(),
         "type": "recording",
     }
 
 
-def _alerting(rule: Rule, judged_ms: int, newest: NewestData, *, alerts: bool) -> dict[str, Any]:
+def _alerting(rule: Rule, last: "_Evaluation", newest: NewestData, *, alerts: bool) -> dict[str, Any]:
     alert_entries = [_alert(rule, each, newest) for each in _active(rule)]
     error = "".join(each.detail for each in rule.instances.all() if each.aspect == Aspect.ERROR)
     return {
@@ -185,9 +222,9 @@ def _alerting(rule: Rule, judged_ms: int, newest: NewestData, *, alerts: bool) -
         "labels": _labels_of(rule),
         "annotations": rule.annotations,
         "alerts": alert_entries if alerts else [],
-        "health": _health(error, judged_ms),
+        "health": _health(error, last.at_ms),
         "lastError": error,
-        "lastEvaluation": prometheus.rfc3339(judged_ms),
+        **last.entries(),
         "type": "alerting",
     }
 

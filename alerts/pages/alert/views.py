@@ -1,7 +1,7 @@
 """The page of one alert, and what a person does there: acknowledge, snooze. Silences are made on their own page."""
 
 import json
-from typing import Any
+import re
 
 from django.contrib import messages
 from django.contrib.auth.decorators import login_required
@@ -26,6 +26,7 @@ from spm.errors import Refused
 _clock = SystemClock()
 _EVENTS_SHOWN = 100
 _NOTIFICATIONS_SHOWN = 50
+_PLAIN_NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
 _SPANS = {"acknowledge": limits.ACKNOWLEDGE_MS, "snooze": limits.SNOOZE_MS}
 
 
@@ -35,6 +36,7 @@ def alert_page(request: HttpRequest, episode_id: int) -> HttpResponse:
     """Show one alert with its evidence."""
     episode = _episode(request, episode_id, Right.SEE_APP)
     now_ms = _clock.now_ms()
+    matchers = _matchers(episode)
     response = page(
         request,
         "alert",
@@ -46,7 +48,8 @@ def alert_page(request: HttpRequest, episode_id: int) -> HttpResponse:
         words=LastWord.objects.filter(episode=episode).select_related("receiver"),
         taken=Acknowledgement.objects.filter(episode=episode, until_ms__gt=now_ms).first(),
         texts=annotations_of(episode),
-        matchers=_matchers(episode),
+        matchers=", ".join(matchers),
+        is_cut=len(matchers) < len(matched_labels(episode)),
     )
     response["Cache-Control"] = "no-store"  # who is notified, and by what address
     return response
@@ -86,7 +89,15 @@ def _notifications(episode: Episode) -> QuerySet[Notification]:
     return rows.select_related("receiver")[:_NOTIFICATIONS_SHOWN]
 
 
-def _matchers(episode: Episode) -> str:
-    """Write the matchers of a silence of this alert alone."""
-    labels: dict[str, Any] = dict(sorted(matched_labels(episode).items())[: limits.MATCHERS_MAX])
-    return ", ".join(f"{name}={json.dumps(value, ensure_ascii=False)}" for name, value in labels.items())
+def _matchers(episode: Episode) -> list[str]:
+    """Return the matchers of a silence of this alert: its name, its app, then labels up to the bounds."""
+    labels = matched_labels(episode)
+    first = [name for name in ("alertname", "app") if name in labels]
+    chosen, size = list[str](), 0
+    for name in [*first, *sorted(set(labels) - set(first))]:
+        shown = name if _PLAIN_NAME.fullmatch(name) else json.dumps(name, ensure_ascii=False)
+        text = f"{shown}={json.dumps(labels[name], ensure_ascii=False)}"
+        if len(chosen) < limits.MATCHERS_MAX and size + len(text) <= limits.MATCHERS_CHARS_MAX:
+            chosen.append(text)
+            size += len(text) + len(", ")
+    return chosen

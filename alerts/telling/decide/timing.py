@@ -27,9 +27,13 @@ class GroupState:
     blocked_until_ms: int = 0
 
 
-def due_ms(group: GroupState, waits: Waits, episodes: Iterable[EpisodeView]) -> int:
-    """Return when lines of these episodes may be told: there must be one."""
-    waited_ms = min(episode.created_ms for episode in episodes) + waits.wait_ms
+def due_ms(group: GroupState, waits: Waits, episodes: Iterable[EpisodeView], now_ms: int) -> int:
+    """Return when lines of these episodes may be told: there must be one.
+
+    An episode of a clock that was set back since waits no more.
+    """
+    created_ms = min(episode.created_ms for episode in episodes)
+    waited_ms = created_ms + waits.wait_ms if created_ms <= now_ms else now_ms
     after_last_ms = 0 if group.last_flush_ms is None else group.last_flush_ms + waits.interval_ms
     return max(waited_ms, after_last_ms, group.blocked_until_ms)
 

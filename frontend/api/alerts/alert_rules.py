@@ -32,7 +32,7 @@ from alerts.rulefiles.limits import ANNOTATIONS_MAX, LABELS_MAX
 from alerts.telling.limits import WINDOW_MS_MAX
 from alerts.templating import template
 from frontend.api.alerts.cursor_pages import cut_page
-from frontend.api.base import FailureSerializer, Operation, check_version
+from frontend.api.base import ColumnsRenderer, FailureSerializer, Operation, check_version
 from spm import limits
 from spm.accounts.models import App
 from spm.accounts.organisations.rights import Right
@@ -264,6 +264,8 @@ class AlertsSerializer(serializers.Serializer[Any]):
 class Rules(Operation):
     """The rules of an app."""
 
+    renderer_classes = [ColumnsRenderer]
+
     @extend_schema(operation_id="rules", parameters=[FilterSerializer], responses={200: RulePageSerializer, **_READ})
     def get(self, request: Request, app_id: int) -> Response:
         """Some of them, oldest first; ``cursor`` goes on where a page ended."""
@@ -283,6 +285,8 @@ class Rules(Operation):
 
 class OneRule(Operation):
     """One rule."""
+
+    renderer_classes = [ColumnsRenderer]
 
     @extend_schema(operation_id="rule", responses={200: RuleSerializer, **_READ})
     def get(self, request: Request, app_id: int, number: int) -> Response:
@@ -320,6 +324,8 @@ class OneRule(Operation):
 class RuleAlerts(Operation):
     """What one rule says."""
 
+    renderer_classes = [ColumnsRenderer]
+
     @extend_schema(operation_id="rule_alerts", responses={200: AlertsSerializer, **_READ})
     def get(self, request: Request, app_id: int, number: int) -> Response:
         """Its series that are not ok, and its 100 newest episodes with the transitions that made them."""
@@ -334,6 +340,8 @@ def switch(*, enabled: bool) -> type[Operation]:
 
     class Switch(Operation):
         """Whether a rule is judged."""
+
+        renderer_classes = [ColumnsRenderer]
 
         @extend_schema(operation_id=f"rule_{word}", request=None, responses={200: RuleSerializer, **_WRITE})
         def post(self, request: Request, app_id: int, number: int) -> Response:

@@ -12,7 +12,7 @@ from alerts.expressions import admitted
 from alerts.judging.kinds import Kind
 from alerts.models import Rule
 from alerts.telling.limits import WINDOW_MS_MAX
-from frontend.api.base import FailureSerializer, Operation
+from frontend.api.base import ColumnsRenderer, FailureSerializer, Operation
 from spm.accounts.organisations.rights import Right
 from spm.limits import RULE_DURATION_MAX_MS, RULE_EXPR_CHARS_MAX, TIME_MAX_MS
 
@@ -80,7 +80,7 @@ class PastEpisodeSerializer(serializers.Serializer[Any]):
     start_ms = serializers.IntegerField()
     end_ms = serializers.IntegerField(allow_null=True)
     reason = serializers.CharField()
-    value = serializers.FloatField(allow_null=True)
+    value = serializers.FloatField(allow_null=True, help_text="null also stands for NaN and the infinities")
 
 
 class ForEffectSerializer(serializers.Serializer[Any]):
@@ -103,6 +103,8 @@ class ReportSerializer(serializers.Serializer[Any]):
 
 class Backtests(Operation):
     """Tries rules on past data."""
+
+    renderer_classes = [ColumnsRenderer]
 
     @extend_schema(operation_id="backtest", request=BacktestSerializer, responses={200: ReportSerializer, **_FAILURES})
     def post(self, request: Request, app_id: int) -> Response:

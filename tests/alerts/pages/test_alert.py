@@ -1,6 +1,7 @@
 """The page of one alert: its evidence, both charts, state changes, delivery, and what a person does there."""
 
 from collections.abc import Callable
+from html import unescape
 from typing import Any
 
 import pytest
@@ -9,6 +10,8 @@ from django.test import Client
 
 from alerts.models import AlertEvent, Episode, EpisodeStatus, Rule
 from alerts.models.telling import Acknowledgement, Silence
+from alerts.telling.alert_facts import matched_labels
+from alerts.telling.decide.matchers import read_matchers, select
 from alerts.telling.limits import GROUP_WAIT_MS, SNOOZE_MS
 from spm import query
 from spm.accounts.models import App
@@ -90,12 +93,18 @@ def test_an_alert_shows_its_notifications_and_their_delivery(installation: Insta
     assert '<span class="badge ok">sent</span>' in page
 
 
-@pytest.mark.parametrize(("button", "for_ms"), [("snooze", SNOOZE_MS), ("acknowledge", 24 * 3_600_000)])
-def test_an_open_alert_is_taken_there(installation: Installation, login: Any, button: str, for_ms: int) -> None:
+@pytest.mark.parametrize(
+    ("fields", "for_ms"),
+    [({"snooze": "1"}, SNOOZE_MS), ({"acknowledge": "1"}, 24 * 3_600_000), ({}, 24 * 3_600_000)],
+    ids=["snoozed", "acknowledged", "acknowledged unless it says otherwise"],
+)
+def test_an_open_alert_is_taken_there(
+    installation: Installation, login: Any, fields: dict[str, str], for_ms: int
+) -> None:
     Episode.objects.update(status=EpisodeStatus.OPEN, end_ms=None)
     episode = Episode.objects.get().pk
     assert login("vera").post(f"/alerts/{episode}/take").status_code == 403
-    assert login("edda").post(f"/alerts/{episode}/take", {button: "1"}).status_code == 302
+    assert login("edda").post(f"/alerts/{episode}/take", fields).status_code == 302
     taken = Acknowledgement.objects.get()
     assert taken.until_ms - taken.at_ms == for_ms
     assert "Acknowledged by edda" in text_of(login("edda"))
@@ -110,10 +119,27 @@ def test_one_that_is_over_cannot_be_taken(installation: Installation, login: Any
 def test_its_matchers_silence_alerts_like_it(installation: Installation, login: Any) -> None:
     page = text_of(login("edda"))
     assert "alertname=&quot;CPU is busy&quot;, app=&quot;Shop&quot;, host=&quot;a&quot;" in page
+    assert "Other alerts" not in page
     matchers = 'alertname="CPU is busy", app="Shop", host="a", severity="warning"'
     app = Episode.objects.get().rule.app_id
     login("edda").post(f"/alerts/silences?app={app}", {"matchers": matchers, "duration_ms": "1h"})
     assert Silence.objects.get().matchers == matchers
+
+
+@pytest.mark.parametrize("length", [1, 190], ids=["short values", "long values"])
+def test_the_matchers_of_an_alert_with_many_labels_silence_it(
+    installation: Installation, login: Any, length: int
+) -> None:
+    many = {f"A{number:02}.x": str(number) * length for number in range(40)}
+    Episode.objects.update(labels={**Episode.objects.get().labels, **many})
+    app = Episode.objects.get().rule.app_id
+    page = login("edda").get(f"/alerts/{Episode.objects.get().pk}").content.decode()
+    assert "Other alerts" in page
+    matchers = unescape(page.split('id="id_matchers" name="matchers" value="')[1].split('"')[0])
+    login("edda").post(f"/alerts/silences?app={app}", {"matchers": matchers, "duration_ms": "1h"})
+    chosen = read_matchers(Silence.objects.get().matchers)
+    assert {"alertname", "app"} < {each.name for each in chosen}
+    assert select(chosen, [matched_labels(Episode.objects.get())]).tolist() == [True]
 
 
 def test_an_alert_of_another_organisation_does_not_exist(

@@ -8,14 +8,16 @@ import pytest
 from django.contrib.auth.models import User
 from django.db import connection, transaction
 
+from alerts import rulebook
 from alerts.models import Episode, Rule
-from alerts.models.telling import ContactPoint, LastWord, NotificationGroup, Policy, Receiver
-from alerts.telling import hook
+from alerts.models.telling import ContactPoint, LastWord, Notification, NotificationGroup, Policy, Receiver
+from alerts.telling import actions, hook
 from alerts.telling.configuration import read_policies
+from alerts.telling.limits import GROUP_INTERVAL_MS
 from alerts.telling.settings import rows
 from spm.accounts.models import App
 from spm.errors import Refused
-from tests.alerts.conftest import START_MS
+from tests.alerts.conftest import START_MS, AlertingWorld, draft
 from tests.alerts.telling import configure
 
 pytestmark = pytest.mark.django_db
@@ -45,6 +47,26 @@ def acts(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 def begin(rule: Rule) -> list[int]:
     times = {"start_ms": START_MS, "created_ms": START_MS, "changed_ms": START_MS, "severity": "warning"}
     return [Episode.objects.create(rule=rule, fingerprint=each, labels={"host": each}, **times).pk for each in HOSTS]
+
+
+@pytest.mark.parametrize("way", ["rule", "contact point"])
+def test_a_receiver_that_is_added_while_an_alert_is_open_hears_of_it_at_once(
+    app: App, make_rule: Callable[..., Rule], people: dict[str, User], world: AlertingWorld, way: str
+) -> None:
+    first, second = "ops@example.org", "late@example.org"
+    rule = make_rule(receivers=(first,) if way == "rule" else ())
+    if way == "contact point":
+        configure.policy(app, 'severity="warning"', first, by=people["olga"])
+    world.evaluate_values(95)
+    world.tell()
+    world.clock.advance(GROUP_INTERVAL_MS)
+    now_ms = world.clock.now_ms()
+    if way == "rule":
+        rulebook.change(rule, draft(receivers=(first, second)), by=people["edda"], now_ms=now_ms)
+    else:
+        actions.add_contact_point(app.organisation, "point 0", (first, second), by=people["olga"], now_ms=now_ms)
+    world.tell()
+    assert [each.receiver.target for each in Notification.objects.order_by("pk")] == [first, second]
 
 
 def test_all_groups_are_locked_before_a_row_is_moved(

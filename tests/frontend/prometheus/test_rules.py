@@ -9,7 +9,7 @@ from django.test import Client
 from alerts import newest_texts
 from alerts.judging.answers import Answer, fingerprint
 from alerts.judging.versions import Steps
-from alerts.models import Instance, Lane, RecordingRule, Rule
+from alerts.models import Instance, Lane, RecordingRule, Rule, SeriesLane
 from alerts.rulebook import rules_of
 from alerts.rulefiles.apply import Author, import_files
 from spm.clock import SystemClock
@@ -45,7 +45,9 @@ def filled(desk: Client, alpha: Tenant) -> Client:
     """An app with two rule files, and one series that fires."""
     now_ms = SystemClock().now_ms()
     import_files(alpha.app, FILES, by=Author(), now_ms=now_ms)
-    Lane.objects.filter(app=alpha.app).update(position_ms=1_700_000_000_000)
+    Lane.objects.filter(app=alpha.app).update(position_ms=1_700_000_000_000, took_us=12_500)
+    recorded = {"recorded_ms": 1_700_000_010_000, "took_us": 2_000}
+    SeriesLane.objects.create(app=alpha.app, alerts_ms=1_700_000_000_000, **recorded)
     Instance.objects.create(
         rule=rules_of(alpha.app).get(name="Busy"),
         fingerprint="f",
@@ -86,9 +88,19 @@ def test_groups_are_those_of_the_files_in_order(filled: Client, alpha: Tenant) -
         "labels": {"team": "infra"},
         "health": "ok",
         "lastError": "",
-        "lastEvaluation": "2023-11-14T22:13:20.000Z",
+        "evaluationTime": 0.002,
+        "lastEvaluation": "2023-11-14T22:13:30.000Z",
         "type": "recording",
     }
+
+
+def test_a_group_says_how_long_its_evaluation_took(filled: Client, alpha: Tenant) -> None:
+    times = [(each["evaluationTime"], each["lastEvaluation"]) for each in ask(filled, alpha, "rules")["groups"]]
+    assert times == [
+        (pytest.approx(0.0145), "2023-11-14T22:13:30.000Z"),
+        (0.0125, "2023-11-14T22:13:20.000Z"),
+        (0.002, "2023-11-14T22:13:30.000Z"),
+    ]
 
 
 def test_an_alerting_rule_has_what_prometheus_says_of_it(filled: Client, alpha: Tenant) -> None:
@@ -104,6 +116,7 @@ def test_an_alerting_rule_has_what_prometheus_says_of_it(filled: Client, alpha: 
         "annotations": {"summary": "{{ $labels.host }} is at {{ $value | humanize }}"},
         "health": "ok",
         "lastError": "",
+        "evaluationTime": 0.0125,
         "lastEvaluation": "2023-11-14T22:13:20.000Z",
         "type": "alerting",
     }

@@ -13,9 +13,9 @@ from tests.alerts.telling.decide.builders import HOUR, MINUTE, T0, episode
 
 def test_a_group_waits_for_its_first_alert_then_for_its_interval() -> None:
     young = [episode(created_ms=T0 + 3_000), episode(created_ms=T0)]
-    assert due_ms(GroupState(), Waits(), young) == T0 + limits.GROUP_WAIT_MS
-    assert due_ms(GroupState(last_flush_ms=T0), Waits(), young) == T0 + limits.GROUP_INTERVAL_MS
-    assert due_ms(GroupState(blocked_until_ms=T0 + HOUR), Waits(), young) == T0 + HOUR
+    assert due_ms(GroupState(), Waits(), young, T0 + 3_000) == T0 + limits.GROUP_WAIT_MS
+    assert due_ms(GroupState(last_flush_ms=T0), Waits(), young, T0 + 3_000) == T0 + limits.GROUP_INTERVAL_MS
+    assert due_ms(GroupState(blocked_until_ms=T0 + HOUR), Waits(), young, T0 + 3_000) == T0 + HOUR
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,72 @@
+"""A wall clock that is set back delays no notification: neither new alerts, nor ends, nor attempts."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from alerts.models import Rule
+from alerts.models.telling import LastWord, Notification, NotificationGroup
+from alerts.telling import limits
+from alerts.telling.decide.episodes import LineKind
+from spm.accounts.models import App
+from tests.alerts.conftest import AlertingWorld
+from tests.alerts.telling import configure
+
+pytestmark = pytest.mark.django_db
+HOUR_MS = 3_600_000
+
+
+def said(world: AlertingWorld, seconds: int) -> list[tuple[int, str]]:
+    """What is told within so many seconds, each with its second and kind."""
+    known, lines = Notification.objects.count(), list[tuple[int, str]]()
+    for second in range(0, seconds + 1, 5):
+        world.tell()
+        for row in Notification.objects.order_by("pk")[known:]:
+            lines += [(second, line["kind"]) for line in row.body["lines"]]
+            known += 1
+        world.clock.advance(5_000)
+    return lines
+
+
+@pytest.mark.parametrize("back_ms", [HOUR_MS, 10 * 86_400_000], ids=["an hour", "ten days"])
+def test_an_alert_that_began_before_is_told_within_a_group_wait(
+    make_rule: Callable[..., Rule], world: AlertingWorld, back_ms: int
+) -> None:
+    world.tell()
+    make_rule()
+    world.evaluate_values(95)
+    world.clock.jump(-back_ms)
+    assert said(world, 20) == [(0, LineKind.FIRING)]
+
+
+def test_the_end_of_an_alert_is_told_within_a_group_interval(
+    make_rule: Callable[..., Rule], world: AlertingWorld
+) -> None:
+    make_rule()
+    world.evaluate_values(95, 95)
+    world.tell()
+    world.clock.advance(5_000)
+    world.evaluate_values(10)
+    world.tell()
+    world.clock.jump(-HOUR_MS)
+    [(second, kind)] = said(world, 200)
+    assert kind == LineKind.RESOLVED
+    assert second <= limits.GROUP_INTERVAL_MS / 1_000
+
+
+def test_an_attempt_that_waits_and_an_escalation_keep_their_pause(
+    app: App, make_rule: Callable[..., Rule], people: dict[str, Any], world: AlertingWorld
+) -> None:
+    configure.policy(app, 'severity="warning"', "ops@example.org", by=people["olga"])
+    make_rule(receivers=())
+    world.evaluate_values(95)
+    world.tell()
+    now_ms = world.clock.now_ms()
+    Notification.objects.update(state="waiting", next_attempt_ms=now_ms + 10_000)
+    LastWord.objects.update(not_before_ms=now_ms + 60_000, level="nothing")
+    world.clock.jump(-HOUR_MS)
+    world.tell()
+    assert not Notification.objects.filter(state="waiting").exists()
+    assert LastWord.objects.get().not_before_ms == world.clock.now_ms() + 60_000
+    assert not NotificationGroup.objects.filter(last_flush_ms__gt=world.clock.now_ms()).exists()
