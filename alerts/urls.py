@@ -3,7 +3,7 @@
 from django.urls import path
 from django.views.generic import RedirectView
 
-from alerts.pages import noise, notifications, routing, views
+from alerts.pages import noise, notifications, routing, rule_files, views
 from alerts.pages.alert import views as alert
 from alerts.pages.editor import views as editor
 
@@ -13,6 +13,8 @@ urlpatterns = [
     path("<int:episode_id>", alert.alert_page, name="alert"),
     path("<int:episode_id>/take", alert.alert_take, name="alert-take"),
     path("new", editor.rule_new, name="new"),
+    path("files", rule_files.file_list, name="files"),
+    path("files/<str:name>", rule_files.file_download, name="file"),
     path("check", editor.rule_check, name="check"),
     path("try", editor.rule_try, name="try"),
     path("rules/<int:rule_id>", views.rule_page, name="rule"),

@@ -1,12 +1,14 @@
 """Writes the rules of an app as rule files. What a file cannot say (receivers, hold, recovery) is left out.
 
-Enter by ``export_file``; the rules that came from no file are exported under the name ``NATIVE``.
+Enter by ``summaries`` and ``export_file``; the rules that came from no file are exported under the name ``NATIVE``.
 """
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import yaml
+from django.db.models import Count, Q
 
 from alerts import rulebook
 from alerts.judging.kinds import Kind, value_expr
@@ -32,6 +34,25 @@ def _text(dumper: yaml.SafeDumper, value: str) -> yaml.ScalarNode:
 
 
 _Dumper.add_representer(str, _text)
+
+
+@dataclass(frozen=True, slots=True)
+class FileSummary:
+    """A rule file with the numbers of what it has."""
+
+    name: str
+    groups: int
+    alerts: int
+    records: int
+
+
+def summaries(app: App) -> list[FileSummary]:
+    """Return the rule files of the app, in the order of their names."""
+    alerts = Count("rules", filter=Q(rules__deleted_ms=None), distinct=True)
+    records = Count("recording_rules", distinct=True)
+    rows = RuleGroup.objects.filter(app=app).order_by("file").values("file")
+    counted = rows.annotate(groups=Count("pk", distinct=True), alerts=alerts, records=records)
+    return [FileSummary(row["file"], row["groups"], row["alerts"], row["records"]) for row in counted]
 
 
 def export_file(app: App, file: str) -> str | None:
