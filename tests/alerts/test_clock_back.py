@@ -70,3 +70,20 @@ def test_an_attempt_that_waits_and_an_escalation_keep_their_pause(
     assert not Notification.objects.filter(state="waiting").exists()
     assert LastWord.objects.get().not_before_ms == world.clock.now_ms() + 60_000
     assert not NotificationGroup.objects.filter(last_flush_ms__gt=world.clock.now_ms()).exists()
+
+
+def test_clocks_of_two_machines_that_differ_a_little_move_nothing(
+    app: App, make_rule: Callable[..., Rule], people: dict[str, Any], world: AlertingWorld
+) -> None:
+    configure.policy(app, 'severity="warning"', "ops@example.org", by=people["olga"])
+    make_rule(receivers=())
+    world.evaluate_values(95)
+    world.tell()
+    later_ms = world.clock.now_ms() + 600_000
+    LastWord.objects.update(not_before_ms=later_ms, level="nothing")
+    for _ in range(20):
+        for skew_ms in (-2_000, 2_000):
+            world.clock.jump(skew_ms)
+            world.tell()
+        world.clock.advance(5_000)
+    assert LastWord.objects.get().not_before_ms == later_ms
