@@ -28,20 +28,20 @@ def file_list(request: HttpRequest) -> HttpResponse:
     if request.method == "GET":
         app, name = app_of(request), request.GET.get("file", "")
         text = export.export_file(app, name) if name else None
-        return _page(request, app, name=name if text else "", text=text or "")
+        return _page(request, app, file_name=name if text else "", text=text or "")
     app = app_of(request, Right.IMPORT_RULES)
     name, text = request.POST.get("name", "").strip(), request.POST.get("text", "")
     is_removal, is_act = "remove" in request.POST, "act" in request.POST
     try:
         change = _bring_in_step(request, app, name, None if is_removal else text, dry_run=not is_act)
     except SpmError as refusal:
-        return _page(request, app, name=name, text=text, refusal=str(refusal), is_removal=is_removal)
+        return _page(request, app, file_name=name, text=text, refusal=str(refusal), is_removal=is_removal)
     if is_act:
         messages.success(request, f"{name}: {change.summary}.")
         return redirect(f"/alerts/files?app={app.pk}")
     lines = [line for each in change.changes for line in each.lines()]
     shown = {"lines": lines[:_LINES_SHOWN], "more": len(lines[_LINES_SHOWN:]), "is_removal": is_removal}
-    return _page(request, app, name=name, text=text, change=change, **shown)
+    return _page(request, app, file_name=name, text=text, change=change, **shown)
 
 
 @login_required
