@@ -80,7 +80,7 @@ def test_the_rules_of_a_file_are_deleted_after_a_second_look(app: App, login: Lo
     ],
     ids=["no YAML", "a wrong expression", "a name with a slash", "no name"],
 )
-def test_a_mistake_is_named_and_the_text_is_kept(login: Login, name: str, text: str, wanted: str) -> None:
+def test_a_mistake_is_named_and_the_text_is_kept(app: App, login: Login, name: str, text: str, wanted: str) -> None:
     page = login("edda").post("/alerts/files", {"name": name, "text": text}).content.decode()
     assert wanted in page
     assert text.splitlines()[0] in page
