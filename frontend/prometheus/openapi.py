@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 _FORM = "application/x-www-form-urlencoded"
-_LISTS = frozenset({"match[]", "rule_name[]", "rule_group[]", "file[]"})
+_LISTS = frozenset({"match[]", "extra_label", "rule_name[]", "rule_group[]", "file[]"})
 _SPAN = ("start", "end", "match[]", "limit", "explain", "asof", "app")
 _DESCRIPTIONS = {
     "query": "An expression in PromQL.",
@@ -40,6 +40,7 @@ _DESCRIPTIONS = {
     "stream_position": "A position of the lasting stream, oldest or newest: the events after it.",
     "kind": "Of the lasting stream: the kinds of events, separated by commas; all.",
     "after": "The id of the last event that was received; without it the answer comes at once, with an id.",
+    "extra_label": "A label for every series, as name=value; may be repeated.",
     "format": "jsonl, csv, parquet, prometheus or openmetrics; jsonl by default.",
 }
 
@@ -52,6 +53,7 @@ class _Endpoint:
     methods: Sequence[str] = ("get", "post")
     response: str = "application/json"
     body: str = _FORM
+    without_body: str = ""  # when the answer is a 204
 
 
 _QUERY = ("timeout", "limit", "lookback_delta", "stats", "explain", "asof", "app")
@@ -95,6 +97,7 @@ _ENDPOINTS: Mapping[str, _Endpoint] = {
     "/prometheus/api/v1/targets/metadata": _Endpoint("Metadata of scrape targets: always empty"),
     "/prometheus/api/v1/alertmanagers": _Endpoint("Alertmanagers: always empty"),
     "/prometheus/api/v1/notifications": _Endpoint("Notifications: always empty"),
+    "/prometheus/api/v1/features": _Endpoint("What this server can do, by Prometheus' names"),
     **{
         f"/prometheus/api/v1/status/{name}": _Endpoint(summary, ("limit", "app") if name == "tsdb" else ("app",))
         for name, summary in _STATUS.items()
@@ -122,9 +125,10 @@ _ENDPOINTS: Mapping[str, _Endpoint] = {
     ),
     "/api/v1/import": _Endpoint(
         "Import a file of samples, in a format of the export",
-        ("format",),
+        ("format", "extra_label"),
         methods=("post",),
         body="application/octet-stream",
+        without_body="Everything was accepted; with Accept: application/json the answer is a report",
     ),
 }
 
@@ -151,6 +155,8 @@ def _operation(path: str, endpoint: _Endpoint, method: str) -> dict[str, Any]:
             "200": {"description": "", "content": {endpoint.response: {"schema": _schema(endpoint.response)}}}
         },
     }
+    if endpoint.without_body:
+        operation["responses"]["204"] = {"description": endpoint.without_body}
     if method == "post":
         body = _form(fields, endpoint) if has_form else {"type": "string", "format": "binary"}
         operation["requestBody"] = {"content": {endpoint.body: {"schema": body}}}

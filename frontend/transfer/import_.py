@@ -2,7 +2,8 @@
 
 The body is read, decompressed and parsed piece by piece, and each message is durable before the next one is built. A
 message's id is a hash of its content, so that a file that is sent again, for example after an error in its middle,
-counts once. Enter by `import_file`.
+counts once. A whole file is answered as VictoriaMetrics does, with 204, which vmctl wants; a client that accepts JSON
+gets the report instead, and one whose file has faults gets it always. Enter by `import_file`.
 """
 
 import hashlib
@@ -18,6 +19,7 @@ from frontend.transfer.readers import FORMS
 from frontend.transfer.unpacking import pieces_of
 from ingest.accept.identity import Sender, source_of
 from ingest.accept.process_acceptor import process_acceptor
+from ingest.protocols.grouping_labels import add_labels, read_extra_labels
 from spm.accounts import tokens
 from spm.clock import random_bytes
 from spm.errors import BadMessage, Explained, LimitExceeded, QueueUnavailable, StoreUnavailable
@@ -26,13 +28,14 @@ from spm.web.error_status import BODY_STATUSES, DATABASE_AWAY, status_of, text_o
 from spm.wire import Parsed
 
 _ID_BYTES = 16
+_JSON = "application/json"
 _CHARS_SHOWN = 600
 _CORRECT_LINES = (
     "Correct the lines listed under errors (only the first ones are listed) and send them again; all others are stored."
 )
 _KINDS = {
     "application/x-ndjson": "jsonl",
-    "application/json": "jsonl",
+    _JSON: "jsonl",
     "text/csv": "csv",
     "application/vnd.apache.parquet": "parquet",
     "application/openmetrics-text": "openmetrics",
@@ -43,7 +46,7 @@ _KINDS = {
 @csrf_exempt
 @require_POST
 def import_file(request: HttpRequest) -> HttpResponse:
-    """Import the file and report how many samples were accepted, and which lines were rejected and why."""
+    """Import the file, and report which lines were rejected and why."""
     report: dict[str, Any] = {"accepted": 0, "rejected": 0, "messages": 0, "errors": []}
     secret = tokens.from_request(request)
     principal = tokens.authenticate(secret, "ingest") if secret else None
@@ -62,7 +65,11 @@ def import_file(request: HttpRequest) -> HttpResponse:
         return _error_response(report, error, status_of(error, BODY_STATUSES))
     if report["rejected"]:
         report["remedy"] = _CORRECT_LINES
-    return JsonResponse(report, status=200 if report["accepted"] or not report["rejected"] else 400)
+        return JsonResponse(report, status=400)
+    if _JSON in request.headers.get("Accept", "").lower():
+        return JsonResponse(report)
+    counts = {f"X-SPM-{name.capitalize()}": str(report[name]) for name in ("accepted", "messages")}
+    return HttpResponse(status=204, headers=counts)
 
 
 def _messages(request: HttpRequest, now_ms: int) -> Iterator[Parsed]:
@@ -72,7 +79,9 @@ def _messages(request: HttpRequest, now_ms: int) -> Iterator[Parsed]:
         raise BadMessage(
             "an unknown format", got=form[:40], wanted=", ".join(FORMS), remedy="Set the parameter ?format="
         )
-    return FORMS[form](pieces_of(request), now_ms)
+    labels = read_extra_labels(request.GET.getlist("extra_label"))
+    messages = FORMS[form](pieces_of(request), now_ms)
+    return (add_labels(each, labels) for each in messages) if labels else messages
 
 
 def _count(report: dict[str, Any], parsed: Parsed) -> None:

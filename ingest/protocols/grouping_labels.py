@@ -1,10 +1,12 @@
-"""Adds the labels of an address to every series of a body, as Pushgateway's paths do. Enter by ``add_labels``.
+"""Adds the labels of an address to every series of a body, as Pushgateway's paths and ``extra_label`` do.
+
+Enter by ``add_labels``; ``read_extra_labels`` reads them from parameters.
 
 They replace labels of the same name in the body: the address names the group, and other values in the body would split
 it. Series that become one keep their samples in the order of the body.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -13,6 +15,17 @@ from ingest.protocols.common import naming
 from spm.errors import BadMessage, LimitExceeded
 from spm.limits import LABELS_MAX, MESSAGE_SERIES_BYTES_MAX
 from spm.wire import Parsed, SeriesTable, canonical, parse_canonical
+
+
+def read_extra_labels(parameters: Iterable[str]) -> dict[str, str]:
+    """Returns the labels of parameters ``extra_label=name=value``; ``BadMessage``: one has no such form."""
+    labels: dict[str, str] = {}
+    for text in parameters:
+        name, separator, value = text.partition("=")
+        if not separator or not name:
+            raise BadMessage("a parameter extra_label is no label", got=text[:120], wanted="extra_label=name=value")
+        labels[name] = value
+    return labels
 
 
 def add_labels(parsed: Parsed, labels: Mapping[str, str]) -> Parsed:

@@ -1,6 +1,6 @@
 """The endpoints of Prometheus: remote write 1.0 and 2.0, its text form, and Pushgateway's paths.
 
-    POST /api/v1/write, /api/v1/push              remote write → 204 with X-Prometheus-Remote-Write-*-Written
+    POST [/prometheus]/api/v1/write, /api/v1/push remote write → 204 with X-Prometheus-Remote-Write-*-Written
     POST|PUT /api/v1/import/prometheus            text or OpenMetrics → 204
     POST|PUT|DELETE /metrics/job/JOB/LABEL/VALUE  as Pushgateway → 200; a delete → 202
 
@@ -16,7 +16,7 @@ from email.message import Message
 from ingest.http.answers import UnsupportedContentType, headline, report
 from ingest.http.endpoints.base import AcceptedMessage, Body, Plan, PushEndpoint
 from ingest.http.exchange import PushAnswer, PushRequest, json_answer
-from ingest.protocols.grouping_labels import add_labels
+from ingest.protocols.grouping_labels import add_labels, read_extra_labels
 from ingest.protocols.prometheus import remote_write
 from ingest.protocols.prometheus import text as prometheus_text
 from spm.errors import BadMessage
@@ -63,8 +63,7 @@ def _respond_remote_write(_request: PushRequest, accepted: AcceptedMessage) -> P
 
 
 def _text_plan(request: PushRequest) -> Plan:
-    pairs = [pair.partition("=") for pair in request.parameters("extra_label")]
-    return _plan_of_text(request, {name: value for name, _, value in pairs})
+    return _plan_of_text(request, read_extra_labels(request.parameters("extra_label")))
 
 
 def _group_plan(request: PushRequest) -> Plan | PushAnswer:
