@@ -21,6 +21,8 @@ from spm.limits import (
     RULE_PERIOD_MS,
 )
 from spm.query.formats import prometheus
+from spm.query.promql.planning.signatures import NATIVE, SIGNATURES
+from spm.query.promql.syntax.grammar import AGGREGATIONS
 from spm.query.request.batches import METRIC_NAME
 from spm.query.request.lookback import LOOKBACK_MS, SUBQUERY_STEP_MS
 
@@ -29,6 +31,29 @@ _clock = SystemClock()
 _STARTED_MS = _clock.now_ms()
 _CONFIG = "# Nothing is scraped here: data is pushed. Limits are in status/flags.\nglobal: {}\n"
 _UNITS = ("seconds", "bytes", "ratio", "celsius", "meters", "volts", "amperes", "joules", "grams")
+_OPERATORS = (
+    *("+", "-", "*", "/", "%", "^", "==", "!=", "<", "<=", ">", ">=", "=~", "!~"),
+    *("and", "or", "unless", "atan2"),
+)
+_FEATURES: dict[str, dict[str, bool]] = {
+    "api": {
+        **dict.fromkeys(("exclude_alerts", "label_values_match", "query_stats", "query_warnings"), True),
+        **dict.fromkeys(("otlp_write_receiver", "remote_write_receiver"), True),
+        **dict.fromkeys(("admin", "lifecycle", "time_range_labels", "time_range_series"), False),
+    },
+    "otlp_receiver": {"delta_conversion": False, "native_delta_ingestion": True},
+    "prometheus": {"agent_mode": False, "auto_reload_config": False},
+    "promql": {
+        **dict.fromkeys(("anchored", "smoothed", "at_modifier", "negative_offset", "subqueries"), True),
+        **dict.fromkeys(("bool", "by", "without", "group_left", "group_right", "ignoring", "on", "offset"), True),
+        "per_query_lookback_delta": True,
+        "per_step_stats": False,
+    },
+    "promql_functions": {name: name not in NATIVE for name in sorted(SIGNATURES)},
+    "promql_operators": dict.fromkeys(sorted({*_OPERATORS, *AGGREGATIONS}), True),
+    "rules": {"keep_firing_for": True},
+    "tsdb": {"exemplar_storage": False, "native_histograms": False},
+}
 _ENDINGS = {"_total": "counter", "_bucket": "histogram"}
 _COMPOSED, _PARTS = ("histogram", "summary"), ("_bucket", "_sum", "_count")
 
@@ -39,6 +64,12 @@ def buildinfo(call: Call) -> bytes:
     return prometheus.success(
         {"version": API_VERSION, "revision": "", "branch": "", "buildUser": "", "buildDate": "", "goVersion": ""}
     )
+
+
+@json_endpoint
+def features(call: Call) -> bytes:
+    """`features`: what the server can do, under Prometheus' names; those it does not name are not there."""
+    return prometheus.success(_FEATURES)
 
 
 @json_endpoint

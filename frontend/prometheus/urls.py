@@ -20,6 +20,7 @@ urlpatterns = [
     path("api/v1/targets/metadata", status.empty_list),
     path("api/v1/alertmanagers", status.alertmanagers),
     path("api/v1/notifications", status.empty_list),
+    path("api/v1/features", status.features),
     path("api/v1/status/buildinfo", status.buildinfo),
     path("api/v1/status/runtimeinfo", status.runtimeinfo),
     path("api/v1/status/flags", status.flags),

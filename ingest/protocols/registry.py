@@ -54,8 +54,17 @@ class Protocol:
 
 
 _INFLUX_PATHS = {"write": "write", "write-v2": "api/v2/write", "write-v3": "api/v3/write_lp"}
-_REMOTE_PATHS = {"remote-write": "api/v1/write", "remote-push": "api/v1/push"}
-_OTLP_PATHS = {"otlp": "v1/metrics", "otlp-own": "otlp/v1/metrics", "otlp-api": "api/v1/otlp/v1/metrics"}
+_REMOTE_PATHS = {
+    "remote-write": "api/v1/write",
+    "remote-push": "api/v1/push",
+    "remote-write-prometheus": "prometheus/api/v1/write",  # below the address that a Grafana data source has
+}
+_OTLP_PATHS = {
+    "otlp": "v1/metrics",
+    "otlp-own": "otlp/v1/metrics",
+    "otlp-api": "api/v1/otlp/v1/metrics",
+    "otlp-prometheus": "prometheus/api/v1/otlp/v1/metrics",
+}
 
 _COLLECTD_PATHS = {"collectd": "api/v1/collectd"}
 

@@ -26,6 +26,7 @@ urlpatterns = [
     path("admin/", admin.site.urls),
     *(path(address, health.live) for address in ("livez", "-/healthy", "prometheus/-/healthy")),
     *(path(address, health.ready) for address in ("readyz", "-/ready", "prometheus/-/ready")),
+    path("", include("ingest.http.urls")),  # before Prometheus' API: some senders write below its address
     path("prometheus/", include("frontend.prometheus.urls")),
     re_path("^prometheus/", unknown_address),
     path("api/v1/", include("frontend.api.urls")),
@@ -33,7 +34,6 @@ urlpatterns = [
     path("alerts/", include("alerts.urls")),
     path("health/alerting", alerting_health, name="alerting-health"),
     path("a/<str:text>", link_page, name="alert-link"),
-    path("", include("ingest.http.urls")),
     re_path("^api/", unknown_operation),
     path("", include("frontend.urls")),
     path("", include("frontend.pages.account.urls")),

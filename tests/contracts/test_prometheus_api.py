@@ -65,6 +65,17 @@ def test_save_and_test_of_grafana_passes(client: Client, bearer: dict[str, str])
     assert "features" not in info
 
 
+def test_features_have_the_names_of_prometheus_and_say_what_is_not_there(
+    client: Client, bearer: dict[str, str]
+) -> None:
+    features = read(client.get(API + "features", headers=bearer))["data"]
+    assert features["api"]["remote_write_receiver"]
+    assert features["promql_functions"]["rate"]
+    assert not features["promql_functions"]["histogram_avg"]
+    assert features["promql_operators"]["topk"]
+    assert not features["tsdb"]["native_histograms"]
+
+
 def test_query_answers_get_and_form_alike(client: Client, bearer: dict[str, str]) -> None:
     parameters = {"query": "sum(up)", "time": "1970-01-01T00:00:01Z"}
     by_get, by_form = (read(call(API + "query", parameters, headers=bearer)) for call in (client.get, client.post))

@@ -265,6 +265,7 @@ DATA = [
             "format_query": "query=up",
             "parse_query": "query=up",
             **dict.fromkeys(("labels", "label/<str:name>/values", "metadata", "rules", "alerts", "targets"), ""),
+            "features": "",
             **dict.fromkeys(("targets/metadata", "alertmanagers", "notifications", "status/buildinfo"), ""),
             **dict.fromkeys(("status/runtimeinfo", "status/flags", "status/config", "status/tsdb"), ""),
         }.items()
@@ -353,11 +354,13 @@ _PUSHES = [
     "/api/v1/collectd",
     "/api/v1/write",
     "/api/v1/push",
+    "/prometheus/api/v1/write",
     "/api/v1/import",
     "/api/v1/import/prometheus",
     "/v1/metrics",
     "/otlp/v1/metrics",
     "/api/v1/otlp/v1/metrics",
+    "/prometheus/api/v1/otlp/v1/metrics",
     "/query",
 ]
 SITE = [

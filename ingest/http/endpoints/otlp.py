@@ -1,6 +1,6 @@
 """The endpoint of OpenTelemetry: metrics over OTLP/HTTP, as protobuf or as JSON.
 
-    POST /v1/metrics, /otlp/v1/metrics, /api/v1/otlp/v1/metrics
+    POST /v1/metrics, /otlp/v1/metrics, [/prometheus]/api/v1/otlp/v1/metrics
 
 Answers come in the request's encoding: 200 with ``partial_success`` where points were rejected, since exporters drop a
 batch on any 4xx; errors are a google.rpc.Status. Exporters retry 429 and 503, after their Retry-After. Enter by

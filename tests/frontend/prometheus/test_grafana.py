@@ -58,6 +58,7 @@ CALLS = {
     "rules": Recorded("GET", "rules"),
     "alerts": Recorded("GET", "alerts"),
     "cardinality": Recorded("GET", "status/tsdb"),
+    "features": Recorded("GET", "features"),
     "run time": Recorded("GET", "status/runtimeinfo"),
     "flags": Recorded("GET", "status/flags"),
     "config": Recorded("GET", "status/config"),

@@ -152,7 +152,7 @@ def request_v1() -> bytes:
     return b"\x0a" + bytes([len(series)]) + series
 
 
-@pytest.mark.parametrize("path", ["/api/v1/write", "/api/v1/push"])
+@pytest.mark.parametrize("path", ["/api/v1/write", "/api/v1/push", "/prometheus/api/v1/write"])
 @pytest.mark.parametrize("kind", ["application/x-protobuf", "application/x-protobuf;proto=prometheus.WriteRequest"])
 def test_remote_write_is_answered_with_headers_that_count_written_samples(
     path: str, kind: str, send: Any, transport: Recorder
@@ -187,7 +187,7 @@ def test_remote_write_over_the_rate_is_to_be_sent_again(send: Any, allowed: list
 
 # --- OpenTelemetry ----------------------------------------------------------------------------------------------------
 
-OTLP_PATHS = ["/v1/metrics", "/otlp/v1/metrics", "/api/v1/otlp/v1/metrics"]
+OTLP_PATHS = ["/v1/metrics", "/otlp/v1/metrics", "/api/v1/otlp/v1/metrics", "/prometheus/api/v1/otlp/v1/metrics"]
 
 
 def exported(*points: dict[str, Any]) -> bytes:
