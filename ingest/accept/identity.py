@@ -26,6 +26,7 @@ _PROGRAMS = {
     "influx": {
         "spm-agent": "agent",
         "spm-graphite": "graphite",
+        "spm-opentsdb": "opentsdb",
         "spm-statsd": "statsd",
         "telegraf": "telegraf",
         "collectd": "collectd",

@@ -11,6 +11,7 @@ from django.urls import URLPattern, URLResolver, path, re_path
 from ingest.http import broker_auth, pings
 from ingest.http.django_views import view_of
 from ingest.http.endpoints.base import Endpoint, PushEndpoint
+from ingest.http.endpoints.opentsdb import opentsdb_endpoint
 from ingest.http.endpoints.otlp import otlp_endpoint
 from ingest.http.endpoints.prometheus import pushgateway_endpoint, remote_write_endpoint, text_endpoint
 from ingest.http.endpoints.samples import PROBES, common_endpoint, influx_endpoint, json_endpoint
@@ -23,6 +24,7 @@ _ENDPOINTS: Mapping[ViewName, Callable[[str], PushEndpoint]] = {  # of protocols
     ViewName.REMOTE_WRITE: remote_write_endpoint,
     ViewName.PROMETHEUS_TEXT: text_endpoint,
     ViewName.OTLP: otlp_endpoint,
+    ViewName.OPENTSDB: opentsdb_endpoint,
 }
 
 

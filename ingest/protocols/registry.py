@@ -2,8 +2,8 @@
 
 A new protocol is one module with a ``parse`` and one line in ``PROTOCOLS``. ``ingest.http.urls`` makes its URLs: the
 common view answers, unless the line names a view of its own. Through RabbitMQ, ``by_content`` recognises a body by its
-beginning. Graphite and StatsD arrive in line protocol, by ``ingest.sidecar``. Enter by ``PROTOCOLS``. Never: nothing
-here imports Django, so a line names its view instead of holding it.
+beginning. Graphite, StatsD and OpenTSDB's lines arrive in line protocol, by ``ingest.sidecar``. Enter by
+``PROTOCOLS``. Never: nothing here imports Django, so a line names its view instead of holding it.
 """
 
 import enum
@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from ingest.protocols import columns
 from ingest.protocols.influx import reader as influx
-from ingest.protocols.json import collectd
+from ingest.protocols.json import collectd, opentsdb
 from ingest.protocols.json import samples as json_samples
 from ingest.protocols.otlp import reader as otlp
 from ingest.protocols.prometheus import remote_write
@@ -39,6 +39,7 @@ class ViewName(enum.Enum):
     REMOTE_WRITE = "remote_write"
     PROMETHEUS_TEXT = "prometheus_text"
     OTLP = "otlp"
+    OPENTSDB = "opentsdb"
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +76,7 @@ PROTOCOLS: tuple[Protocol, ...] = (
     Protocol("collectd", collectd.parse, ViewName.COMMON, _COLLECTD_PATHS, "s", collectd.is_list),
     Protocol("remote_write", remote_write.parse, ViewName.REMOTE_WRITE, _REMOTE_PATHS),
     Protocol("prometheus_text", prometheus_text.parse, ViewName.PROMETHEUS_TEXT, {"text": "api/v1/import/prometheus"}),
+    Protocol("opentsdb", opentsdb.parse, ViewName.OPENTSDB, {"opentsdb": "api/put"}, "s"),
     Protocol("otlp", otlp.parse, ViewName.OTLP, _OTLP_PATHS, "ns"),
     Protocol("columns", columns.parse, recognises=columns.is_envelope),
 )

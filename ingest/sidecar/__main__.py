@@ -1,7 +1,7 @@
-"""``spm-sidecar graphite|statsd``: listen on this machine, and push the metrics with a token.
+"""``spm-sidecar graphite|opentsdb|statsd``: listen on this machine, and push the metrics with a token.
 
 --bind ADDRESS      address to listen on, 127.0.0.1 by default: neither protocol authenticates its senders
---port NUMBER       2003 for graphite, 8125 for statsd; UDP and TCP
+--port NUMBER       2003 for graphite, 4242 for opentsdb, 8125 for statsd; UDP and TCP
 All other flags and SPM_AGENT_… variables are the agent's: --url, --token-file, --tags, --period-s, --spool …
 """
 
@@ -25,12 +25,17 @@ from ingest.agent.threads import run_agent
 from ingest.sidecar.graphite import Graphite
 from ingest.sidecar.intake import Intake, LineHandler
 from ingest.sidecar.listen import Listener
+from ingest.sidecar.opentsdb import OpenTsdb
 from ingest.sidecar.statsd import Statsd
 from spm.clock import Clock, SystemClock
 from spm.errors import SpmError
 
-PORTS = {"graphite": 2003, "statsd": 8125}
-HANDLERS: Mapping[str, Callable[[], LineHandler]] = {"graphite": Graphite, "statsd": Statsd}
+PORTS = {"graphite": 2003, "opentsdb": 4242, "statsd": 8125}
+HANDLERS: Mapping[str, Callable[[], LineHandler]] = {
+    "graphite": Graphite,
+    "opentsdb": OpenTsdb,
+    "statsd": Statsd,
+}
 
 
 class _IntakeThreads(CollectorThreads):

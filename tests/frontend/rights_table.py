@@ -352,6 +352,7 @@ _PUSHES = [
     "/api/v3/write_lp",
     "/api/v1/metrics",
     "/api/v1/collectd",
+    "/api/put",
     "/api/v1/write",
     "/api/v1/push",
     "/prometheus/api/v1/write",
