@@ -202,7 +202,8 @@ class Parsed:
     """The result of a protocol's parser. ``timeless`` counts samples that had no time of their own.
 
     ``places`` returns, for some samples (numbered from 0, ascending), the line or item (from 1) of the body that each
-    came from; it may parse the body again. It is for code that rejects samples after the parser.
+    came from; it may parse the body again. It is for code that rejects samples after the parser. ``histograms`` counts
+    native ones, and ``histogram_samples`` the samples that they have become.
     """
 
     series: SeriesTable
@@ -213,6 +214,8 @@ class Parsed:
     rejections: tuple[Rejection, ...] = ()
     rejected: int = 0
     metadata: tuple[Metadata, ...] = ()
+    histograms: int = 0
+    histogram_samples: int = 0
     places: Callable[[Sequence[int]], list[int]] | None = field(default=None, repr=False, compare=False)
 
 

@@ -51,14 +51,15 @@ def _remote_write_plan(request: PushRequest) -> Plan:
 
 
 def _respond_remote_write(_request: PushRequest, accepted: AcceptedMessage) -> PushAnswer:
+    parsed = accepted.parsed
     headers = {
         "X-Message-Id": accepted.message_id.hex(),
-        "X-Prometheus-Remote-Write-Samples-Written": str(len(accepted.parsed.ts)),
-        "X-Prometheus-Remote-Write-Histograms-Written": "0",
+        "X-Prometheus-Remote-Write-Samples-Written": str(max(len(parsed.ts) - parsed.histogram_samples, 0)),
+        "X-Prometheus-Remote-Write-Histograms-Written": str(parsed.histograms if len(parsed.ts) else 0),
         "X-Prometheus-Remote-Write-Exemplars-Written": "0",
     }
-    if accepted.parsed.rejected:
-        return PushAnswer(400, f"{headline(accepted.parsed, 'series')}\n".encode(), "text/plain", headers)
+    if parsed.rejected:
+        return PushAnswer(400, f"{headline(parsed, 'series')}\n".encode(), "text/plain", headers)
     return PushAnswer(204, headers=headers)
 
 

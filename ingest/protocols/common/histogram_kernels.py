@@ -3,7 +3,7 @@
 ``convert_classic`` and ``convert_exponential`` write rows (role, bits of the bucket's upper edge, bits of its count)
 into a table. A result below 0 is minus a fault of the point. Buckets of an exponential histogram are merged to at most
 four per power of two, at every scale, so that their edges stay when the scale changes. Counts are integers until the
-end.
+end, unless a histogram has others.
 """
 
 import math
@@ -142,11 +142,19 @@ def convert_classic(counts: U64, bounds: U64, buckets: int, edges: int, table: U
 
 @njit(nogil=True, cache=True)
 def convert_exponential(
-    point: U64, positive: tuple[int, int], negative: tuple[int, int], counts: U64, merged: U64, table: U64, count: int
+    point: U64,
+    zero: np.uint64,
+    positive: tuple[int, int],
+    negative: tuple[int, int],
+    counts: U64,
+    merged: U64,
+    table: U64,
+    count: int,
 ) -> int:
     """Append the cumulative classic buckets of an exponential histogram: negative ones, zero, positive ones.
 
     ``positive`` is (number of the first counts, offset), ``negative`` is (end of the counts after them, offset).
+    ``zero``, ``counts`` and ``merged`` are all whole numbers, or all float64.
     """
     scale = int(np.int64(point[SCALE]))
     if not -10 <= scale <= 20:
@@ -162,11 +170,11 @@ def convert_exponential(
     size, first, step = _merge_buckets(counts, 0, positive[0], positive[1], scale, merged)
     if step == 0:
         return -BAD_SCALE
-    total += point[ZERO]
+    total += zero
     threshold = point[THRESHOLD : THRESHOLD + 1].view(np.float64)[0]
     if threshold > 0 and not (size and _edge(first) < threshold):
         count = put_row(table, count, BUCKET_ROLE, point[THRESHOLD], bits_of(float(total)))
-    elif point[ZERO] or below:
+    elif zero != 0 or below:
         count = put_row(table, count, BUCKET_ROLE, np.uint64(0), bits_of(float(total)))
     if size and bits_of(_edge(first)) != point[THRESHOLD]:
         count = put_row(table, count, BUCKET_ROLE, bits_of(_edge(first)), bits_of(float(total)))

@@ -122,7 +122,7 @@ def _write_samples(row: I64, point: U64, shape: I64, counts: U64, bounds: U64, m
     elif kind == HISTOGRAM:
         count = convert_classic(counts, bounds, counted, edges, table, count)
     else:
-        count = convert_exponential(point, positive, negative, counts, merged, table, count)
+        count = convert_exponential(point, point[ZERO], positive, negative, counts, merged, table, count)
     if count < 0:
         return count
     if kind != SUMMARY:

@@ -5,8 +5,8 @@ Enter by ``parse`` for 1.0 (prometheus.WriteRequest) and ``parse_v2`` for 2.0 (i
 - ``__name__`` is the metric. Labels may be in any order; a label with an empty value is no label, as in PromQL.
 - Values keep their bits, so that staleness markers are preserved. Times are ms.
 - Bad labels reject their series, a bad time rejects its sample; bytes that are no protobuf reject the request.
-- Exemplars and native histograms are not supported: they are counted and reported, never dropped silently. Start times
-  are ignored, because counters here have none.
+- Native histograms become classic ones (``native_histograms``). Exemplars are not supported: they are counted and
+  reported, never dropped silently. Start times are ignored, because counters here have none.
 
 The compiled kernels read known series. Python reads only labels that are new to the process, exemplars and histograms.
 """
@@ -25,6 +25,7 @@ from ingest.protocols.common.protobuf_kernels import BYTES
 from ingest.protocols.common.series_cache import CacheGeneration, LabelPairs, SeriesCache, limit_error
 from ingest.protocols.common.times import before_1970, too_far_ahead
 from ingest.protocols.influx.exact import excerpt
+from ingest.protocols.prometheus.native_histograms import NativeSamples, name_fault, read_native
 from ingest.protocols.prometheus.remote_write_kernels import (
     EARLIEST,
     EXEMPLARS,
@@ -93,8 +94,8 @@ def parse(body: bytes, *, now_ms: int, over_quota: bool = False, cache: SeriesCa
     """Returns all samples of a request of 1.0.
 
     ``BadMessage``: it is no such request; ``LimitExceeded``: it holds more than one message may. ``over_quota``: the
-    app has more series than its quota allows, so its names must not fill the common cache. Rejections report native
-    histograms and exemplars; only histograms count as rejected, because each of them is a sample that is not stored.
+    app has more series than its quota allows, so its names must not fill the common cache. Rejections report exemplars,
+    which do not count as rejected: the samples beside them are stored.
     """
     return _read(body, 1, now_ms, (cache or (_OVER_QUOTA_CACHE if over_quota else _CACHE)).generation())
 
@@ -145,6 +146,7 @@ def _read(body: bytes, version: int, now_ms: int, generation: CacheGeneration) -
     _check_fault(fault, 0, version)
     reader = _RemoteWriteReader(body, version, spans, columns, generation)
     reader.read_special(special[: state[SPECIAL]].tolist())
+    reader.read_native(raw, now_ms)
     if version == 1:
         reader.metadata += (one for span in spans for one in _read_metadata(body[span[0] : span[1]]))
     if not state[SPECIAL] and state[EARLIEST] >= 1 and state[LATEST] <= now_ms + FUTURE_MS:
@@ -181,6 +183,8 @@ class _RemoteWriteReader:
         self._resolved: dict[bytes, tuple[int, str | None]] = {}  # encoded labels → series number, or a fault
         self._rejections: list[Rejection] = []
         self._rejected = 0
+        self._with_histograms: dict[int, int] = {}  # series number by place
+        self._native: NativeSamples | None = None
         self.metadata: list[Metadata] = []
 
     def read_special(self, rows: list[list[int]]) -> None:
@@ -188,6 +192,21 @@ class _RemoteWriteReader:
         offsets = self._columns.offsets.tolist() if rows else []
         for row in rows:
             self._read_special(row, *offsets[row[PLACE] : row[PLACE] + 2])
+
+    def read_native(self, raw: U8, now_ms: int) -> None:
+        """Read the histograms of the series that have some."""
+        if self._with_histograms:
+            self._native, self._budget = read_native(
+                raw,
+                self._version,
+                self._with_histograms,
+                self._generation,
+                self._budget,
+                now_ms,
+                lambda place, reason, count: self._reject(
+                    place + 1, reason, self._shown(self._with_histograms[place]), count
+                ),
+            )
 
     def _read_special(self, row: list[int], start: int, end: int) -> None:
         raw, number, fault = b"", row[NUMBER], FAULTS.get(row[FAULT])
@@ -200,10 +219,12 @@ class _RemoteWriteReader:
         if fault is not None:
             self._reject(place, fault, _format_labels(raw), max(end - start + histograms, 1))
             return
-        shown = self._shown(number) if histograms or exemplars else ""
-        if histograms:
-            self._reject(place, f"{histograms} native histograms: not supported, send classic ones", shown, histograms)
+        if histograms and (fault := name_fault(*parse_canonical(self._generation.canonical(number)))):
+            self._reject(place, fault, self._shown(number), histograms)
+        elif histograms:
+            self._with_histograms[row[PLACE]] = number
         if exemplars:
+            shown = self._shown(number)
             self._reject(place, f"{exemplars} exemplars: not supported, the series' samples are kept", shown, 0)
 
     def good_rows(self, now_ms: int) -> BOOL | None:
@@ -221,6 +242,12 @@ class _RemoteWriteReader:
         series, ts, bits, offsets = self._columns[:4]
         if good is not None:
             series, ts, bits = series[good], ts[good], bits[good]
+        native = self._native
+        if native is not None:
+            series, ts = np.concatenate((series, native.series)), np.concatenate((ts, native.ts))
+            bits = np.concatenate((bits, native.bits))
+            if len(ts) > MESSAGE_SAMPLES_MAX:
+                raise limit_error("samples in one body", MESSAGE_SAMPLES_MAX)
         values: F64 = bits.view(np.float64)
         return Parsed(
             series=self._generation.message_table(series),
@@ -230,9 +257,9 @@ class _RemoteWriteReader:
             rejections=tuple(self._rejections),
             rejected=self._rejected,
             metadata=tuple(self.metadata[:METADATA_MESSAGE_MAX]),
-            places=lambda rows: _series_places(
-                offsets, np.asarray(rows) if good is None else np.flatnonzero(good)[rows]
-            ).tolist(),
+            histograms=native.histograms if native is not None else 0,
+            histogram_samples=len(native.ts) if native is not None else 0,
+            places=lambda rows: _places_of(np.asarray(rows, np.intp), offsets, good, native),
         )
 
     def _number(self, raw: bytes, row: list[int]) -> tuple[int, str | None]:
@@ -292,6 +319,16 @@ class _RemoteWriteReader:
 def _series_places(offsets: I64, rows: NDArray[np.intp]) -> NDArray[np.intp]:
     """Returns the number of the series, from 1, of each of these samples."""
     return np.searchsorted(offsets, rows, "right")
+
+
+def _places_of(rows: NDArray[np.intp], offsets: I64, good: BOOL | None, native: NativeSamples | None) -> list[int]:
+    """Returns the number of the series, from 1, of each of these stored samples; those of histograms come last."""
+    stored = np.arange(offsets[-1]) if good is None else np.flatnonzero(good)
+    plain = rows[rows < len(stored)]
+    places: list[int] = _series_places(offsets, stored[plain]).tolist()
+    if native is not None:
+        places += (native.places[rows[rows >= len(stored)] - len(stored)] + 1).tolist()
+    return places
 
 
 def format_series(metric: str, labels: Mapping[str, str]) -> str:
