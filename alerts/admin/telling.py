@@ -110,6 +110,10 @@ class OutboxAdmin(ReadOnly):
     def created(self, message: Outbox) -> str:
         return time_text(message.created_ms)
 
-    @admin.action(description="Try dead messages again")
+    def has_revive_permission(self, request: HttpRequest) -> bool:
+        """Who may change messages may have them tried again."""
+        return bool(request.user.has_perm("alerts.change_outbox"))
+
+    @admin.action(description="Try dead messages again", permissions=["revive"])
     def try_again(self, request: HttpRequest, queryset: QuerySet[Outbox]) -> None:
         self.message_user(request, f"{outbox.revive(queryset)} messages will be tried again.")

@@ -193,7 +193,7 @@ class TokenAdmin(ModelAdmin):  # type: ignore[misc]
         obj.pk, obj.prefix, obj.scopes = token.pk, token.prefix, token.scopes
         messages.warning(request, f"This is the only time the token is shown: {secret}")
 
-    @admin.action(description="Revoke")
+    @admin.action(description="Revoke", permissions=["change"])
     def revoke_tokens(self, request: HttpRequest, queryset: QuerySet[Token]) -> None:
         """Revoke the selected tokens that are not revoked yet."""
         tokens = queryset.filter(revoked=None).select_related("app__organisation")

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from django.contrib import admin
-from django.contrib.auth.models import User
+from django.contrib.auth.models import Permission, User
 from django.test import Client
 
 from spm.accounts import audit, tokens
@@ -63,6 +63,23 @@ def test_the_action_revokes_the_chosen_tokens(operator: Client, alpha: Tenant) -
     operator.post(address(Token, ""), {"action": "revoke_tokens", "_selected_action": [token.pk]})
     assert tokens.authenticate(alpha.token, "read") is None
     assert AuditEntry.objects.filter(action="token revoked").count() == 1
+
+
+def test_every_action_of_the_admin_asks_for_a_permission_and_seeing_rows_is_not_enough(
+    client: Client, alpha: Tenant
+) -> None:
+    """One test for all actions of all tables: a new one without ``permissions`` fails it."""
+    for model_admin in admin.site._registry.values():
+        for name in model_admin.actions or ():
+            action = model_admin.get_action(name)
+            permissions = getattr(action and action[0], "allowed_permissions", ["view"])
+            assert "view" not in permissions, f"{model_admin}: {name}"
+    viewer = User.objects.create_user("viewer", is_staff=True)
+    viewer.user_permissions.add(Permission.objects.get(codename="view_token"))
+    client.force_login(viewer)
+    assert client.get(address(Token, "")).status_code == 200
+    client.post(address(Token, ""), {"action": "revoke_tokens", "_selected_action": [alpha.app.tokens.get().pk]})
+    assert tokens.authenticate(alpha.token, "read") is not None
 
 
 @pytest.mark.parametrize("model", [App, Token], ids=lambda model: model.__name__)
