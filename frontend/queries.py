@@ -25,6 +25,7 @@ from spm.query.request.admission import shared_admission
 from spm.query.request.budget import Budget, Cancellation, QueryLimits
 from spm.query.request.pacing import process_pacer
 from spm.query.request.provenance import moment
+from spm.store.versions.retractions import Retraction
 
 admission = shared_admission(settings.SPM_DATA / "turns")  # processes of all versions lock slots of this file
 _clock = SystemClock()
@@ -61,12 +62,18 @@ def note_organisation(environ: Mapping[str, Any], organisation: int) -> None:
 
 
 @contextmanager
-def query_session(app: App, request: HttpRequest, asof_ms: int | None = None) -> Iterator[QuerySession]:
-    """Wait for admission and open one app's data; raises `QueryRefused` if no slot becomes free in time."""
+def query_session(
+    app: App, request: HttpRequest, asof_ms: int | None = None, draft: Retraction | None = None
+) -> Iterator[QuerySession]:
+    """Wait for admission and open one app's data; raises `QueryRefused` if no slot becomes free in time.
+
+    ``draft``: a retraction that is not made yet; answers are as if it were in force.
+    """
     cancellation = cancellation_of(request.META)
     note_organisation(request.META, app.organisation_id)
     with admitted(app.organisation_id, cancellation):
-        yield QuerySession(storage_of(app.pk, asof_ms), cancellation)
+        storage = storage_of(app.pk, asof_ms)
+        yield QuerySession(storage.with_draft(draft) if draft else storage, cancellation)
 
 
 def storage_of(app_id: int, asof_ms: int | None = None) -> AppStorage:

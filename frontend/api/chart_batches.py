@@ -17,12 +17,14 @@ from rest_framework.renderers import BaseRenderer
 from rest_framework.request import Request
 
 from frontend.api.base import ColumnsRenderer, FailureSerializer, Operation
+from frontend.api.retractions import DraftSerializer
 from frontend.presenters import charts as presenters_charts
+from frontend.presenters import retractions as presenters_retractions
 from frontend.presenters.charting.overlays import Overlays, read_overlays
 from frontend.presenters.charting.quality import Background, read_background
 from frontend.presenters.several_queries import QUERY_LABEL, draw_queries
 from frontend.queries import QuerySession, asof_of, query_session
-from spm.accounts.models import App
+from spm.accounts.organisations.rights import Right
 from spm.clock import SystemClock
 from spm.errors import QueryTimeout, SpmError
 from spm.limits import CHART_SERIES_MAX, QUERY_TEXT_CHARS_MAX, TIME_MAX_MS
@@ -34,6 +36,7 @@ CHART_PIXELS_MAX = 4_000  # of the width of a chart
 CHART_BATCH_S = 60  # in which queries of one request may begin: twice as long as a page waits for all its charts
 _clock = SystemClock()
 _LINES = "application/x-ndjson"
+_Sessions = Callable[[], AbstractContextManager[QuerySession]]
 
 
 class SinceSerializer(serializers.Serializer[dict[str, Any]]):
@@ -76,6 +79,9 @@ class PanelSerializer(serializers.Serializer[dict[str, Any]]):
     pixels = serializers.IntegerField(
         required=False, min_value=50, max_value=CHART_PIXELS_MAX, help_text="its width; at most two points for each"
     )
+    cells = serializers.ChoiceField(
+        [*presenters_charts.CELL_VALUES], required=False, help_text="one value per step, not its extremes"
+    )
     since = SinceSerializer(required=False)
 
     def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
@@ -97,6 +103,7 @@ class BatchSerializer(serializers.Serializer[dict[str, Any]]):
     start = serializers.IntegerField(min_value=0, max_value=TIME_MAX_MS, help_text="ms since 1970")
     end = serializers.IntegerField(min_value=0, max_value=TIME_MAX_MS)
     asof = serializers.CharField(required=False, max_length=40)
+    draft = DraftSerializer(required=False, help_text="draw as if this retraction were in force; for editors")
     panels = serializers.ListField(child=PanelSerializer(), min_length=1, max_length=CHART_BATCH_MAX)
 
 
@@ -122,56 +129,56 @@ class ChartBatch(Operation):
         responses={
             (200, _LINES): {"type": "string", "description": "a line of JSON per chart; the first one has the events"},
             **dict.fromkeys(
-                [(status, "application/json") for status in (400, 401, 404, 422, 429, 503)], FailureSerializer
+                [(status, "application/json") for status in (400, 401, 403, 404, 409, 422, 429, 503)], FailureSerializer
             ),
         },
     )
     def post(self, request: Request) -> StreamingHttpResponse:
         """Evaluate them in their order; a chart that fails says so in its line, and hinders no other."""
         values = self.validated_body(BatchSerializer)
-        app, now_ms = self.app(values.get("app")), _clock.now_ms()
+        right = Right.PREVIEW_RETRACTION if "draft" in values else Right.SEE_APP
+        app, now_ms = self.app(values.get("app"), right), _clock.now_ms()
         asof_ms = asof_of(values.get("asof"), now_ms)
-        with query_session(app, request, asof_ms) as session:
+        draft = presenters_retractions.planned(app, values["draft"]) if "draft" in values else None
+        open_session = partial(query_session, app, request, asof_ms, draft)
+        with open_session() as session:
             start_ms = min(each.get("start", values["start"]) for each in values["panels"])
             background = read_background(session.storage, start_ms, values["end"], now_ms, asof_ms)
         overlays = read_overlays(app, start_ms, values["end"])
-        lines = _lines(app, request, values, (now_ms, asof_ms), background, overlays)
+        lines = _lines(open_session, values, now_ms, background, overlays)
         response = StreamingHttpResponse(lines, content_type=_LINES)
         response["Cache-Control"] = "no-store"
         return response
 
 
 def _lines(
-    app: App,
-    request: Request,
+    open_session: _Sessions,
     batch: Mapping[str, Any],
-    instants: tuple[int, int | None],
+    now_ms: int,
     background: Background,
     overlays: Overlays,
 ) -> Iterator[bytes]:
     """Write the events, then each chart; each one is admitted by itself, so that others' queries come between."""
-    now_ms, asof_ms = instants
     ends_s = _clock.monotonic() + CHART_BATCH_S
     yield _line({"events": overlays.events, "now": now_ms})
     for panel in batch["panels"]:
         query = {"start": batch["start"], "end": batch["end"], **panel}
         try:
-            open_session = partial(_session, app, request, asof_ms, ends_s)
-            answer = _answer(open_session, now_ms, query, background, overlays)
+            answer = _answer(partial(_session, open_session, ends_s), now_ms, query, background, overlays)
         except (SpmError, *DATABASE_AWAY) as error:
             answer = {"error": text_of(error), "status": status_of(error)}
         yield _line({"id": panel["id"], **answer})
 
 
-def _session(app: App, request: Request, asof_ms: int | None, ends_s: float) -> AbstractContextManager[QuerySession]:
+def _session(open_session: _Sessions, ends_s: float) -> AbstractContextManager[QuerySession]:
     """Open the app's data for one query, unless the time of the whole request is over."""
     if _clock.monotonic() >= ends_s:
         raise QueryTimeout(f"the charts before took {CHART_BATCH_S} s, all that one request has: ask for fewer at once")
-    return query_session(app, request, asof_ms)
+    return open_session()
 
 
 def _answer(
-    open_session: Callable[[], AbstractContextManager[QuerySession]],
+    open_session: _Sessions,
     now_ms: int,
     query: Mapping[str, Any],
     background: Background,
@@ -200,7 +207,7 @@ def _answer(
 
 
 def _draw(
-    open_session: Callable[[], AbstractContextManager[QuerySession]], now_ms: int, query: Mapping[str, Any]
+    open_session: _Sessions, now_ms: int, query: Mapping[str, Any]
 ) -> tuple[presenters_charts.Drawing, Sequence[str], Mapping[str, str]]:
     if "queries" in query:
         several = draw_queries(open_session, now_ms, query)

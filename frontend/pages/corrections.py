@@ -7,7 +7,7 @@ from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect
 
 from frontend.forms import RetractionForm
-from frontend.pages.base import AppPage
+from frontend.pages.base import AppPage, clock
 from frontend.presenters import retractions as presenter
 from rollups.models import Correction
 from rollups.services import (
@@ -56,9 +56,9 @@ class Corrections(AppPage):
         try:
             draft = presenter.parse_draft(form.cleaned_data, self.actor().name)
             if not acts:
-                return self.render_to_response(
-                    self.get_context_data(form=form, preview=presenter.preview_draft(app, draft))
-                )
+                preview = presenter.preview_draft(app, draft)
+                drawn = presenter.draw_draft(form.cleaned_data, preview, clock.now_ms())
+                return self.render_to_response(self.get_context_data(form=form, preview=preview, drawn=drawn))
             result, preview = presenter.retract(app, draft, self.actor())
         except (BadQuery, Refused) as error:
             return self.render_to_response(self.get_context_data(form=form, refusal=str(error)), status=409)

@@ -10,7 +10,7 @@ A reader cannot tell more than ``CHART_SERIES_MAX`` lines apart, and they take l
 
 No spike is lost, and no gap, in a chart of so many ``pixels``. A selector alone draws the lowest and the highest sample
 of each step, where a step has several, else the samples themselves, without five minutes of the last one after an end;
-more points than two per pixel are thinned to the extremes of each pixel.
+more points than two per pixel are thinned to the extremes of each pixel. With ``cells``, each step has one value.
 
 Enter by ``chart``, or by ``draw`` for the columns themselves.
 """
@@ -25,6 +25,7 @@ import numpy as np
 import orjson
 
 from frontend.presenters.charting import thinning
+from frontend.presenters.charting.unmatched import why_unmatched
 from frontend.presenters.names import why_empty
 from frontend.presenters.periods import learn_period
 from frontend.queries import QuerySession
@@ -39,6 +40,7 @@ from spm.query.request.provenance import Provenance
 
 RANGE_MS = 3_600_000
 VARIABLES = ("$__rate_interval", "$__interval", "$__range", "$window")
+CELL_VALUES = {"mean": "avg_over_time", "last": "last_over_time"}  # what a cell of a heat map or of states shows
 QUICK_RANGES = ("5m", "15m", "30m", "1h", "3h", "6h", "12h", "24h", "2d", "7d", "30d", "90d")
 UNKNOWN_PERIOD_MS = 15_000  # of series whose period cannot be learned
 _WINDOW_MS_MIN = 60_000
@@ -166,8 +168,12 @@ def draw(session: QuerySession, now_ms: int, query: Mapping[str, Any]) -> Drawin
     filled = fill_variables(expr, steps, period_ms or UNKNOWN_PERIOD_MS)
     most = min(query.get("top", CHART_SERIES_MAX), CHART_SERIES_MAX)
     metric = _metric_of_selector(filled) if pixels and period_ms else ""
-    extremes = _extremes(session, filled, metric, steps, most) if metric and steps.step_ms > (period_ms or 0) else None
-    looked = f"last_over_time({filled}[{window_of(steps.step_ms, period_ms or 0)}ms])" if metric else filled
+    cells = query.get("cells")
+    has_several = bool(metric) and steps.step_ms > (period_ms or 0)  # samples in a step
+    extremes = _extremes(session, filled, metric, steps, most) if has_several and not cells else None
+    window_ms = steps.step_ms if has_several else window_of(steps.step_ms, period_ms or 0)
+    value = CELL_VALUES.get(cells or "", "last_over_time")
+    looked = f"{value}({filled}[{window_ms}ms])" if metric else filled
     columns, result = extremes or _lines(session, looked, steps, most)
     if pixels:
         columns = columns.thinned(pixels)
@@ -176,7 +182,9 @@ def draw(session: QuerySession, now_ms: int, query: Mapping[str, Any]) -> Drawin
         drawn, count = len(columns.labels), columns.rest.count + len(columns.labels)
         infos.append(f"{count} series match; the {drawn} highest are drawn, the others as a band")
     if not columns.labels:
-        infos.extend(filter(None, [why_empty(session.storage, filled, now_ms)]))
+        infos.extend(
+            filter(None, [why_empty(session.storage, filled, now_ms) or _why_unmatched(session, filled, steps)])
+        )
     return Drawing(filled, steps.step_ms, columns, infos, warnings, result.provenance, extremes is not None)
 
 
@@ -192,6 +200,13 @@ def steps_for(session: QuerySession, now_ms: int, query: Mapping[str, Any], expr
 def _lines(session: QuerySession, expr: str, steps: Steps, most: int) -> tuple[Columns, Result]:
     result = session.engine().range(expr, steps.start_ms, steps.end_ms, steps.step_ms)
     return columns_of(result, steps.step_ms, most), result
+
+
+def _why_unmatched(session: QuerySession, expr: str, steps: Steps) -> str:
+    def evaluate(text: str) -> Sequence[Mapping[str, str]]:
+        return session.engine().range(text, steps.start_ms, steps.end_ms, steps.step_ms).labels
+
+    return why_unmatched(evaluate, expr)
 
 
 def _extremes(session: QuerySession, expr: str, metric: str, steps: Steps, most: int) -> tuple[Columns, Result]:

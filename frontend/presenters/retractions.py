@@ -8,6 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import orjson
+
 from alerts import past_alerts
 from rollups.retraction import Draft, Preview, RetractionResult
 from rollups.services import retractions as services_retractions
@@ -17,9 +19,13 @@ from spm.accounts.models import App
 from spm.clock import moment
 from spm.errors import BadQuery
 from spm.query.promql.planning.planner import parse_selector
-from spm.store.matchers import Matcher
+from spm.store.matchers import METRIC_NAME, Matcher
+from spm.store.versions.retractions import Retraction
 
 NAMES_SHOWN = 8
+METRICS_DRAWN = 3
+AROUND_MS = 300_000  # at least so much is drawn before and after the samples
+DRAFT_FIELDS = ("source", "series", "write_from", "write_to", "data_from", "data_to")
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +84,42 @@ def _parse_series(series: str) -> tuple[Matcher, ...]:
         return parse_selector(series)
     except BadQuery as error:
         raise BadQuery(f"the series selector is not valid: {error}", error.position) from error
+
+
+def planned(app: App, fields: Mapping[str, Any]) -> Retraction:
+    """Return the retraction that a draft would make, for charts as if it were in force. Raises ``Refused``."""
+    draft = parse_draft({"reason": "this draft", **fields}, "you")
+    return services_retractions.planned(services_runs.site(), app, draft)
+
+
+@dataclass(frozen=True, slots=True)
+class DrawnDraft:
+    """What the page draws of a draft: a chart of each of its first metrics, around the samples that it hides."""
+
+    exprs: Sequence[tuple[str, str]]  # (metric, selector)
+    from_ms: int
+    to_ms: int
+    draft: str  # for the request of the charts
+    further: int  # metrics that are not drawn
+
+
+def draw_draft(fields: Mapping[str, Any], preview: DraftPreview, now_ms: int) -> DrawnDraft | None:
+    """Return what to draw of a draft; None if it hides nothing."""
+    counts = preview.counts
+    if counts.first_ms is None or counts.last_ms is None:
+        return None
+    matchers = [each for each in parse_draft(fields, "").matchers if each.name != METRIC_NAME or each.op != "="]
+    around_ms = max((counts.last_ms - counts.first_ms) // 2, AROUND_MS)
+    return DrawnDraft(
+        [
+            (name, services_retractions.write_selector([Matcher(METRIC_NAME, "=", name), *matchers]))
+            for name in counts.metrics[:METRICS_DRAWN]
+        ],
+        max(counts.first_ms - around_ms, 0),
+        min(counts.last_ms + around_ms, max(now_ms, counts.last_ms)),
+        orjson.dumps({name: value for name, value in fields.items() if name in DRAFT_FIELDS and value}).decode(),
+        max(len(counts.metrics) - METRICS_DRAWN, 0),
+    )
 
 
 def preview_draft(app: App, draft: Draft) -> DraftPreview:

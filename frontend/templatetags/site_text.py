@@ -6,6 +6,7 @@ from math import isnan
 from typing import Any
 
 from django import template
+from django.utils.html import format_html
 
 from frontend.presenters.hosts.filters import quote_value
 from frontend.presenters.sparkline import Sparkline, draw_sparkline
@@ -151,6 +152,15 @@ def instant(ms: int | None) -> str:
     if ms is None or not 0 < ms < TIME_MAX_MS:
         return ""
     return moment(ms).strftime("%Y-%m-%d %H:%M:%S")
+
+
+@register.filter
+def local_time(at: datetime | int | None) -> str:
+    """Write a time in UTC, which a page's script rewrites in the person's zone; empty where ``instant`` is empty."""
+    ms = round(at.timestamp() * 1000) if isinstance(at, datetime) else at
+    text = instant(ms)
+    iso = text.replace(" ", "T")
+    return format_html('<time datetime="{}Z" data-ms="{}">{}</time>', iso, ms, text) if text else ""
 
 
 @register.filter

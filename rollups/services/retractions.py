@@ -22,6 +22,7 @@ from spm.accounts.models import App
 from spm.clock import moment
 from spm.errors import Refused
 from spm.store.ledger import stamp_floor, watermarks
+from spm.store.matchers import METRIC_NAME, Matcher
 from spm.store.versions import retractions
 from spm.store.versions.retractions import Retraction
 
@@ -69,11 +70,16 @@ class RecordedRetraction:
 
 def selector_text(retraction: Retraction) -> str:
     """The matchers as a PromQL selector; ``""`` if there are none."""
-    if not retraction.matchers:
+    return write_selector(retraction.matchers)
+
+
+def write_selector(matchers: Sequence[Matcher]) -> str:
+    """Matchers as a PromQL selector; ``""`` if there are none."""
+    if not matchers:
         return ""
-    name = retraction.metric or ""
+    name = next((m.value for m in matchers if m.name == METRIC_NAME and m.op == "="), "")
     name = name if _PLAIN.fullmatch(name) else ""
-    rest = [m for m in retraction.matchers if not (name and m.name == "__name__" and m.op == "=")]
+    rest = [m for m in matchers if not (name and m.name == METRIC_NAME and m.op == "=")]
     inside = ",".join(f'{m.name}{m.op}"{_escaped(m.value)}"' for m in rest)
     return f"{name}{{{inside}}}" if inside or not name else name
 
@@ -85,6 +91,11 @@ def _escaped(text: str) -> str:
 def confirmation_phrase(number: int) -> str:
     """The text that a person types before retracted samples are deleted for good."""
     return f"purge {number}"
+
+
+def planned(site: Site, app: App, draft: Draft) -> Retraction:
+    """Returns the retraction that the draft would make, for answers as if it were in force. Raises ``Refused``."""
+    return _validate(site, app, draft)
 
 
 def preview(site: Site, app: App, draft: Draft) -> Preview:

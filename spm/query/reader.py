@@ -48,6 +48,7 @@ from spm.store.ledger.watermarks import ProcessWatermarks
 from spm.store.rollup.sketch import Sketches
 from spm.store.versions.generations import PageRequest
 from spm.store.versions.knowledge import Knowledge
+from spm.store.versions.retractions import Retraction
 
 T = TypeVar("T")
 
@@ -63,6 +64,7 @@ class AppStorage:
         self._asof_ms: int | None = None
         self._sees_retracted = False
         self._knowledge: Knowledge | None = None
+        self._draft: Retraction | None = None
 
     def asof(self, asof_ms: int) -> "AppStorage":
         """A storage of this app that answers as accepted by a time, without later samples and retractions."""
@@ -100,6 +102,12 @@ class AppStorage:
         complete = copy.copy(self)
         complete._sees_retracted = True
         return complete
+
+    def with_draft(self, draft: Retraction) -> "AppStorage":
+        """A storage of this app that answers as if a retraction that is only planned were in force."""
+        planned = copy.copy(self)
+        planned._draft = draft
+        return planned
 
     # --- samples
 
@@ -301,10 +309,11 @@ class AppStorage:
     def fingerprint(self, start_ms: int, end_ms: int) -> SampleFingerprint | None:
         """The fingerprint of the samples in this time range.
 
-        It is ``None`` for an as-of storage or one with what is retracted, and for a longer range than a query may read.
+        It is ``None`` for an as-of storage, one with what is retracted or a draft, and for a longer range than a query
+        may read.
         """
         is_too_long = end_ms - start_ms > limits.QUERY_DAYS_MAX * DAY_HOURS * HOUR_MS
-        if self._asof_ms is not None or self._knowledge or self._sees_retracted or is_too_long:
+        if self._asof_ms is not None or self._knowledge or self._sees_retracted or self._draft or is_too_long:
             return None
 
         def take(view: View) -> SampleFingerprint:
@@ -325,7 +334,14 @@ class AppStorage:
         check_deadline: DeadlineCheck = no_deadline,
     ) -> ReadRequest:
         return ReadRequest(
-            start_ms, end_ms, matchers, self._asof_ms, check_deadline, self._sees_retracted, self._knowledge
+            start_ms,
+            end_ms,
+            matchers,
+            self._asof_ms,
+            check_deadline,
+            self._sees_retracted,
+            self._knowledge,
+            self._draft,
         )
 
     def _answer(self, request: ReadRequest, answer: Callable[[View], T]) -> T:

@@ -153,6 +153,14 @@ export class Zone {
   }
 }
 
+/** The zone of the address, else the one that the person chose last, else the browser's. */
+export function chosenZone() {
+  let kept = null;
+  try { kept = JSON.parse(localStorage.getItem("spm.zone")); } catch { /* a browser without storage remembers nothing */ }
+  const name = new URL(location.href).searchParams.get("tz") ?? kept ?? "browser";
+  return new Zone(Zone.valid(name) ? name : "browser");
+}
+
 const MONTHS = ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"];
 
 /** Read a time: now-2h, yesterday, 22 Nov 20:00, 2026-11-22 20:00, seconds or ms since 1970. NaN if it is none. */

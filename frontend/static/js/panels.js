@@ -4,7 +4,7 @@
 // seconds; 0 is off), ?asof= (seconds since 1970) shows the data accepted by then. What a person chose last is used where
 // the address says nothing. Nothing is asked for while nobody looks, and less often when the server is busy.
 
-import { Zone, durationText, parseMoment, parsePair, rangeMs } from "./grammar.js";
+import { chosenZone, durationText, parseMoment, parsePair, rangeMs } from "./grammar.js";
 import { Cells } from "./cells.js";
 import { Figures } from "./figures.js";
 import { Plot } from "./plot.js";
@@ -29,6 +29,7 @@ class ChartPage {
     this.onRefusal = onRefusal; // with what is wrong about the expression, or null
     this.onDrawn = onDrawn;
     this.events = [];
+    this.draft = this.bar.dataset.draft ? JSON.parse(this.bar.dataset.draft) : null;
     this.colours = new Map();
     this.turn = 0;
     this.slower = 1;
@@ -39,6 +40,7 @@ class ChartPage {
     for (const plot of this.plots) observer.observe(plot.figure);
     this.byFigure = new Map(this.plots.map((plot) => [plot.figure, plot]));
     this.listen();
+    this.drawBar();
     this.schedule();
   }
 
@@ -61,7 +63,8 @@ class ChartPage {
 
   /** The texts of ?from= and ?to=, if both are times. */
   get fixed() {
-    const [from, to] = [this.parameters.get("from"), this.parameters.get("to")];
+    const { from: first, to: last } = this.bar.dataset; // of a page that is about a range
+    const [from, to] = [this.parameters.get("from") ?? first, this.parameters.get("to") ?? last];
     return from && to && parseMoment(from, this.zone) < parseMoment(to, this.zone) ? { from, to } : null;
   }
 
@@ -83,8 +86,7 @@ class ChartPage {
   }
 
   setZone() {
-    const name = this.parameters.get("tz") ?? kept.get("zone") ?? "browser";
-    this.zone = new Zone(Zone.valid(name) ? name : "browser");
+    this.zone = chosenZone();
   }
 
   go(changes, { replace = false } = {}) {
@@ -230,14 +232,15 @@ class ChartPage {
     plot.fail(refused ? "The expression above cannot be drawn." : error, { quiet: quiet && status !== 400 });
   }
 
-  async* lines(panels, limits) {
-    for (let at = 0; at < panels.length; at += BATCH) yield* this.batch(panels.slice(at, at + BATCH), limits);
+  /** `draft`: of a retraction that is only planned; the charts are drawn as if it were in force. */
+  async* lines(panels, limits, draft = this.draft) {
+    for (let at = 0; at < panels.length; at += BATCH) yield* this.batch(panels.slice(at, at + BATCH), limits, draft);
   }
 
-  async* batch(panels, limits) {
+  async* batch(panels, limits, draft) {
     const asof = this.parameters.get("asof");
     const token = document.querySelector("[name=csrfmiddlewaretoken]")?.value ?? "";
-    const body = JSON.stringify({ app: Number(this.bar.dataset.app), ...limits, panels, ...(asof ? { asof } : {}) });
+    const body = JSON.stringify({ app: Number(this.bar.dataset.app), ...limits, panels, ...(asof ? { asof } : {}), ...(draft ? { draft } : {}) });
     const headers = { "Content-Type": "application/json", "X-CSRFToken": token, Accept: "application/x-ndjson, application/json" };
     const answer = await fetch(this.bar.dataset.batch, { method: "POST", body, headers, credentials: "same-origin", signal: this.stop.signal });
     if (!answer.ok) {
@@ -254,6 +257,7 @@ class ChartPage {
 
   /** Ask for the same charts of an earlier time, if ?compare= names one. */
   async compare(plots, asked, range, turn) {
+    if (this.draft) { await this.showBefore(plots, asked, range, turn); return; }
     const name = this.parameters.get("compare");
     const start = name ? this.before(range, name) : null;
     if (start === null) {
@@ -271,6 +275,16 @@ class ChartPage {
       }
       this.compared = key;
     } catch { /* the chart of now stands by itself */ }
+  }
+
+  /** Draw what a planned retraction would take out, dotted. */
+  async showBefore(plots, asked, range, turn) {
+    try {
+      for await (const line of this.lines(asked.map(({ since, ...each }) => each), { start: Math.round(range.start), end: Math.round(range.end) }, null)) {
+        if (turn !== this.turn) return;
+        if (line.id !== undefined && !line.error) plots[Number(line.id)].addBefore(line);
+      }
+    } catch { /* the chart of what is left stands by itself */ }
   }
 
   /** Where the range before begins: the one just before, or the same clock some days earlier. */

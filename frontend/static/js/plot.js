@@ -45,6 +45,8 @@ const timeTicks = (zone) => (chart, ticks, axis, space, increment) => ticks.map(
   return zone.text(hour + minute + second === 0 ? "day" : increment < 60 ? "seconds" : "clock", tick * 1000);
 });
 
+const CELLS = { heatmap: "mean", states: "last" }; // kinds with one value per step
+
 /** What a chart asks, to compare. */
 const keyOf = ({ expr, queries }) => expr ?? JSON.stringify(queries);
 
@@ -96,11 +98,11 @@ export class Plot {
 
   /** What the batch asks for this chart; `since` says what is here already. */
   request(id, { quiet = false } = {}) {
-    const { expr, queries, top } = this.figure.dataset;
+    const { expr, queries, top, kind } = this.figure.dataset;
     const asked = queries ? { queries: JSON.parse(queries) } : { expr };
     const key = keyOf(asked);
-    const pixels = Math.min(Math.max(Math.round((this.area.clientWidth - 60) / (["bars", "heatmap", "states"].includes(this.figure.dataset.kind) ? BAR : 1)), 50), 4000);
-    return { id, ...asked, pixels, ...(top ? { top: Number(top) } : {}), ...(quiet && this.held && this.held.key === key && this.held.pixels === pixels ? { since: this.held.answer.since } : {}) };
+    const pixels = Math.min(Math.max(Math.round((this.area.clientWidth - 60) / (["bars", "heatmap", "states"].includes(kind) ? BAR : 1)), 50), 4000);
+    return { id, ...asked, pixels, ...(top ? { top: Number(top) } : {}), ...(CELLS[kind] ? { cells: CELLS[kind] } : {}), ...(quiet && this.held && this.held.key === key && this.held.pixels === pixels ? { since: this.held.answer.since } : {}) };
   }
 
   /** Take an answer of the batch: the whole chart, or its later points. */
@@ -114,6 +116,17 @@ export class Plot {
   compare(answer, shift, name) {
     this.earlier = answer ? { answer, shift, name } : null;
     this.redraw();
+  }
+
+  /** Take the same chart before a change that is only planned: what would be gone has a line without values, too. */
+  addBefore(answer) {
+    const key = (labels) => JSON.stringify(Object.entries(labels).sort());
+    const left = new Set(this.data.series.map(({ labels }) => key(labels)));
+    const times = left.size ? this.data.times : answer.times;
+    const gone = answer.series.filter(({ labels }) => !left.has(key(labels))).map(({ labels }) => ({ labels, values: times.map(() => null) }));
+    this.earlier = { answer, shift: 0, name: "before" };
+    this.shape = "";
+    this.draw({ ...this.data, times, step: left.size ? this.data.step : answer.step, series: [...this.data.series, ...gone] }, this.range);
   }
 
   /** Say what is wrong; a chart that was drawn stays, with a mark if it only was not refreshed. */

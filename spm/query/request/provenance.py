@@ -14,6 +14,7 @@ import numpy as np
 
 from spm.fast_dataclass import dataclass
 from spm.limits import DAY_HOURS, HOUR_MS
+from spm.store.versions.retractions import DRAFT
 
 RAW, HOURS, DAYS = "raw samples", "hour aggregates", "day aggregates"
 _RESOLUTIONS = (DAYS, HOURS, RAW)
@@ -50,11 +51,10 @@ class Provenance:
         ]
         if self.sketched:
             sentences.append("percentiles of aggregated hours are within 1 %")
-        if self.retractions:
-            sentences.append(f"{_count(self.retractions, 'retraction')} in effect: {_listing(self.retractions)}")
-        if self.possible_retractions:
-            count = _count(self.possible_retractions, "retraction")
-            sentences.append(f"{count} may be in effect: {_listing(self.possible_retractions)}")
+        if numbers := self.retractions - {DRAFT}:
+            sentences.append(f"{_count(numbers, 'retraction')} in effect: {_listing(numbers)}")
+        if numbers := self.possible_retractions - {DRAFT}:
+            sentences.append(f"{_count(numbers, 'retraction')} may be in effect: {_listing(numbers)}")
         if self.asof_ms is not None:
             sentences.append(f"as accepted by {moment(self.asof_ms)}")
         return sentences

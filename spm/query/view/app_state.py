@@ -63,7 +63,7 @@ class AppState:
         with ExitStack() as stack:
             with self.lock:
                 reader = stack.enter_context(self._backend.snapshot())
-                retractions_of_app = self._read_retractions(reader)
+                retractions_of_app = (*self._read_retractions(reader), *filter(None, [request.draft]))
                 tail = self._refresh_tail(reader, force=force)
                 placement = self._placement
             tail.check_held(request.hours())
@@ -193,5 +193,7 @@ class AppState:
             if selected is None or selected[0] != count:
                 rows = self.index.select(retraction.matchers)
                 ids, metrics = self.index.columns()
-                selected = self._retracted_series[retraction.number] = count, (ids[rows], metrics[rows])
+                selected = count, (ids[rows], metrics[rows])
+                if retraction.number != retractions.DRAFT:  # the next draft has other matchers
+                    self._retracted_series[retraction.number] = selected
             return selected[1]

@@ -53,10 +53,14 @@ class ReadRequest:
         check_deadline: DeadlineCheck = no_deadline,
         sees_retracted: bool = False,
         knowledge: Knowledge | None = None,
+        draft: Retraction | None = None,
     ) -> None:
-        """``sees_retracted``: retractions hide nothing from this read, except what is erased."""
+        """``sees_retracted``: retractions hide nothing from this read, except what is erased.
+
+        ``draft``: a retraction that is not made yet, and hides what it would hide.
+        """
         self.start_ms, self.end_ms, self.asof_ms, self.check_deadline = start_ms, end_ms, asof_ms, check_deadline
-        self.sees_retracted, self.knowledge = sees_retracted, knowledge
+        self.sees_retracted, self.knowledge, self.draft = sees_retracted, knowledge, draft
         self.metric = next((m.value for m in matchers if m.name == METRIC_NAME and m.op == "="), None)
 
     def hours(self) -> tuple[int, int] | None:

@@ -25,6 +25,7 @@ from spm.store.manifest import Entry
 from spm.store.matchers import METRIC_NAME, Matcher
 
 COLUMN = b"v"
+DRAFT = 0  # the number of a retraction that is only planned: the store has none with it
 _NUMBER_MAX = 1 << 63
 
 

@@ -10,12 +10,13 @@ from playwright.sync_api import Page, expect
 
 from rollups.models import Correction, CorrectionCause, Run, RunKind
 from rollups.services import runs as services_runs
-from spm.clock import SystemClock
+from spm.clock import SystemClock, moment
 from tests.e2e.browser.conftest import drawn, log_in, picture
 from tests.support.people import Tenant
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
+KOLKATA_MS = 19_800_000
 LOOKS: dict[str, dict[str, Any]] = {"light": {}, "dark": {"dark": True}, "narrow": {"width": 390, "height": 844}}
 
 
@@ -62,6 +63,9 @@ def test_data_is_retracted_after_a_preview_and_restored(page: Page, past: Tenant
     page.get_by_label("Why").fill("a benchmark ran on it by mistake")
     page.get_by_role("button", name="Preview").click()
     expect(page.locator(".preview")).to_contain_text(re.compile(r"720 samples in 1 series, [23] hours, 0 past alerts"))
+    drawn(page)
+    expect(page.locator(".chart-note")).to_contain_text("dotted: before")
+    expect(page.locator(".drawn-draft .legend")).to_contain_text("web-1")
     picture(page, "corrections-preview")
     page.get_by_role("button", name="Retract").click()
     expect(page.get_by_text("hides 720 samples")).to_be_visible()
@@ -141,3 +145,21 @@ def test_pages_of_corrections_fit_the_screen(look: str, open_page: Callable[...,
         picture(page, f"{name}-{look}")
         too_wide = page.evaluate("document.documentElement.scrollWidth > innerWidth")
         assert not too_wide, f"{name} is wider than the screen"
+
+
+def test_times_of_the_form_are_in_the_zone_of_charts(page: Page, past: Tenant) -> None:
+    log_in(page, past)
+    now = SystemClock().now_ms()
+    query = f"tz=Asia/Kolkata&source=web-1&data_from={text_of(now - 600_000)}&data_to={text_of(now)}"
+    page.goto(f"/apps/{past.app.pk}/data/corrections?{query}")
+    expect(page.locator("[data-zone-name]")).to_have_text("Asia/Kolkata")
+    expect(page.get_by_label("Timestamps after")).to_have_value(text_of(now - 600_000 + KOLKATA_MS))
+    page.get_by_role("button", name="Preview").click()
+    expect(page.locator(".preview")).to_contain_text("samples in")
+    shown = page.evaluate("document.querySelector('.preview time').getAttribute('datetime')")
+    assert text_of(now - 600_000) <= shown <= text_of(now)
+
+
+def text_of(ms: int) -> str:
+    """A time as the address and the browser's field have it."""
+    return moment(ms).strftime("%Y-%m-%dT%H:%M:%S")

@@ -248,3 +248,48 @@ def test_events_of_other_apps_stay_where_they_are(desk: Client, alpha: Tenant, n
 def test_charts_of_another_organisation_are_not_found(desk: Client, beta: Tenant) -> None:
     body = {"app": beta.app.pk, "start": 0, "end": HOUR, "panels": [panel()]}
     assert desk.post(BATCH, json.dumps(body), content_type="application/json").status_code == 404
+
+
+def test_a_draft_is_drawn_as_if_it_were_in_force_and_changes_nothing(desk: Client, now_ms: int) -> None:
+    def hosts(**more: Any) -> list[str]:
+        return [each["labels"]["host"] for each in ask(desk, [panel()], now_ms - HOUR, now_ms, **more)["a"]["series"]]
+
+    assert "web-1" not in hosts(draft={"source": "web-1"})
+    assert "web-1" in hosts()
+    chart = ask(desk, [panel()], now_ms - HOUR, now_ms, draft={"source": "web-1", "data_from": now_ms - HOUR // 2})
+    assert [each["by"] for each in chart["a"]["quality"]["retractions"]] == ["you"]
+    body = {"start": now_ms - HOUR, "end": now_ms, "panels": [panel()], "draft": {}}
+    assert desk.post(BATCH, json.dumps(body), content_type="application/json").status_code == 409
+
+
+def test_a_cell_of_a_heat_map_has_one_value_in_place_of_its_extremes(desk: Client, now_ms: int) -> None:
+    start, wide = now_ms - 2 * HOUR, {"pixels": 60}
+    chart = ask(desk, [panel(**wide), panel(id="m", cells="mean", **wide)], start, now_ms)
+    assert (chart["a"]["extremes"], chart["m"]["extremes"]) == (True, False)
+    assert len(chart["m"]["times"]) <= 61
+    assert chart["m"]["step"] == 2 * (chart["a"]["times"][1] - chart["a"]["times"][0])
+    low, high = (values_of(chart["a"])[side::2] for side in (0, 1))
+    middle = values_of(chart["m"])
+    assert all(a <= b <= c for a, b, c in zip(low, middle, high, strict=False) if None not in (a, b, c))
+
+
+def values_of(chart: dict[str, Any]) -> list[Any]:
+    """The values of the host web-1."""
+    return next(each["values"] for each in chart["series"] if each["labels"]["host"] == "web-1")
+
+
+@pytest.mark.parametrize(
+    ("expr", "reason"),
+    [
+        ("cpu_usage_total / disk_used_percent", "the left ones have host, the right ones device, host, path"),
+        ("(cpu_usage_total) > 1000", "No value meets the condition > 1000"),
+        ("sum(cpu_usage_total) / ((mem_used_percent / disk_used_percent))", "No series of both sides of “/”"),
+        ("cpu_usage_total unless mem_used_percent", "No series is left: mem_used_percent has all"),
+        ("cpu_usage_total / on (path) mem_used_percent{host=~'.*'} offset 9w", "No value of mem_used_percent"),
+        ("cpu_usage_total / nothing", "No metric is called nothing"),
+    ],
+)
+def test_an_operation_that_matches_nothing_says_why(desk: Client, now_ms: int, expr: str, reason: str) -> None:
+    chart = ask(desk, [panel(expr)], now_ms - HOUR, now_ms)["a"]
+    assert not chart["series"]
+    assert reason in " ".join(chart["infos"])

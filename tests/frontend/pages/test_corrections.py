@@ -1,5 +1,6 @@
 """The pages of corrections, runs and retention in a browser without scripts, and the roles they need."""
 
+import re
 from typing import Any
 
 import pytest
@@ -7,6 +8,7 @@ from django.contrib.auth.models import User
 from django.test import Client
 
 from frontend.forms import MomentField
+from frontend.presenters import retractions as presenter
 from rollups.models import RetractionRecord, Run, RunDay, RunKind
 from rollups.services import runs as services_runs
 from spm import limits
@@ -52,6 +54,25 @@ def test_a_page_without_corrections_says_what_they_are_for(desk: Client, place: 
     page = text_of(desk, place)
     assert "No data has been retracted" in page
     assert "None so far" in page
+
+
+def test_a_preview_draws_what_would_be_left_of_its_first_metrics(desk: Client, place: str, fleet: Tenant) -> None:
+    now = SystemClock().now_ms()
+    page = desk.post(place, {"series": '{host="db-1"}', "reason": "clock"}).content.decode()
+    assert page.count("data-chart ") == presenter.METRICS_DRAWN
+    assert 'data-expr="cpu_usage_iowait{host=&quot;db-1&quot;}"' in page
+    assert "more metrics: name one" in page
+    assert 'data-draft="{&quot;series&quot;:' in page
+    [(first, last)] = re.findall(r'data-from="(\d+)" data-to="(\d+)"', page)
+    assert now - 600_000 < int(first) < int(last) <= now + 60_000
+    assert "data-chart " not in desk.post(place, {"source": "nobody"}).content.decode()
+
+
+def test_times_are_marked_for_the_zone_of_the_reader(desk: Client, place: str) -> None:
+    desk.post(place, {"source": "db-1", "reason": "clock", "act": ""})
+    page = text_of(desk, place)
+    assert re.search(r'<time datetime="[\d-]+T[\d:]+Z" data-ms="\d+">[\d-]+ [\d:]+</time>', page)
+    assert "(UTC)" not in page
 
 
 def test_a_preview_comes_before_the_act(desk: Client, place: str, fleet: Tenant) -> None:

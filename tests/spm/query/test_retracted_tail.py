@@ -2,7 +2,11 @@
 
 import pytest
 
+from spm import limits
 from spm.query.promql.engine import Engine
+from spm.query.reader import AppStorage
+from spm.store.matchers import Matcher
+from spm.store.versions.retractions import DRAFT, Retraction
 from tests.model.world import START, World
 
 MINUTE = 60_000
@@ -73,3 +77,37 @@ def test_a_range_draws_the_gap_and_an_undo_the_line(world: World) -> None:
 def test_samples_themselves_are_only_those_that_count(world: World) -> None:
     world.retract(source="host", data_from=START + 9 * MINUTE, data_to=START + 12 * MINUTE)
     assert values(world, "count_over_time(m0[5m])", 13)[0] == [2]
+
+
+@pytest.mark.parametrize("rolled", [False, True], ids=["from samples", "with rows of hours"])
+def test_a_draft_answers_as_its_retraction_does_and_hides_nothing_else(world: World, *, rolled: bool) -> None:
+    if rolled:
+        world.clock.advance(2 * limits.HOUR_MS)
+        world.roll()
+    draft = retraction_of(world, "host")
+    expr, before = "sum_over_time(m0[1h])", values(world, "m0", 10, 19)
+
+    def answers(storage: AppStorage) -> list[object]:
+        results = [Engine(storage).instant(text, START + limits.HOUR_MS) for text in (expr, "m0 offset 41m", expr)]
+        return [(list(map(dict, each.labels)), each.values.tolist()) for each in results]
+
+    planned = answers(world.readers.with_draft(draft))
+    assert values(world, "m0", 10, 19) == before
+    assert len(answers(world.readers)[0][0]) == 2  # type: ignore[index]
+    world.retract(source="host")
+    assert answers(world.readers) == planned
+    assert len(planned[0][0]) == 1  # type: ignore[index]
+
+
+def test_drafts_of_one_storage_do_not_share_the_series_that_they_select(world: World) -> None:
+    for number in ("0", "3"):
+        draft = retraction_of(world, "", (Matcher("n", "=", number),))
+        result = Engine(world.readers.with_draft(draft)).instant("m0", START + 10 * MINUTE)
+        assert [labels["n"] for labels in result.labels] == [{"0": "3", "3": "0"}[number]]
+        assert "retraction" not in " ".join(result.notes)
+
+
+def retraction_of(world: World, source: str, matchers: tuple[Matcher, ...] = ()) -> Retraction:
+    """What a draft would retract."""
+    until = limits.TIME_MAX_MS
+    return Retraction(DRAFT, world.clock.now_ms(), 0, 0, until, -1, until, source, matchers, "", "")
