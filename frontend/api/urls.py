@@ -30,7 +30,7 @@ from frontend.api.alerts import (
     rule_files,
     silences,
 )
-from frontend.api.dashboards import documents, versions
+from frontend.api.dashboards import documents, ready, starring, versions
 from frontend.api.exploring import changes, query_builder
 
 _ORGANISATION = "organisations/<int:organisation_id>"
@@ -107,7 +107,10 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path(f"{_ORGANISATION}/receivers/<int:number>/test", notifications.ReceiverTest.as_view(), name="receiver_test"),
     path("apps/<int:app_id>/dashboards", documents.Dashboards.as_view(), name="dashboards"),
     path("apps/<int:app_id>/dashboards/import", documents.ImportDashboard.as_view(), name="dashboard_import"),
+    path("apps/<int:app_id>/dashboards/ready", ready.ReadyDashboards.as_view(), name="ready_dashboards"),
+    path("apps/<int:app_id>/dashboards/ready/<slug:key>", ready.OneReadyDashboard.as_view(), name="ready_dashboard"),
     path(_DASHBOARD, documents.OneDashboard.as_view(), name="dashboard"),
+    path(f"{_DASHBOARD}/star", starring.DashboardStar.as_view(), name="dashboard_star"),
     path(f"{_DASHBOARD}/versions", versions.Versions.as_view(), name="dashboard_versions"),
     path(f"{_DASHBOARD}/versions/<int:number>", versions.OneVersion.as_view(), name="dashboard_version"),
     path(f"{_DASHBOARD}/versions/<int:number>/restore", versions.RestoreVersion.as_view(), name="dashboard_restore"),

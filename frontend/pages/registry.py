@@ -26,7 +26,7 @@ from frontend.pages import (
 )
 from frontend.pages.base import AppPage
 from frontend.pages.dashboards import documents as dashboards
-from frontend.pages.dashboards import variables
+from frontend.pages.dashboards import ready, variables
 from spm.accounts.models import App
 
 
@@ -71,6 +71,7 @@ PAGES: tuple[Page, ...] = (
     Page("changes", "explore/changes", charts.ChangesPart),
     Page("dashboards", "dashboards", dashboards.Dashboards, title="Dashboards", on_phones=True),
     Page("dashboard_import", "dashboards/import", dashboards.Import),
+    Page("dashboard_ready", "dashboards/ready/<slug:key>", ready.Ready),
     Page("dashboard", "dashboards/<slug:uid>", dashboards.View),
     Page("dashboard_edit", "dashboards/<slug:uid>/edit", dashboards.Edit),
     Page("dashboard_panel", "dashboards/<slug:uid>/panels/<int:number>", dashboards.Panel),

@@ -241,6 +241,7 @@ _PANELS = {"app": "{apps}", "start": 0, "end": 60_000, "panels": [{"id": "a", "e
 DATA = [
     Row("GET", "/api/v1/charts", Right.SEE_APP, query="expr=up"),
     Row("POST", "/api/v1/charts/batch", Right.SEE_APP, body=_PANELS),
+    Row("POST", "/api/v1/charts/batch", Right.PREVIEW_RETRACTION, body={**_PANELS, "draft": {"source": "a"}}),
     Row("GET", "/api/v1/search", Right.SEE_APP, query="q=web"),
     Row("GET", "/api/v1/percentiles", Right.SEE_APP, query="match=cpu&q=0.5&by=host"),
     *_all("GET", _API, Right.SEE_APP, "/sources", "/completeness", "/metrics", "/balance", "/account", "/rejections"),
@@ -277,6 +278,9 @@ _API_DASHBOARD = f"{_API}/dashboards/<slug:uid>"
 _DASHBOARD = f"{_APP}/dashboards/<slug:uid>"
 DASHBOARDS = [
     *_all("GET", f"{_API}/dashboards", Right.SEE_APP, "", "/<slug:uid>", "/<slug:uid>/versions"),
+    *_all("GET", f"{_API}/dashboards/ready", Right.SEE_APP, "", "/<slug:key>"),
+    Row("POST", f"{_API}/dashboards/ready/<slug:key>", Right.EDIT_DASHBOARDS, 201),
+    *(Row(method, f"{_API_DASHBOARD}/star", Right.SEE_APP, 204) for method in ("PUT", "DELETE")),
     Row("GET", f"{_API_DASHBOARD}/versions/<int:number>", Right.SEE_APP),
     Row("POST", f"{_API_DASHBOARD}/versions/<int:number>/restore", Right.EDIT_DASHBOARDS),
     Row("POST", f"{_API}/dashboards", Right.EDIT_DASHBOARDS, 400),
@@ -291,6 +295,7 @@ DASHBOARDS = [
     Row("GET", f"{_DASHBOARD}/panels/<int:number>", Right.EDIT_DASHBOARDS),
     Row("POST", f"{_DASHBOARD}/panels/<int:number>", Right.EDIT_DASHBOARDS, 302, {"act": "delete", "version": "1"}),
     Row("POST", f"{_DASHBOARD}/star", Right.SEE_APP, 302),
+    Row("GET", f"{_APP}/dashboards/ready/<slug:key>", Right.SEE_APP),
     Row("GET", f"{_DASHBOARD}/variables", Right.EDIT_DASHBOARDS),
     Row("POST", f"{_DASHBOARD}/settings", Right.EDIT_DASHBOARDS, 302, {"act": "about", "version": "1", "title": "New"}),
     Row("POST", f"{_DASHBOARD}/variables", Right.EDIT_DASHBOARDS, 302, {"version": "1"}),

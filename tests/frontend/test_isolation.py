@@ -16,7 +16,8 @@ from tests.frontend.site_walk import routes
 from tests.support import sample_app
 from tests.support.people import Tenant
 
-VALUES = {"host": "web-1", "token_id": "1", "name": "host", "number": "1", "agent": "web-1", "uid": "none"}
+VALUES = {"host": "web-1", "token_id": "1", "name": "host", "number": "1", "agent": "web-1"}
+VALUES |= {"uid": "none", "key": "host-agent"}
 BY_PARAMETER = [
     "/api/v1/charts?expr=cpu_usage_total&app={app}",
     "/api/v1/search?q=web&app={app}",

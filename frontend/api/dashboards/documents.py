@@ -7,6 +7,7 @@ panels, and is refused (409) where both changed the same.
 
 from typing import Any
 
+from django.contrib.auth.models import User
 from django.http import Http404
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiParameter, extend_schema
@@ -18,7 +19,7 @@ from rest_framework.response import Response
 
 from frontend.api.alerts.cursor_pages import NewestFirstQuery, newest_page
 from frontend.api.base import FailureSerializer, Operation, VersionDiffers, check_version
-from frontend.dashboards import storage
+from frontend.dashboards import stars, storage
 from frontend.dashboards.document import Document, check
 from frontend.dashboards.grafana import importing
 from frontend.dashboards.grafana.report import Imported
@@ -100,10 +101,19 @@ class DashboardSerializer(DashboardRowSerializer):
         return storage.document_of(dashboard).as_dict()
 
 
+class ListedDashboardSerializer(DashboardRowSerializer):
+    """A dashboard in a person's list."""
+
+    starred = serializers.BooleanField(default=False, help_text="by the caller; never by a program")
+
+    class Meta(DashboardRowSerializer.Meta):
+        fields = [*DashboardRowSerializer.Meta.fields, "starred"]
+
+
 class DashboardPageSerializer(serializers.Serializer[Any]):
     """Some dashboards; ``next`` is the cursor of the following page, null on the last one."""
 
-    dashboards = DashboardRowSerializer(many=True)
+    dashboards = ListedDashboardSerializer(many=True)
     next = serializers.IntegerField(allow_null=True)
 
 
@@ -123,7 +133,7 @@ class ReportLineSerializer(serializers.Serializer[Any]):
     notes = serializers.ListField(child=serializers.CharField(), help_text="each change, or why it is left out")
 
 
-class ImportSerializer(serializers.Serializer[Any]):
+class DashboardImportSerializer(serializers.Serializer[Any]):
     """What an import saved, or would save; ``uid`` is null if it did not save."""
 
     uid = serializers.CharField(allow_null=True)
@@ -152,6 +162,8 @@ class Dashboards(DashboardOperation):
         """Those whose titles hold ``q``, newest first; ``cursor`` goes on where a page ended."""
         app, query = self.app(app_id), self.validated_query(DashboardQuery)
         rows = Dashboard.objects.filter(app=app, title__icontains=query["q"])
+        if isinstance(request.user, User):
+            rows = stars.with_stars(rows, request.user)
         dashboards, cursor = newest_page(rows, query["cursor"], query["limit"])
         return Response(DashboardPageSerializer({"dashboards": dashboards, "next": cursor}).data)
 
@@ -219,7 +231,7 @@ class ImportDashboard(DashboardOperation):
         operation_id="dashboard_import",
         parameters=[_DRY_RUN],
         request={"application/json": OpenApiTypes.OBJECT},
-        responses={200: ImportSerializer, 201: ImportSerializer, **_WRITE},
+        responses={200: DashboardImportSerializer, 201: DashboardImportSerializer, **_WRITE},
     )
     def post(self, request: Request, app_id: int) -> Response:
         """Save it and report every panel and variable; with ``dry_run``, only report. For editors."""
@@ -263,4 +275,4 @@ def _etag(dashboard: Dashboard) -> str:
 
 def _report(imported: Imported, uid: str | None) -> Any:
     value = {"uid": uid, "document": imported.document.as_dict(), "report": imported.lines}
-    return ImportSerializer(value).data
+    return DashboardImportSerializer(value).data

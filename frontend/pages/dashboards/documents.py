@@ -11,15 +11,14 @@ from typing import Any
 
 import orjson
 from django.contrib import messages
-from django.db.models import Exists, OuterRef
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect
 
-from frontend.dashboards import drawing, storage
+from frontend.dashboards import drawing, stars, storage
 from frontend.dashboards.catalogue import AppCatalogue
 from frontend.dashboards.document import CALCULATIONS, KINDS, UNITS, Document, PanelSpec, check, from_dict, parse
 from frontend.dashboards.grafana import importing
-from frontend.dashboards.models import Dashboard, Star
+from frontend.dashboards.models import Dashboard
 from frontend.dashboards.ready import offers
 from frontend.dashboards.variables import NoCatalogue, settle
 from frontend.pages.base import AppPage, clock
@@ -73,12 +72,11 @@ class Dashboards(AppPage):
         """Add the dashboards whose titles hold the text of the filter, and that have its tag."""
         context, given = super().get_context_data(**kwargs), self.request.GET
         text, tag = (given.get(name, "").replace("\0", "").strip() for name in ("q", "tag"))
-        starred = Exists(Star.objects.filter(dashboard=OuterRef("pk"), person=self.person))
-        dashboards = list(Dashboard.objects.filter(app=context["app"]).annotate(starred=starred))
+        dashboards = stars.listed(context["app"], self.person)
         shown = [each for each in dashboards if text.casefold() in each.title.casefold() and tag in ("", *each.tags)]
         return {
             **context,
-            "dashboards": sorted(shown, key=lambda each: not each.starred),
+            "dashboards": shown,
             "count": len(dashboards),
             "tags": sorted({each for dashboard in dashboards for each in dashboard.tags}),
             "text": text,
@@ -110,11 +108,7 @@ class Marking(DashboardPage):
 
     def post(self, request: HttpRequest, app_id: int, uid: str) -> HttpResponse:
         """Star it, or with ``act=unstar`` no longer; then show the list again."""
-        dashboard = self.dashboard()
-        if request.POST.get("act") == "unstar":
-            Star.objects.filter(dashboard=dashboard, person=self.person).delete()
-        else:
-            Star.objects.get_or_create(dashboard=dashboard, person=self.person)
+        stars.set_star(self.dashboard(), self.person, starred=request.POST.get("act") != "unstar")
         return redirect("frontend:dashboards", app_id)
 
 
@@ -129,11 +123,13 @@ class View(DashboardPage):
         context, dashboard = super().get_context_data(**kwargs), self.dashboard()
         document = storage.document_of(dashboard)
         shown = self.drawn(context["app"], document, once=self.editing)
-        return {**context, "dashboard": dashboard, "document": document, "editing": self.editing, **shown}
+        following = None if self.editing else stars.after(dashboard, stars.listed(context["app"], self.person))
+        about = {"dashboard": dashboard, "document": document, "editing": self.editing, "following": following}
+        return {**context, **about, **shown}
 
 
 class Edit(View):
-    """The same grid, whose panels can be moved, sized, added, dashboard and removed."""
+    """The same grid, whose panels can be moved, sized, added, copied and removed."""
 
     right = Right.EDIT_DASHBOARDS
     editing = True  # copies of repeated panels cannot be moved
@@ -175,6 +171,7 @@ class Panel(DashboardPage):
             "spec": spec,
             **shown,
             "panel": shown["panels"][0],
+            "changed": spec != document.panel(self.kwargs["number"]),
             "version": kwargs.get("version", dashboard.version),
             "kinds": KINDS,
             "units": UNITS,
@@ -207,7 +204,7 @@ class Panel(DashboardPage):
             messages.success(self.request, f"{name} is deleted. Versions, under Settings, bring it back.")
         elif act == "copy":
             copy = replace(spec, number=document.next_number, y=document.bottom)
-            storage.save(dashboard, _with(document, copy), self.author(f"{name} dashboard"), base=base)
+            storage.save(dashboard, _with(document, copy), self.author(f"{name} copied"), base=base)
         else:
             storage.save(dashboard, _with(document, spec), self.author(f"{name} changed"), base=base)
 

@@ -62,6 +62,7 @@ class Variables(DashboardPage):
             "dashboard": dashboard,
             "version": kwargs.get("version", dashboard.version),
             "refusal": refusal,
+            "changed": [*map(_plain, specs)] != [_plain(asdict(each)) for each in document.variables],
             "kinds": VARIABLE_KINDS,
             "is_full": len(specs) >= VARIABLES_MAX,
             "fields": [
@@ -119,6 +120,10 @@ def _changed(specs: Sequence[Mapping[str, Any]], act: str, at: int) -> tuple[lis
         changed[at], changed[at + step] = changed[at + step], changed[at]
         return changed, (at + step, act)
     return changed, (-1, "")
+
+
+def _plain(spec: Mapping[str, Any]) -> dict[str, Any]:
+    return {**spec, "values": list(spec["values"])}
 
 
 def _checked(specs: Sequence[Mapping[str, Any]]) -> Sequence[VariableSpec]:

@@ -1,5 +1,6 @@
 // The grid of a dashboard: puts its panels in their places, folds rows, fills the screen, and asks again when a variable
-// is chosen. Which rows are folded, and whether the page is alone on the screen, stands in the address. The key e edits.
+// is chosen. Which rows are folded, whether the page is alone on the screen, and after how many seconds the next dashboard
+// follows there, stands in the address. The key e edits.
 
 for (const panel of document.querySelectorAll("[data-place]")) {
   const [x, y, w, h] = panel.dataset.place.split(" ");
@@ -52,12 +53,32 @@ arrange();
 /** Fill the screen with the panels alone, as on a screen on a wall; Escape ends it. */
 async function fillScreen() {
   remember("kiosk", "1");
+  takeTurns();
   await document.documentElement.requestFullscreen?.().catch(() => { /* the page is alone in its window, at least */ });
 }
 document.querySelector("[data-kiosk]")?.addEventListener("click", fillScreen);
 document.querySelector("[data-kiosk-end]")?.addEventListener("click", () => { if (document.fullscreenElement) document.exitFullscreen(); remember("kiosk", null); });
 document.addEventListener("fullscreenchange", () => document.fullscreenElement || remember("kiosk", null));
 document.addEventListener("keydown", (event) => { if (event.key === "Escape" && parameters().has("kiosk") && !event.defaultPrevented) remember("kiosk", null); });
+
+const advance = document.querySelector("[data-advance]");
+let turn = null;
+
+/** Lead to the next dashboard in a while, as on a screen that nobody touches; not while the page is used by somebody. */
+function takeTurns() {
+  clearTimeout(turn);
+  const seconds = Number(parameters().get("advance"));
+  if (!advance || !parameters().has("kiosk") || !(seconds >= Number(advance.options[1].value))) return;
+  advance.value = String(seconds);
+  turn = setTimeout(() => {
+    const address = new URL(advance.dataset.advance, location.href);
+    for (const name of ["kiosk", "advance", "range", "tz", "refresh"]) if (parameters().has(name)) address.searchParams.set(name, parameters().get(name));
+    location.replace(address);
+  }, seconds * 1000);
+}
+advance?.addEventListener("change", () => { remember("advance", advance.value || null); takeTurns(); });
+for (const type of ["pointerdown", "keydown"]) document.addEventListener(type, takeTurns);
+takeTurns();
 
 const form = document.querySelector("[data-variables]");
 form?.addEventListener("change", ({ target }) => {

@@ -192,6 +192,16 @@ document.addEventListener("keydown", (event) => {
 
 for (const button of document.querySelectorAll("[data-palette]")) button.addEventListener("click", openPalette);
 
+for (const tab of document.querySelectorAll(".section-tabs [aria-current]")) tab.scrollIntoView({ block: "nearest", inline: "center" });
+
+// A form that was changed asks before it is left, until it is sent; the server may have changed it, too.
+for (const form of document.querySelectorAll("form[data-guard]")) {
+  let changed = "changed" in form.dataset;
+  form.addEventListener("input", () => { changed = true; });
+  form.addEventListener("submit", () => { changed = false; });
+  window.addEventListener("beforeunload", (event) => { if (changed) event.preventDefault(); });
+}
+
 // Menus close when a click goes elsewhere, and by Escape, which gives the focus back.
 document.addEventListener("pointerdown", (event) => {
   for (const menu of document.querySelectorAll("details.menu[open]")) if (!menu.contains(event.target)) menu.open = false;

@@ -187,3 +187,45 @@ def test_a_file_of_grafanas_is_read_reported_and_saved(page: Page, fleet: Tenant
     page.get_by_role("button", name="Save dashboard").click()
     page.wait_for_url(re.compile(r"/dashboards/\w+$"))
     assert Dashboard.objects.get().version == 1
+
+
+def test_full_screen_leads_on_to_the_next_dashboard_and_back(page: Page, fleet: Tenant) -> None:
+    first, second = (save(fleet, check({"title": title, "panels": []})) for title in ("First", "Second"))
+    log_in(page, fleet)
+    page.clock.install()
+    page.goto(first)
+    page.get_by_role("button", name="Full screen").click()
+    page.get_by_label("Next dashboard").select_option("after 30 s")
+    page.clock.fast_forward(31_000)
+    page.wait_for_url(re.compile(rf"{second}\?.*advance=30"))
+    expect(page.get_by_label("Next dashboard")).to_be_visible()
+    page.clock.fast_forward(31_000)
+    page.wait_for_url(re.compile(rf"{first}\?.*kiosk=1"))
+    page.keyboard.press("Escape")
+    page.clock.fast_forward(62_000)
+    assert first in page.url
+
+
+def test_variables_that_were_moved_and_not_saved_are_not_left_unasked(page: Page, fleet: Tenant) -> None:
+    address = save(fleet, every_kind())
+    log_in(page, fleet)
+    page.goto(f"{address}/variables")
+    page.get_by_role("button", name="Add variable").click()
+    expect(page.get_by_text("Not saved yet")).to_be_visible()
+    asked = []
+    page.on("dialog", lambda dialog: (asked.append(dialog.type), dialog.dismiss()))
+    page.get_by_label("Name").last.press("Tab")  # a page that nobody touched may be left
+    page.get_by_role("link", name="Cancel").click()
+    assert asked == ["beforeunload"]
+
+
+def test_a_star_stands_beside_its_title_on_a_phone(open_page: Callable[..., Page], fleet: Tenant) -> None:
+    save(fleet, check({"title": "A title of some words that is quite long", "tags": ["a", "b"], "panels": []}))
+    page = open_page(width=390, height=844)
+    log_in(page, fleet)
+    page.goto(f"/apps/{fleet.app.pk}/dashboards")
+    star, title = page.locator("button.star").bounding_box(), page.locator("a.row").bounding_box()
+    assert star is not None
+    assert title is not None
+    assert star["x"] + star["width"] <= title["x"]
+    assert title["y"] <= star["y"] + star["height"] / 2 <= title["y"] + title["height"]

@@ -130,3 +130,13 @@ def test_more_variables_than_a_dashboard_may_have_are_refused(desk: Client, at: 
     form = {"version": "1"} | {f"{number}-name": f"v{number}" for number in range(VARIABLES_MAX + 5)}
     page = desk.post(at, form)
     assert (page.status_code, b"too many variables" in page.content) == (400, True)
+
+
+def test_a_form_that_a_button_changed_says_that_it_is_not_saved(desk: Client, at: str) -> None:
+    page = desk.get(at)
+    assert "Not saved yet" not in page.content.decode()
+    form = form_of(page)
+    same = desk.post(at, {**form, "act": "preview"}).content.decode()
+    moved = desk.post(at, {**form, "act": "down-0"}).content.decode()
+    assert ["data-changed" in text for text in (same, moved)] == [False, True]
+    assert "Not saved yet" in moved
