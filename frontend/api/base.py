@@ -1,11 +1,12 @@
 """The base of every operation of the REST interface: who may call it, which app it works on, how failures are answered.
 
-A failure is ``{"error": text}`` with a status: 400 malformed, 401 not authenticated, 403 role too low, 404 foreign or
-missing, 409 refused by a rule, 422 too large, 429 too many at once, 503 store unavailable or out of time. A caller is a
-person with a session, or a program with a token of the scope ``read``. What either may do says the table
-``spm.accounts.organisations.rights``.
+A failure is ``{"error": text}``, for a form also with what is wrong with each field. Its status: 400 malformed, 401 not
+authenticated, 403 role too low, 404 foreign or missing, 409 refused by a rule, 422 too large, 429 too many at once, 503
+store unavailable or out of time. A caller is a person with a session, or a program with a token of the scope ``read``.
+What either may do says the table ``spm.accounts.organisations.rights``.
 """
 
+from collections.abc import Iterator, Mapping
 from typing import Any, TypeVar
 
 import orjson
@@ -16,11 +17,18 @@ from django.shortcuts import get_object_or_404
 from drf_spectacular.extensions import OpenApiAuthenticationExtension
 from rest_framework import serializers, status
 from rest_framework.authentication import BaseAuthentication, SessionAuthentication
-from rest_framework.exceptions import APIException, AuthenticationFailed, ParseError, PermissionDenied
+from rest_framework.exceptions import (
+    APIException,
+    AuthenticationFailed,
+    ParseError,
+    PermissionDenied,
+    ValidationError,
+)
 from rest_framework.parsers import JSONParser
 from rest_framework.renderers import BaseRenderer
 from rest_framework.request import Request
 from rest_framework.response import Response
+from rest_framework.settings import api_settings
 from rest_framework.views import APIView
 
 from rollups.services.retractions import Actor
@@ -43,13 +51,19 @@ class FailureSerializer(serializers.Serializer[dict[str, Any]]):
     error = serializers.CharField()
 
 
-def describe_body_refusals(result: dict[str, Any], generator: Any, request: Any, public: bool) -> dict[str, Any]:
-    """Add to every operation with a body that it may be too large or of an unknown type; a hook of the schema."""
+def describe_refusals(result: dict[str, Any], generator: Any, request: Any, public: bool) -> dict[str, Any]:
+    """Add to every operation what is refused before or while its input is read; a hook of the schema.
+
+    A body may be too large or of an unknown type, an input malformed, an address longer than the server reads.
+    """
     failure = {"content": {"application/json": {"schema": {"$ref": "#/components/schemas/Failure"}}}, "description": ""}
+    too_long = {"content": {"text/plain": {"schema": {"type": "string"}}}, "description": "the address is too long"}
     for methods in result["paths"].values():
         for operation in methods.values():
-            if "requestBody" in operation:
-                operation["responses"] = {"413": failure, "415": failure, **operation["responses"]}
+            refusals = {"413": failure, "415": failure} if "requestBody" in operation else {}
+            if "requestBody" in operation or any(each["in"] == "query" for each in operation.get("parameters", ())):
+                refusals |= {"400": failure, "414": too_long}
+            operation["responses"] = refusals | operation["responses"]
     return result
 
 
@@ -191,7 +205,23 @@ class Operation(APIView):
         response = super().handle_exception(exc)
         if isinstance(response.data, dict) and "detail" in response.data:
             response.data = {"error": str(response.data["detail"])}
+        elif isinstance(exc, ValidationError):
+            fields = response.data if isinstance(response.data, dict) else {}
+            response.data = {"error": "; ".join(_sentences(response.data)), **fields}
         return response
+
+
+def _sentences(detail: Any, place: str = "") -> Iterator[str]:
+    """Yield what is wrong with each field of a form, after its name."""
+    if isinstance(detail, Mapping):
+        for name, each in detail.items():
+            inner = place if name == api_settings.NON_FIELD_ERRORS_KEY else f"{place}.{name}" if place else str(name)
+            yield from _sentences(each, inner)
+    elif isinstance(detail, list):
+        for each in detail:
+            yield from _sentences(each, place)
+    else:
+        yield f"{place}: {detail}" if place else str(detail)
 
 
 def row_of(rows: QuerySet[Row], number: int) -> Row:

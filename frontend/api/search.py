@@ -43,7 +43,7 @@ class FoundSerializer(serializers.Serializer[dict[str, Any]]):
     href = serializers.CharField()
 
 
-class GroupSerializer(serializers.Serializer[dict[str, Any]]):
+class FoundGroupSerializer(serializers.Serializer[dict[str, Any]]):
     """Things of one kind."""
 
     kind = serializers.CharField()
@@ -53,7 +53,7 @@ class GroupSerializer(serializers.Serializer[dict[str, Any]]):
 class SearchSerializer(serializers.Serializer[dict[str, Any]]):
     """What was found, by kind."""
 
-    groups = GroupSerializer(many=True)
+    groups = FoundGroupSerializer(many=True)
 
 
 class Search(Operation):

@@ -45,6 +45,20 @@ _DESCRIPTIONS = {
 }
 
 
+_TOO_LONG = "The address is too long."
+_FAILURES = {
+    "400": "A parameter or the body is malformed.",
+    "401": "Nobody is logged in, or the token is not valid.",
+    "403": "The role or the scope does not suffice.",
+    "404": "There is no such app.",
+    "413": "The body is too large.",
+    "414": _TOO_LONG,
+    "422": "The query cannot be answered.",
+    "429": "Too many requests at once.",
+    "503": "The store is away, or the time is over.",
+}
+
+
 @dataclass(frozen=True, slots=True)
 class _Endpoint:
     summary: str
@@ -152,7 +166,8 @@ def _operation(path: str, endpoint: _Endpoint, method: str) -> dict[str, Any]:
         "tags": [_tag(path)],
         "parameters": [_parameter(name, endpoint) for name in endpoint.parameters if name not in fields],
         "responses": {
-            "200": {"description": "", "content": {endpoint.response: {"schema": _schema(endpoint.response)}}}
+            "200": {"description": "", "content": {endpoint.response: {"schema": _schema(endpoint.response)}}},
+            **{code: _failure(text) for code, text in _FAILURES.items() if code != "413" or method == "post"},
         },
     }
     if endpoint.without_body:
@@ -186,6 +201,12 @@ def _form(fields: Sequence[str], endpoint: _Endpoint) -> dict[str, Any]:
 
 def _value(name: str) -> dict[str, Any]:
     return {"type": "array", "items": {"type": "string"}} if name in _LISTS else {"type": "string"}
+
+
+def _failure(text: str) -> dict[str, Any]:
+    """Describe a failure: JSON with `error`, of Prometheus' API also with `status` and `errorType`."""
+    content = "text/plain" if text == _TOO_LONG else "application/json"
+    return {"description": text, "content": {content: {"schema": _schema(content)}}}
 
 
 def _schema(content_type: str) -> dict[str, Any]:

@@ -75,7 +75,7 @@ SPECTACULAR_SETTINGS = {
     "SERVE_INCLUDE_SCHEMA": False,
     "POSTPROCESSING_HOOKS": [
         "drf_spectacular.hooks.postprocess_schema_enums",
-        "frontend.api.base.describe_body_refusals",
+        "frontend.api.base.describe_refusals",
         "frontend.prometheus.openapi.describe",  # adds the addresses that are no REST operations
     ],
 }

@@ -26,7 +26,7 @@ class TokenSerializer(serializers.ModelSerializer[Token]):
     """A token that works, without its secret."""
 
     scopes = serializers.SerializerMethodField()
-    created_by = serializers.CharField(source="created_by.username", default=None)
+    created_by = serializers.CharField(source="created_by.username", default=None, allow_null=True)
 
     class Meta:
         model = Token

@@ -5,6 +5,8 @@ from typing import Any
 import pytest
 from django.test import Client
 from django.urls.resolvers import URLPattern, URLResolver
+from drf_spectacular.drainage import GENERATOR_STATS
+from drf_spectacular.generators import SchemaGenerator
 
 from frontend.prometheus import urls
 from frontend.transfer import urls as transfer
@@ -47,3 +49,22 @@ def test_path_parameters_stay_in_the_path(paths: dict[str, Any]) -> None:
     for method in ("get", "post"):
         [name] = [p for p in paths["/prometheus/api/v1/label/{name}/values"][method]["parameters"] if p["in"] == "path"]
         assert (name["name"], name["required"]) == ("name", True)
+
+
+def test_every_operation_says_what_it_refuses(paths: dict[str, Any]) -> None:
+    for path, methods in paths.items():
+        for operation in methods.values():
+            codes = operation["responses"].keys()
+            if "requestBody" in operation or any(each["in"] == "query" for each in operation.get("parameters", ())):
+                assert codes >= {"400", "414"}, path
+            if "requestBody" in operation:
+                assert "413" in codes, path
+
+
+def test_no_two_forms_of_the_schema_have_one_name(capsys: pytest.CaptureFixture[str]) -> None:
+    generator = SchemaGenerator()
+    GENERATOR_STATS.reset()
+    generator.get_schema(request=None, public=True)
+    GENERATOR_STATS.emit_summary()
+    warnings = capsys.readouterr().err.splitlines()
+    assert [each for each in warnings if "identical names" in each and '"token"' not in each] == []
