@@ -1,5 +1,7 @@
 """The page of the agents on the hosts of an app: their states and backlogs, and the settings pushed to them."""
 
+from collections.abc import Collection
+from datetime import datetime
 from typing import Any
 
 from django.contrib import messages
@@ -12,8 +14,13 @@ from ingest.agent.version import VERSION
 from ingest.models import AgentSettings
 from ingest.senders import agents
 from spm import limits
+from spm.accounts import sources
+from spm.accounts.models import App
 from spm.accounts.organisations.rights import Right
 from spm.errors import SpmError
+
+SENDERS_READ, SENDERS_SHOWN = 1_000, 50
+_STATES = ("gone", "late", "up")
 
 
 class Agents(AppPage):
@@ -33,8 +40,21 @@ class Agents(AppPage):
             "counts": counts,
             "waiting": sum(one.agent.spooled for one in healths),
             "dropped": sum(one.agent.dropped_samples for one in healths),
+            **_other_senders(context["app"], context["now_ms"], {one.agent.name for one in healths}),
             "pushed": AgentSettings.objects.filter(app=context["app"]),
         }
+
+
+def _other_senders(app: App, now_ms: int, agent_names: Collection[str]) -> dict[str, Any]:
+    """List sources that are no agents, those in trouble first, each part with the latest data first."""
+    others = app.sources.exclude(name__in=agent_names).order_by("-last_seen")
+    rows = [(each, sources.state(_ms(each.last_seen), now_ms, each.period_ms)) for each in others[:SENDERS_READ]]
+    worst = sorted(rows, key=lambda row: _STATES.index(row[1]))
+    return {"senders": worst[:SENDERS_SHOWN], "more_senders": max(0, others.count() - SENDERS_SHOWN)}
+
+
+def _ms(at: datetime) -> int:
+    return round(at.timestamp() * 1000)
 
 
 class AgentsTable(Agents):

@@ -65,7 +65,7 @@ class Overview(AppPage):
         return {
             **context,
             "hosts": hosts,
-            "attention": attention.attention_of(app),
+            "attention": attention.attention_of(app, context["now_ms"]),
             "by": by if by in hosts.labels else next(iter(hosts.labels), ""),
             "ready": [] if Dashboard.objects.filter(app=app).exists() else offers.offered(app.pk, context["now_ms"]),
             "top_panels": panels.top_panels(),

@@ -12,9 +12,11 @@ from django.db.models import QuerySet
 from alerts.judging.automaton import ALERTING
 from alerts.judging.reconciliation import EpisodeStatus
 from alerts.models import Aspect, Episode, Instance, Lane, Rule
+from ingest.models import RejectedLine
 from spm.accounts.models import App
 
 SHOWN = 8
+REJECTED_MS = 3_600_000  # an hour after the last one, a sender is mended or nobody minds
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +36,8 @@ class Attention:
     firing: Sequence[FiringAlert]
     firing_count: int
     failing: Sequence[Rule]  # which cannot be judged
+    rejected: int  # lines of the last hour, of those that are stored
+    rejected_reason: str  # of the newest one
     evaluated_ms: int
 
     @property
@@ -41,16 +45,30 @@ class Attention:
         """Firing alerts that are not listed."""
         return self.firing_count - len(self.firing)
 
+    @property
+    def is_needed(self) -> bool:
+        """Whether there is anything, beside hosts that are down."""
+        return bool(self.firing_count or self.failing or self.rejected)
 
-def attention_of(app: App) -> Attention:
-    """List the newest firing alerts of an app, and its rules that cannot be evaluated."""
+
+def attention_of(app: App, now_ms: int) -> Attention:
+    """List the newest firing alerts of an app, its rules that cannot be evaluated, and lines rejected just now."""
     rules = Rule.objects.filter(app=app, deleted_ms=None, enabled=True)
     alerts = _firing(app).select_related("rule").order_by("-start_ms")
     shown = alerts[:SHOWN]
     firing = [FiringAlert(each.rule, subject_of(each.labels), each.value, each.start_ms or 0) for each in shown]
     failing = list(rules.filter(instances__aspect=Aspect.ERROR)[:SHOWN])
     lane = Lane.objects.filter(app=app).first() if rules.exists() else None
-    return Attention(firing, alerts.count(), failing, lane.position_ms if lane else 0)
+    rejected = RejectedLine.objects.filter(app=app, time_ms__gt=now_ms - REJECTED_MS)
+    newest = rejected.first()
+    return Attention(
+        firing,
+        alerts.count(),
+        failing,
+        rejected.count() if newest else 0,
+        newest.reason if newest else "",
+        lane.position_ms if lane else 0,
+    )
 
 
 def firing_by_host(app: App) -> Mapping[str, int]:

@@ -145,6 +145,19 @@ UNFOLD = {
     "SITE_TITLE": "SPM",
     "SITE_HEADER": "SPM",
     "SITE_URL": "/",
+    "SIDEBAR": {"show_search": True, "command_search": True},
+    "COMMAND": {  # Ctrl K: by mail, name, the prefix of a token, the number of an app or a run
+        "search_models": [
+            "auth.User",
+            "accounts.Organisation",
+            "accounts.App",
+            "accounts.Token",
+            "accounts.Source",
+            "alerts.Rule",
+            "rollups.Run",
+            "rollups.Trouble",
+        ]
+    },
     "COLORS": {  # the pages' own blue, from light to dark
         "primary": {
             "50": "239 244 255",

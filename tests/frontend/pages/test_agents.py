@@ -55,6 +55,18 @@ def test_agents_are_shown_with_what_is_wrong_with_them(desk: Client, alpha: Tena
     assert "cpu: ok" not in page
 
 
+def test_senders_that_are_no_agents_stand_below_them_those_in_trouble_first(desk: Client, alpha: Tenant) -> None:
+    now_ms = SystemClock().now_ms()
+    agent(alpha)
+    for name, age_ms in (("web-1", 0), ("token-1", 1_000), ("<b>telegraf</b>", 7_200_000)):
+        notes.see_source(alpha.app.pk, name, now_ms - age_ms)
+    page = desk.get(f"/apps/{alpha.app.pk}/data/sources").content.decode()
+    others = page[page.index("Other senders") :]
+    assert others.index("&lt;b&gt;telegraf") < others.index("token-1")
+    assert ("gone" in others, "web-1" in others) == (True, False)
+    assert "not announced" in others
+
+
 def test_settings_are_pushed_and_removed_by_a_form(desk: Client, alpha: Tenant) -> None:
     path = f"/apps/{alpha.app.pk}/data/sources/settings"
     form = {

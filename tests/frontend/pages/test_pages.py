@@ -12,6 +12,7 @@ import pytest
 from django.test import Client
 
 from alerts.models import Instance, Rule
+from ingest.models import RejectedLine
 from spm.accounts import bootstrap, tokens
 from spm.accounts.models import AuditEntry, Token
 from spm.clock import SystemClock
@@ -98,6 +99,19 @@ def test_a_home_page_without_problems_says_so_in_one_line(desk: Client, alpha: T
     page = text_of(desk, f"/apps/{alpha.app.pk}/")
     assert "Nothing needs attention" in page
     assert 'class="problems"' not in page
+
+
+def test_a_home_page_says_what_was_rejected_in_the_last_hour(desk: Client, alpha: Tenant) -> None:
+    now_ms = SystemClock().now_ms()
+    notes.see_source(alpha.app.pk, "web-1", now_ms)
+    for age_ms, reason in ((7_200_000, "too old"), (60_000, "no number"), (30_000, "no field <b>follows</b>")):
+        RejectedLine.objects.create(app=alpha.app, time_ms=now_ms - age_ms, source="a", line=1, reason=reason)
+    page = text_of(desk, f"/apps/{alpha.app.pk}/")
+    shown = re.sub(r"\s+", " ", re.sub("<[^>]*>", "", page[page.index('id="attention"') : page.index("home-charts")]))
+    assert "rejected 2 lines no field &lt;b&gt;follows&lt;/b&gt;" in shown
+    assert "Needs attention" in shown
+    RejectedLine.objects.filter(time_ms__gt=now_ms - 3_600_000).delete()
+    assert "Nothing needs attention" in text_of(desk, f"/apps/{alpha.app.pk}/")
 
 
 def test_pages_of_a_thousand_hosts_are_small(desk: Client, alpha: Tenant, settings: Any) -> None:

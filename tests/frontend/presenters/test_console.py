@@ -6,6 +6,7 @@ from django.test import Client
 from django.urls import reverse
 
 from frontend.presenters.console import tiles_of
+from spm.accounts import services
 from spm.errors import StoreUnavailable
 from spm.telemetry import MetricValue
 from tests.support.people import Tenant
@@ -68,3 +69,26 @@ def test_the_list_of_models_stays_when_the_store_is_away(
     page = client.get("/admin/").content.decode()
     assert "cannot be read now: no answer" in page
     assert reverse("admin:rollups_run_changelist") in page
+
+
+def test_staff_find_whoever_and_whatever_a_customer_names(alpha: Tenant, client: Client) -> None:
+    token = services.issue_token(alpha.owner, alpha.app, name="shop floor", scopes=["ingest"])[0]
+    client.force_login(User.objects.create_superuser("root@example.org"))
+    assert "opencommand" in client.get("/admin/").content.decode()
+    for text, title in {
+        alpha.owner.get_username(): alpha.owner.get_username(),
+        token.prefix: "shop floor",
+        str(alpha.app.pk): str(alpha.app),
+        "alpha": "alpha",
+    }.items():
+        found = client.get("/admin/search/", {"s": text, "extended": "1"})
+        assert found.status_code == 200
+        assert title in found.content.decode(), text
+
+
+@pytest.mark.parametrize("page", ["admin:index", "admin:accounts_app_changelist", "admin:accounts_app_add"])
+def test_a_page_of_the_admin_has_one_main_part(client: Client, page: str) -> None:
+    client.force_login(User.objects.create_superuser("staff@example.org"))
+    text = client.get(reverse(page)).content.decode()
+    assert text.count('role="main"') + text.count("<main") == 1
+    assert "<nav" in text
