@@ -1,5 +1,6 @@
 """The page of corrections: retractions, hours that were rebuilt, and the form that retracts and restores data."""
 
+from contextlib import suppress
 from typing import Any
 
 from django.contrib import messages
@@ -19,6 +20,7 @@ from rollups.services import (
 from rollups.services import (
     runs as services_runs,
 )
+from spm.accounts.models import App
 from spm.accounts.organisations.rights import Right
 from spm.errors import BadQuery, Refused, SpmError
 
@@ -28,7 +30,10 @@ SOURCES_OFFERED = 500
 
 
 class Corrections(AppPage):
-    """The lists and the form. POST previews a retraction or, with ``act``, makes it."""
+    """The lists and the form. POST previews a retraction or, with ``act``, makes it.
+
+    An address with a draft, as charts link to it, previews it at once.
+    """
 
     template_name = "frontend/corrections.html"
 
@@ -46,6 +51,20 @@ class Corrections(AppPage):
             context["problem"] = f"Retractions cannot be read now: {error}"
         return context
 
+    def get(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
+        """Show the page, for editors with the preview of a draft in the address; one that is wrong is only shown."""
+        context = self.get_context_data()
+        form = RetractionForm(request.GET)
+        if context["rights"]["preview_retraction"] and form.is_valid() and presenter.has_draft(form.cleaned_data):
+            with suppress(SpmError):  # the form is there, and its button says what is wrong
+                context |= self._preview(context["app"], form)
+        return self.render_to_response(context)
+
+    def _preview(self, app: App, form: RetractionForm) -> dict[str, Any]:
+        preview = presenter.preview_draft(app, presenter.parse_draft(form.cleaned_data, self.actor().name))
+        drawn = presenter.draw_draft(form.cleaned_data, preview, clock.now_ms())
+        return {"form": form, "preview": preview, "drawn": drawn}
+
     def post(self, request: HttpRequest, app_id: int) -> HttpResponse:
         """Preview for editors, retract for admins; a refusal is shown beside the form, which keeps its input."""
         acts = "act" in request.POST
@@ -54,11 +73,9 @@ class Corrections(AppPage):
         if not form.is_valid():
             return self.render_to_response(self.get_context_data(form=form), status=400)
         try:
-            draft = presenter.parse_draft(form.cleaned_data, self.actor().name)
             if not acts:
-                preview = presenter.preview_draft(app, draft)
-                drawn = presenter.draw_draft(form.cleaned_data, preview, clock.now_ms())
-                return self.render_to_response(self.get_context_data(form=form, preview=preview, drawn=drawn))
+                return self.render_to_response(self.get_context_data(**self._preview(app, form)))
+            draft = presenter.parse_draft(form.cleaned_data, self.actor().name)
             result, preview = presenter.retract(app, draft, self.actor())
         except (BadQuery, Refused) as error:
             return self.render_to_response(self.get_context_data(form=form, refusal=str(error)), status=409)

@@ -103,6 +103,11 @@ class DrawnDraft:
     further: int  # metrics that are not drawn
 
 
+def has_draft(fields: Mapping[str, Any]) -> bool:
+    """Whether the fields of a form narrow anything."""
+    return any(fields.get(name) for name in DRAFT_FIELDS)
+
+
 def draw_draft(fields: Mapping[str, Any], preview: DraftPreview, now_ms: int) -> DrawnDraft | None:
     """Return what to draw of a draft; None if it hides nothing."""
     counts = preview.counts

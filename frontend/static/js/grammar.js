@@ -306,6 +306,7 @@ export function drawOverLines(chart, plot) {
   const view = frame(chart, plot.figure);
   const { ctx, left, top, width, height, x, ratio, colour } = view;
   ctx.save();
+  ctx.setLineDash([]); // a line of an earlier time may have been the last one drawn
   ctx.font = `${11 * ratio}px ${view.font}`;
   for (const { value } of data.thresholds ?? []) {
     const y = chart.valToPos(value, "y", true);

@@ -318,7 +318,7 @@ export class Plot {
       }
       : { ...plain, label, stroke: faint, width: thin }));
     const edges = this.band ? ["low", "high"].map((label) => ({ ...plain, label, width: 0 })) : [];
-    const before = earlier.map(({ at }) => ({ ...plain, label: "earlier", stroke: this.colour(at), alpha: 0.5, width: 1.5, dash: [2, 3], show: !this.hidden.has(this.names[at]) }));
+    const before = earlier.map(({ at }) => ({ ...plain, label: "earlier", stroke: this.colour(at), alpha: this.earlier.shift ? 0.5 : 0.9, width: 1.5, dash: [2, 3], show: !this.hidden.has(this.names[at]) }));
     const [low, high] = [this.names.length + 1, this.names.length + 2];
     const stacked = this.stacks && !bars ? this.names.slice(1, this.coloured).map((_, at) => ({ series: [at + 2, at + 1], fill: this.filling(at + 1) })) : [];
     const bands = [...stacked, ...(this.band ? [{ series: [high, low], fill: `color-mix(in srgb, ${quiet} 16%, transparent)` }] : [])];

@@ -124,7 +124,8 @@ def test_numbers_that_nothing_has_are_not_found(desk: Client, fleet: Tenant, num
 
 def test_a_retraction_needs_a_reason(desk: Client, fleet: Tenant) -> None:
     answer = post(desk, at(fleet, "retractions"), {"source": "db-1"})
-    assert (answer.status_code, list(answer.json())) == (400, ["reason"])
+    assert (answer.status_code, list(answer.json())) == (400, ["error", "reason"])
+    assert answer.json()["error"] == "reason: This field is required."
 
 
 @pytest.mark.parametrize(

@@ -68,6 +68,13 @@ def test_a_preview_draws_what_would_be_left_of_its_first_metrics(desk: Client, p
     assert "data-chart " not in desk.post(place, {"source": "nobody"}).content.decode()
 
 
+def test_a_draft_in_the_address_is_previewed_at_once_for_those_who_may(desk: Client, place: str, fleet: Tenant) -> None:
+    assert "264 samples in 22 series" in text_of(desk, f"{place}?source=db-1")
+    assert "samples in" not in text_of(desk, f"{place}?series=sum(")
+    assert "samples in" not in text_of(desk, f"{place}?data_from=2026-01-01T00:00:00")  # too wide
+    assert "264 samples" not in text_of(as_role(desk, fleet, Role.VIEWER), f"{place}?source=db-1")
+
+
 def test_times_are_marked_for_the_zone_of_the_reader(desk: Client, place: str) -> None:
     desk.post(place, {"source": "db-1", "reason": "clock", "act": ""})
     page = text_of(desk, place)

@@ -86,6 +86,7 @@ def test_staff_find_whoever_and_whatever_a_customer_names(alpha: Tenant, client:
         assert title in found.content.decode(), text
 
 
+@pytest.mark.django_db
 @pytest.mark.parametrize("page", ["admin:index", "admin:accounts_app_changelist", "admin:accounts_app_add"])
 def test_a_page_of_the_admin_has_one_main_part(client: Client, page: str) -> None:
     client.force_login(User.objects.create_superuser("staff@example.org"))
