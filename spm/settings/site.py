@@ -4,6 +4,7 @@ All data of the product is in one folder (``SPM_DATA``), so that a backup is one
 """
 
 from django.core.exceptions import ImproperlyConfigured
+from django.templatetags.static import static
 
 from spm.limits import OWN_METRICS_EVERY_S, QUOTA_SAMPLES_PER_S
 from spm.settings.environment import BASE_DIR, DATA, database, env, mail_server, own_hosts, secret
@@ -145,6 +146,7 @@ UNFOLD = {
     "SITE_TITLE": "SPM",
     "SITE_HEADER": "SPM",
     "SITE_URL": "/",
+    "SITE_FAVICONS": [{"rel": "icon", "type": "image/svg+xml", "href": lambda _: static("img/mark.svg")}],
     "SIDEBAR": {"show_search": True, "command_search": True},
     "COMMAND": {  # Ctrl K: by mail, name, the prefix of a token, the number of an app or a run
         "search_models": [

@@ -195,7 +195,7 @@ for (const button of document.querySelectorAll("[data-palette]")) button.addEven
 for (const tab of document.querySelectorAll(".section-tabs [aria-current]")) tab.scrollIntoView({ block: "nearest", inline: "center" });
 
 // A form that was changed asks before it is left, until it is sent; the server may have changed it, too.
-for (const form of document.querySelectorAll("form[data-guard]")) {
+for (const form of document.querySelectorAll("form[data-unsaved]")) {
   let changed = "changed" in form.dataset;
   form.addEventListener("input", () => { changed = true; });
   form.addEventListener("submit", () => { changed = false; });

@@ -71,7 +71,7 @@ def test_the_list_of_models_stays_when_the_store_is_away(
     assert reverse("admin:rollups_run_changelist") in page
 
 
-def test_staff_find_whoever_and_whatever_a_customer_names(alpha: Tenant, client: Client) -> None:
+def test_staff_find_what_a_customer_names(alpha: Tenant, client: Client) -> None:
     token = services.issue_token(alpha.owner, alpha.app, name="shop floor", scopes=["ingest"])[0]
     client.force_login(User.objects.create_superuser("root@example.org"))
     assert "opencommand" in client.get("/admin/").content.decode()
