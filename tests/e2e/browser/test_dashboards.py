@@ -212,11 +212,11 @@ def test_variables_that_were_moved_and_not_saved_are_not_left_unasked(page: Page
     page.goto(f"{address}/variables")
     page.get_by_role("button", name="Add variable").click()
     expect(page.get_by_text("Not saved yet")).to_be_visible()
-    asked: list[str] = []
-    page.on("dialog", lambda dialog: (asked.append(dialog.type), dialog.dismiss()))
+    kinds: list[str] = []
+    page.on("dialog", lambda dialog: (kinds.append(dialog.type), dialog.dismiss()))
     page.get_by_label("Name").last.press("Tab")  # a page that nobody touched may be left
     page.get_by_role("button", name="Cancel").click()
-    assert asked == ["beforeunload"]
+    assert kinds == ["beforeunload"]
 
 
 def test_a_star_stands_beside_its_title_on_a_phone(open_page: Callable[..., Page], fleet: Tenant) -> None:

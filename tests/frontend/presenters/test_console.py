@@ -81,9 +81,9 @@ def test_staff_find_what_a_customer_names(alpha: Tenant, client: Client) -> None
         str(alpha.app.pk): str(alpha.app),
         "alpha": "alpha",
     }.items():
-        found = client.get("/admin/search/", {"s": text, "extended": "1"})
-        assert found.status_code == 200
-        assert title in found.content.decode(), text
+        answer = client.get("/admin/search/", {"s": text, "extended": "1"})
+        assert answer.status_code == 200
+        assert title in answer.content.decode(), text
 
 
 @pytest.mark.django_db
