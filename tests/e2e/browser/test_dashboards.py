@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Locator, Page, Request, expect
+from playwright.sync_api import Dialog, Locator, Page, Request, expect
 
 from frontend.dashboards import storage
 from frontend.dashboards.document import Document, check
@@ -213,7 +213,12 @@ def test_variables_that_were_moved_and_not_saved_are_not_left_unasked(page: Page
     page.get_by_role("button", name="Add variable").click()
     expect(page.get_by_text("Not saved yet")).to_be_visible()
     kinds: list[str] = []
-    page.on("dialog", lambda dialog: (kinds.append(dialog.type), dialog.dismiss()))
+
+    def stay(dialog: Dialog) -> None:
+        kinds.append(dialog.type)
+        dialog.dismiss()
+
+    page.on("dialog", stay)
     page.get_by_label("Name").last.press("Tab")  # a page that nobody touched may be left
     page.get_by_role("button", name="Cancel").click()
     assert kinds == ["beforeunload"]
