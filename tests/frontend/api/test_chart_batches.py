@@ -263,14 +263,14 @@ def test_a_draft_is_drawn_as_if_it_were_in_force_and_changes_nothing(desk: Clien
 
 
 def test_a_cell_of_a_heat_map_has_one_value_in_place_of_its_extremes(desk: Client, now_ms: int) -> None:
-    start, wide = now_ms - 2 * HOUR, {"pixels": 200}
-    chart = ask(desk, [panel(**wide), panel(id="m", cells="mean", **wide)], start, now_ms)
+    panels = [panel(pixels=200), panel(id="m", pixels=200, cells="mean")]
+    chart = ask(desk, panels, now_ms - 2 * HOUR, now_ms)
     assert (chart["a"]["extremes"], chart["m"]["extremes"]) == (True, False)
     assert len(chart["m"]["times"]) <= 201
     assert chart["m"]["step"] == 2 * (chart["a"]["times"][1] - chart["a"]["times"][0])
     drawn = dict(zip(chart["a"]["times"], values_of(chart["a"]), strict=True))
     middle = zip(chart["m"]["times"], values_of(chart["m"]), strict=True)
-    pairs = [(drawn.get(time - chart["m"]["step"] // 2), drawn.get(time), mean) for time, mean in middle]
+    pairs: list[Any] = [(drawn.get(time - chart["m"]["step"] // 2), drawn.get(time), mean) for time, mean in middle]
     checked = [min(a, b) <= mean <= max(a, b) for a, b, mean in pairs if None not in (a, b, mean)]
     assert len(checked) > 50
     assert all(checked)
