@@ -81,7 +81,7 @@ def import_files(
 
 def remove_file(app: App, name: str, *, by: Author, now_ms: int, dry_run: bool = False) -> Import:
     """Delete the groups and rules of a file."""
-    return _bring_in_step(app, name, None, by=by, now_ms=now_ms, dry_run=dry_run)
+    return _bring_in_step(app, _checked_name(name), None, by=by, now_ms=now_ms, dry_run=dry_run)
 
 
 def file_names(app: App) -> list[str]:

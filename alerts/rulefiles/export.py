@@ -57,6 +57,8 @@ def summaries(app: App) -> list[FileSummary]:
 
 def export_file(app: App, file: str) -> str | None:
     """Return a file of the app as YAML; None if there is none of this name."""
+    if "\0" in file:  # PostgreSQL takes none
+        return None
     groups = list(RuleGroup.objects.filter(app=app, file=file))
     content = [_group(group) for group in groups]
     if file == NATIVE and not groups:

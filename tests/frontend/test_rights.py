@@ -28,7 +28,22 @@ PEOPLE = ("nobody", "outsider", "staff", "viewer", "editor", "admin", "owner")
 ROLE_OF_SCOPE = {"ingest": None, "events": None, "read": "viewer", "write": "editor", "admin": "admin"}
 LOGIN = "login"
 _PARAMETERS = (  # of addresses
-    *("after", "app", "before", "by", "content", "device", "expr", "form", "format", "host", "hours", "kind", "known"),
+    *(
+        "after",
+        "app",
+        "before",
+        "by",
+        "content",
+        "device",
+        "expr",
+        "file",
+        "form",
+        "format",
+        "host",
+        "hours",
+        "kind",
+        "known",
+    ),
     *(
         "labels",
         "matchers",

@@ -71,6 +71,11 @@ def test_the_rules_of_a_file_are_deleted_after_a_second_look(app: App, login: Lo
     assert not rules_of(app).exists()
 
 
+@pytest.mark.parametrize("given", [{"remove": "1"}, {"text": TEXT}], ids=["deletion", "import"])
+def test_a_name_that_no_file_can_have_is_refused(app: App, login: Login, given: dict[str, str]) -> None:
+    assert "not the name of a rule file" in post(login("edda"), name="a\0.yml", **given)
+
+
 @pytest.mark.parametrize(
     ("name", "text", "wanted"),
     [
