@@ -60,7 +60,7 @@ def series_of(page: Page) -> str:
 def test_the_overview_shows_hosts_and_leads_to_their_charts(page: Page, fleet: Tenant) -> None:
     log_in(page, fleet)
     drawn(page)
-    page.get_by_role("link", name="Hosts", exact=True).click()
+    page.get_by_role("navigation", name="Main").get_by_role("link", name="Hosts", exact=True).click()
     expect(page.get_by_role("row", name=re.compile("db-1.*up"))).to_be_visible()
     page.get_by_role("link", name="db-1").click()
     expect(page.get_by_role("heading", name="db-1")).to_be_visible()
