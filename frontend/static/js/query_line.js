@@ -192,8 +192,9 @@ export class QueryLine {
   /** Another metric begins with each of its series, unless a person has chosen the aggregation. */
   async chooseMetric() {
     const name = this.metric.value;
+    const before = this.filters.querySelectorAll("[data-filter]"); // a filter that a person adds meanwhile stays
     await this.learnLabels();
-    for (const line of this.filters.querySelectorAll("[data-filter]")) if (!(line.querySelector("input").value in this.known)) line.remove();
+    for (const line of before) if (!(line.querySelector("input").value in this.known)) line.remove();
     this.groupLabels = this.groupLabels.filter((label) => label in this.known);
     if (!this.isOwn) for (const part of ["aggregation", "grouping", "percentile"]) this.choice(part).value = "";
     this.choice("function").value = COUNTERS.test(name) && !GAUGES.test(name) ? "rate" : "last_over_time";

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Page, Route, expect
 
 from spm.clock import SystemClock
 from tests.e2e.browser.conftest import PICTURES, drawn, log_in, picture
@@ -122,6 +122,23 @@ def test_a_metric_and_a_label_picked_draw_one_series(page: Page, fleet: Tenant) 
     expect(page.locator(".legend button[aria-pressed]")).to_have_count(1)
     drawn(page)
     picture(page, "chart-picked")
+
+
+def test_a_filter_that_is_added_while_labels_arrive_stays(page: Page, fleet: Tenant) -> None:
+    log_in(page, fleet)
+    page.goto(f"/apps/{fleet.app.pk}/explore")
+    drawn(page)
+    waiting: list[Route] = []
+    page.route(re.compile(r"/apps/\d+/labels"), lambda route: waiting.append(route))
+    page.get_by_label("Metric").fill("net_bytes_recv")
+    page.get_by_label("Metric").press("Tab")
+    page.get_by_role("button", name="+ Filter").click()
+    page.wait_for_timeout(200)
+    assert waiting
+    for route in waiting:
+        route.continue_()
+    expect(page.get_by_label("PromQL expression")).to_have_value("rate(net_bytes_recv[$__rate_interval])")
+    expect(page.get_by_label("Label of filter 1 of A")).to_be_visible()
 
 
 def test_a_silent_host_leaves_a_gap_in_its_line(page: Page, fleet: Tenant) -> None:
