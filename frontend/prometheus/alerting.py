@@ -182,7 +182,7 @@ def _satisfies(labels: Mapping[str, str], matchers: Sequence[Matcher]) -> bool:
     return all(bool(mask([labels.get(matcher.name, "")], matcher)[0]) for matcher in matchers)
 
 
-def _group(group: _Group, evaluated: "_Evaluated", newest: NewestData, *, alerts: bool) -> dict[str, Any]:
+def _group(group: _Group, evaluated: _Evaluated, newest: NewestData, *, alerts: bool) -> dict[str, Any]:
     return {
         "name": group.name,
         "file": group.file,
@@ -198,7 +198,7 @@ def _group(group: _Group, evaluated: "_Evaluated", newest: NewestData, *, alerts
     }
 
 
-def _recording(rule: RecordingRule, last: "_Evaluation") -> dict[str, Any]:
+def _recording(rule: RecordingRule, last: _Evaluation) -> dict[str, Any]:
     return {
         "name": rule.name,
         "query": rule.expr,
@@ -210,7 +210,7 @@ def _recording(rule: RecordingRule, last: "_Evaluation") -> dict[str, Any]:
     }
 
 
-def _alerting(rule: Rule, last: "_Evaluation", newest: NewestData, *, alerts: bool) -> dict[str, Any]:
+def _alerting(rule: Rule, last: _Evaluation, newest: NewestData, *, alerts: bool) -> dict[str, Any]:
     alert_entries = [_alert(rule, each, newest) for each in _active(rule)]
     error = "".join(each.detail for each in rule.instances.all() if each.aspect == Aspect.ERROR)
     return {

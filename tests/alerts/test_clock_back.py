@@ -55,35 +55,33 @@ def test_the_end_of_an_alert_is_told_within_a_group_interval(
     assert second <= limits.GROUP_INTERVAL_MS / 1_000
 
 
-def test_an_attempt_that_waits_and_an_escalation_keep_their_pause(
-    app: App, make_rule: Callable[..., Rule], people: dict[str, Any], world: AlertingWorld
-) -> None:
+@pytest.fixture
+def routed(app: App, make_rule: Callable[..., Rule], people: dict[str, Any], world: AlertingWorld) -> AlertingWorld:
+    """A world whose alert a policy has told to one address."""
     configure.policy(app, 'severity="warning"', "ops@example.org", by=people["olga"])
     make_rule(receivers=())
     world.evaluate_values(95)
     world.tell()
-    now_ms = world.clock.now_ms()
+    return world
+
+
+def test_an_attempt_that_waits_and_an_escalation_keep_their_pause(routed: AlertingWorld) -> None:
+    now_ms = routed.clock.now_ms()
     Notification.objects.update(state="waiting", next_attempt_ms=now_ms + 10_000)
     LastWord.objects.update(not_before_ms=now_ms + 60_000, level="nothing")
-    world.clock.jump(-HOUR_MS)
-    world.tell()
+    routed.clock.jump(-HOUR_MS)
+    routed.tell()
     assert not Notification.objects.filter(state="waiting").exists()
-    assert LastWord.objects.get().not_before_ms == world.clock.now_ms() + 60_000
-    assert not NotificationGroup.objects.filter(last_flush_ms__gt=world.clock.now_ms()).exists()
+    assert LastWord.objects.get().not_before_ms == routed.clock.now_ms() + 60_000
+    assert not NotificationGroup.objects.filter(last_flush_ms__gt=routed.clock.now_ms()).exists()
 
 
-def test_clocks_of_two_machines_that_differ_a_little_move_nothing(
-    app: App, make_rule: Callable[..., Rule], people: dict[str, Any], world: AlertingWorld
-) -> None:
-    configure.policy(app, 'severity="warning"', "ops@example.org", by=people["olga"])
-    make_rule(receivers=())
-    world.evaluate_values(95)
-    world.tell()
-    later_ms = world.clock.now_ms() + 600_000
+def test_clocks_of_two_machines_that_differ_a_little_move_nothing(routed: AlertingWorld) -> None:
+    later_ms = routed.clock.now_ms() + 600_000
     LastWord.objects.update(not_before_ms=later_ms, level="nothing")
     for _ in range(20):
         for skew_ms in (-2_000, 2_000):
-            world.clock.jump(skew_ms)
-            world.tell()
-        world.clock.advance(5_000)
+            routed.clock.jump(skew_ms)
+            routed.tell()
+        routed.clock.advance(5_000)
     assert LastWord.objects.get().not_before_ms == later_ms
