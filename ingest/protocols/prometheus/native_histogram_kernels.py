@@ -42,6 +42,7 @@ BAD_COUNT = 20
 TABLE_ROWS = 2 * HISTOGRAM_BUCKETS_MAX + 16
 NEGATIVE_SPANS, POSITIVE_SPANS, NEGATIVE, POSITIVE, BOUNDS, SHAPE_COLUMNS = range(6)  # counts of what a list holds
 _ONE, _STALE, _INFINITY = np.uint64(1), np.uint64(STALE_BITS), np.uint64(0x7FF0000000000000)
+_SINT32 = np.uint64(0xFFFFFFFF)
 
 
 @njit(nogil=True, cache=True)
@@ -60,7 +61,7 @@ def _read_span(body: U8, start: int, stop: int, spans: I64, count: int) -> int:
         if number < 0:
             return number
         if number == 1 and wire_type == VARINT:
-            spans[count, 0] = _signed(value)
+            spans[count, 0] = _signed(value & _SINT32)  # as its type; a sum of larger ones would overflow
         elif number == 2 and wire_type == VARINT:
             spans[count, 1] = np.int64(min(value, np.uint64(HISTOGRAM_BUCKETS_MAX)))
     return count + 1

@@ -11,7 +11,7 @@ from ingest.http.endpoints.base import AcceptedMessage
 from ingest.http.endpoints.prometheus import remote_write_endpoint
 from ingest.http.exchange import PushRequest
 from ingest.protocols.common.series_cache import SeriesCache
-from ingest.protocols.prometheus import remote_write
+from ingest.protocols.prometheus import native_histogram_kernels, remote_write
 from spm.limits import HISTOGRAM_BUCKETS_MAX
 from spm.wire import STALE_BITS, Parsed, parse_canonical
 from tests.ingest.protocols.remote_bodies import Series, bits, part, real, request, request_v2, varint, whole
@@ -175,3 +175,10 @@ def test_a_broken_histogram_is_rejected_alone(broken: bytes, reason: str) -> Non
 def test_names_that_leave_no_room_for_a_suffix_are_rejected() -> None:
     parsed = read(1, histogram(0, [1.0]), labels=[("__name__", "m" * 1_000_000), ("job", "api")])
     assert (len(parsed.ts), parsed.rejected) == (0, 1)
+
+
+def test_an_offset_beyond_its_type_cannot_leave_the_buckets() -> None:
+    field = np.frombuffer(b"\x08\xfe" + b"\xff" * 8 + b"\x01", np.uint8)  # 2^63 - 1, where a sint32 is due
+    spans = np.zeros((1, 2), np.int64)
+    assert native_histogram_kernels._read_span(field, 0, len(field), spans, 0) == 1
+    assert abs(int(spans[0, 0])) < 2**31
