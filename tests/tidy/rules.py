@@ -181,6 +181,13 @@ def claims(source: Source) -> Iterator[str]:
             yield f"{source.path}:{function.lineno} {function.name} claims nothing"
 
 
+def loops_of_tests(source: Source) -> Iterator[str]:
+    """A test has its loop from ``tests.support.event_loop``: Playwright may have left a running one in its thread."""
+    for node in ast.walk(source.tree):
+        if source.is_test and isinstance(node, ast.Attribute) and ast.unparse(node) == "asyncio.run":
+            yield f"{source.path}:{node.lineno} calls asyncio.run: it takes on_loop"
+
+
 def finished(source: Source) -> Iterator[str]:
     """Nothing is left for later, and no machine's own paths stand in the code."""
     for mark in ("TO" + "DO", "FIX" + "ME", "NotImplemented" + "Error", "/" + "work/", "/" + "root/"):
@@ -230,6 +237,7 @@ ALL: tuple[Rule, ...] = (
     no_signals_no_save,
     frozen_values,
     claims,
+    loops_of_tests,
     names_of_values,
     plain_patterns,
     rights_and_not_roles,

@@ -31,6 +31,7 @@ BAD = {
     "no_signals_no_save": ("ingest/models.py", "class M:\n    def save(self): ...\n"),
     "frozen_values": ("spm/x.py", "@dataclass(frozen=True)\nclass A: ...\n"),
     "claims": ("tests/x.py", "def test_it_works(): ...\n"),
+    "loops_of_tests": ("tests/x.py", "import asyncio\nasyncio.run(act())\n"),
     "names_of_values": ("spm/x.py", "def f(rows):\n    found = list(rows)\n    return found\n"),
     "plain_patterns": ("spm/x.py", 'import re\nX = re.compile(rb"(?:a|b)*+c")\n'),
     "rights_and_not_roles": ("alerts/x.py", "from spm.accounts.models import Role\n"),

@@ -1,7 +1,8 @@
 """Listeners at a position: they read when their stream goes on, share what they read, and cost nothing while idle."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine
+from typing import Any
 
 import pytest
 
@@ -13,6 +14,7 @@ from spm import limits
 from spm.events import log as event_log
 from spm.events.errors import PositionGone
 from tests.frontend.events.listening import PATIENCE_S, Place
+from tests.support.event_loop import on_loop
 
 STREAM = "text/event-stream"
 
@@ -52,8 +54,8 @@ async def until(condition: Callable[[], bool]) -> None:
             await asyncio.sleep(0.002)
 
 
-def run(story: Callable[[], Awaitable[None]]) -> None:
-    asyncio.run(asyncio.wait_for(story(), PATIENCE_S))
+def run(story: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    on_loop(story(), PATIENCE_S)
 
 
 def test_an_idle_stream_gets_comments_and_reads_nothing(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -239,7 +239,22 @@ def _deviation(values: F64) -> Any:
     """Return the median of the distances from the median; one NaN makes it NaN."""
     if np.isnan(values).any():
         return np.nan
-    return quantile_of(np.abs(values - quantile_of(values, 0.5)), 0.5)
+    ranked = np.sort(values)
+    if np.isinf(ranked[0]) or np.isinf(ranked[-1]):
+        return quantile_of(np.abs(values - quantile_of(values, 0.5)), 0.5)
+    half = (len(ranked) - 1) // 2
+    odd = len(ranked) % 2 == 1
+    middle = ranked[half] if odd else ranked[half] * 0.5 + ranked[half + 1] * 0.5
+    left, right, before, distance = half, half + 1, 0.0, 0.0
+    for _ in range(half + 1 if odd else half + 2):  # the distances in order: from the median outwards, on both sides
+        before = distance
+        if right == len(ranked) or (left >= 0 and middle - ranked[left] <= ranked[right] - middle):
+            distance = middle - ranked[left]
+            left -= 1
+        else:
+            distance = ranked[right] - middle
+            right += 1
+    return abs(distance) if odd else abs(before * 0.5 + distance * 0.5)  # a distance may be minus zero
 
 
 @njit(cache=True, nogil=True, error_model="numpy")

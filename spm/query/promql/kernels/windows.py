@@ -15,7 +15,7 @@ from numba import njit
 
 from spm.arrays import BOOL, F64, I32, I64
 from spm.fast_dataclass import dataclass
-from spm.query.promql.kernels.over_time import FUNCTIONS, RATE, SMOOTH, value
+from spm.query.promql.kernels.over_time import FUNCTIONS, MAD, QUANTILE, RATE, SMOOTH, value
 from spm.query.request.batches import DeadlineCheck, SeriesBatch, no_deadline
 from spm.query.request.threads import run_parallel, thread_count
 from spm.query.samples.pointers import integers_at, unsigned_at
@@ -25,7 +25,8 @@ STALE_BITS = np.uint64(0x7FF0000000000002)
 KEEPS_NAME = frozenset({"last_over_time", "first_over_time"})
 _NEWEST, _STAMP = -1, -2  # codes beside those of the range functions
 _SHARED_FROM = 1_000_000  # samples and values: below a millisecond of work a second thread costs more than it saves
-VISITS_AT_ONCE = 20_000_000  # samples between two checks of the deadline: some tens of ms, ten times that for sorting
+VISITS_AT_ONCE = 20_000_000  # samples between two checks of the deadline: some tens of ms
+_VISITS_OF_SORTING = 20  # what one sample costs that is sorted, beside one that is added up
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,6 +180,7 @@ def _sweep(
     ts, numbers = np.empty(longest, np.int64), np.empty(longest, np.float64)
     low, high = np.empty(out.shape[1], np.int64), np.empty(out.shape[1], np.int64)
     needed = 2 if RATE <= code <= SMOOTH else 1
+    weight = _VISITS_OF_SORTING if code in (QUANTILE, MAD) else 1
     before = -1
     for place in range(cursor[0], len(part)):
         series = part[place]
@@ -203,7 +205,7 @@ def _sweep(
                 t = first_ms + step * step_ms
                 out[series, step] = value(code, ts[here:end], numbers[here:end], t, range_ms, first[step], second[step])
                 present[series, step] = True
-            visits -= end - here + 1
+            visits -= weight * (end - here) + 1
             if visits < 0:
                 cursor[0], cursor[1] = place, step + 1
                 return False
