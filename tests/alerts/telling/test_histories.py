@@ -154,14 +154,16 @@ SWITCHES: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
     "brief": brief_is_dropped,
     "silence": silence_ignored,
 }
+# Histories that show a rule's absence, where only few do: they are tried first.
+FIRST = {"doubt": 9, "brief": 41}
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("switch", SWITCHES.values(), ids=list(SWITCHES))
+@pytest.mark.parametrize("name", list(SWITCHES))
 def test_without_a_rule_of_telling_the_checker_finds_a_violation(
-    live: Callable[[int], None], monkeypatch: pytest.MonkeyPatch, switch: Callable[[pytest.MonkeyPatch], None]
+    live: Callable[[int], None], monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    switch(monkeypatch)
+    SWITCHES[name](monkeypatch)
     with pytest.raises(Violation):  # noqa: PT012
-        for seed in range(60):
+        for seed in (FIRST.get(name, 0), *range(60)):
             live(seed)

@@ -17,7 +17,7 @@ from alerts.telling import flush, hook, sender
 from spm.clock import FakeClock
 from tests.alerts.conftest import START_MS
 
-pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.slow]
+pytestmark = pytest.mark.django_db(transaction=True)
 BEFORE, AFTER = [("alerts", "0007_without_alerts")], MigrationLoader(None).graph.leaf_nodes("alerts")
 
 

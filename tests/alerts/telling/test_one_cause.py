@@ -61,6 +61,7 @@ def for_each(mails: list[dict[str, int]]) -> dict[str, list[dict[str, int]]]:
     return dict.fromkeys(RECEIVERS, mails)
 
 
+@pytest.mark.slow
 def test_a_thousand_series_of_a_rule_are_one_mail_per_receiver_and_interval(
     make_rule: Callable[..., Rule], world: AlertingWorld, server: MailServer
 ) -> None:
@@ -75,6 +76,7 @@ def test_a_thousand_series_of_a_rule_are_one_mail_per_receiver_and_interval(
     assert set(LastWord.objects.values_list("level", flat=True)) == {"ended"}
 
 
+@pytest.mark.slow
 def test_a_thousand_groups_of_one_cause_are_one_mail_per_receiver(
     make_rule: Callable[..., Rule], world: AlertingWorld, app: App, people: dict[str, Any], server: MailServer
 ) -> None:

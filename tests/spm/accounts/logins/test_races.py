@@ -10,7 +10,7 @@ import pytest
 
 from spm.accounts.logins import limits
 
-pytestmark = [pytest.mark.slow, pytest.mark.django_db]
+pytestmark = pytest.mark.django_db
 PROCESSES, TRIES = 3, 40
 ROOT = Path(__file__).resolve().parents[4]
 GUESSER = """
