@@ -14,6 +14,7 @@ import numpy as np
 from numba import njit
 
 from spm.arrays import F64, I64
+from spm.query.promql.kernels.sorting import ascending
 from spm.query.promql.kernels.sums import compensated_sum
 from spm.store.rollup.aggregates import compensated
 
@@ -221,7 +222,7 @@ def quantile_of(values: F64, q: float) -> Any:
         return -np.inf
     if q > 1:
         return np.inf
-    ranked = np.sort(values[~np.isnan(values)])
+    ranked = ascending(values[~np.isnan(values)])
     nans = len(values) - len(ranked)
     rank = q * (len(values) - 1)
     lower = int(np.floor(rank))
@@ -239,7 +240,7 @@ def _deviation(values: F64) -> Any:
     """Return the median of the distances from the median; one NaN makes it NaN."""
     if np.isnan(values).any():
         return np.nan
-    ranked = np.sort(values)
+    ranked = ascending(values)
     if np.isinf(ranked[0]) or np.isinf(ranked[-1]):
         return quantile_of(np.abs(values - quantile_of(values, 0.5)), 0.5)
     half = (len(ranked) - 1) // 2
