@@ -14,10 +14,13 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 PRODUCT = ("spm", "ingest", "rollups", "alerts", "frontend")
 DOCUMENTS = sorted(
-    [ROOT / "ARCHITECTURE.md", ROOT / "README.md", ROOT / "CHANGELOG.md", *(ROOT / "docs").rglob("*.md")]
+    [
+        *(ROOT / f"{name}.md" for name in ("ARCHITECTURE", "README", "CHANGELOG", "CONTRIBUTING", "SECURITY")),
+        *(ROOT / "docs").rglob("*.md"),
+    ]
 )
 _TICKED = re.compile(r"`([^`\n]+)`")
-_CODE_PATH = re.compile(r"(?:spm|ingest|rollups|alerts|frontend|tests|docs|bin|requirements)(?:/[\w.-]+)+/?")
+_CODE_PATH = re.compile(r"(?:spm|ingest|rollups|alerts|frontend|tests|docs|bin|\.ci|requirements)(?:/[\w.-]+)+/?")
 # Public names that keep an old word for a while or for good: they are no use of the banned word.
 _PUBLIC = re.compile(
     r"manage(?:\.py)? (?:shred|tidy|erase)\b|`{1,2}(?:shred|tidy|erase)\b|commands\.shred"  # former commands

@@ -17,7 +17,20 @@ from tests.tidy.shelves import SKIPS_MAX, circles, overfull_folders
 
 ROOT = Path(__file__).resolve().parents[2]
 ROOMS = ("spm", "ingest", "rollups", "alerts", "frontend", "tests")
-REQUIREMENTS = ("server", "agent", "spark", "hbase", "amqp", "postgres", "dev", "clients", "java", "node")
+REQUIREMENTS = (
+    "server",
+    "agent",
+    "spark",
+    "hbase",
+    "amqp",
+    "postgres",
+    "cli",
+    "dev",
+    "clients",
+    "release",
+    "java",
+    "node",
+)
 
 BAD = {
     "short_files": ("spm/x.py", "x = 1\n" * 501),
