@@ -1,9 +1,9 @@
 """Bytes per value by table: a fleet's hour through the real writer and one full run, on a store in memory.
 
 The shapes: bodies of 10,000 lines on a perfect grid; one message per host and step, off the grid by ±40 ms and accepted
-1 to 29 ms later, written in batches of a second, or each alone; and the first with random floats. "chunks + timelines +
-inputs" is what stays of raw data; `log`, `pending` and `ledger` go with a purge or hold accounts. Columns are listed
-with their share, and the codec's own speed on the values.
+1 to 29 ms later, written in batches of a second, or each alone; and the first with random floats, with walks of 32-bit
+floats, and with ratios (thirds). "chunks + timelines + inputs" is what stays of raw data; `log`, `pending` and `ledger`
+go with a purge or hold accounts. Columns are listed with their share, and the codec's own speed on the values.
 """
 
 import time
@@ -88,11 +88,16 @@ def shapes(hosts: int = 100, hours: int = 1) -> list[Shape]:
     jitter = Fleet.make(hosts=hosts, steps=steps, start_ms=START_MS, jitter_ms=40)
     within = replace(jitter, ts=np.clip(jitter.ts, START_MS + 1, START_MS + hours * HOUR_MS))
     noise = replace(grid, values=np.random.default_rng(5).normal(50, 10, grid.values.shape))
+    walk = np.cumsum(np.random.default_rng(6).normal(0, 1, grid.values.shape), axis=0) + 50
+    narrow = replace(grid, values=walk.astype(np.float32).astype(np.float64))
+    ratios = replace(grid, values=np.round(100 * walk) / 3)
     return [
         Shape("whole numbers, grid, bodies of 10,000 lines", grid, 10_000),
         Shape("whole numbers, ±40 ms, a message per host and step", within, 1),
         Shape("the same, each message a batch", within, 1, 0),
         Shape("random floats, grid, bodies of 10,000 lines", noise, 10_000),
+        Shape("32-bit floats, grid, bodies of 10,000 lines", narrow, 10_000),
+        Shape("ratios, grid, bodies of 10,000 lines", ratios, 10_000),
     ]
 
 
@@ -142,12 +147,12 @@ def footprint(hosts: int = 100) -> None:
 
 
 def _speed(fleet: Fleet) -> None:
-    """How fast one column of values is packed and unpacked, on one core."""
+    """How fast a run packs one column of values, and a query unpacks it, on one core."""
     column = np.ascontiguousarray(fleet.values.transpose(2, 1, 0)[0]).ravel()
     took = []
     for _ in range(5):
         began = time.perf_counter()
-        encoded = codec.encode(column)
+        encoded = codec.encode(column, dense=True)
         middle = time.perf_counter()
         codec.decode(encoded)
         took.append((middle - began, time.perf_counter() - middle))

@@ -88,6 +88,10 @@ def _log() -> LogBlock:
     return LogBlock(_messages(), series, metrics, counts, (np.arange(84) % 3).astype(np.int32), ts, values)
 
 
+def _page() -> ChunkPage:
+    return ChunkPage(_log().series, np.array([0, 0, 1, 1, 2], np.int32), _log().counts, _values(20))
+
+
 def _timelines() -> TimelinesPage:
     return TimelinesPage(_messages(), _log().counts, _log().ts, _log().message)
 
@@ -222,21 +226,31 @@ def _every_form() -> dict[str, np.ndarray]:
     return {**few, **kinds, **packed, "decimals": decimals, "whole": np.arange(50) * 3.0}
 
 
+def _every_mode() -> dict[str, np.ndarray]:
+    """The same, and floats that pcodec packs as multiples, with fewer bits, and as they are."""
+    steps = np.arange(200) ** 2 % 251
+    thirds, narrow = steps / 3, np.sqrt(steps.astype(np.float32)).astype(np.float64)
+    thirds[9], narrow[7] = STALE, -np.inf
+    return {**_every_form(), "multiples": thirds, "narrow": narrow, "wide": np.sqrt(steps)}
+
+
 _BYTES = lambda value: value.to_bytes()  # noqa: E731
 GOLDEN: dict[str, Golden] = {
     "envelope-1": Golden(_envelope(), _BYTES, Envelope.from_bytes),
     "columns-1": Golden(
         _every_form(),
+        None,
+        lambda raw: blocks.decode_columns(blocks.CHUNK, raw)[0],
+    ),
+    "columns-1-dense": Golden(
+        _every_mode(),
         lambda v: blocks.encode_columns(blocks.CHUNK, v),
         lambda raw: blocks.decode_columns(blocks.CHUNK, raw)[0],
     ),
     "log-1": Golden(_log(), None, LogBlock.from_bytes),
     "log-2": Golden(_log(), _BYTES, LogBlock.from_bytes),
-    "chunk-1": Golden(
-        ChunkPage(_log().series, np.array([0, 0, 1, 1, 2], np.int32), _log().counts, _values(20)),
-        _BYTES,
-        ChunkPage.from_bytes,
-    ),
+    "chunk-1": Golden(_page(), None, ChunkPage.from_bytes),
+    "chunk-1-dense": Golden(_page(), _BYTES, ChunkPage.from_bytes),
     "timelines-1": Golden(_timelines(), None, TimelinesPage.from_bytes),
     "timelines-2": Golden(_jittered(), _BYTES, TimelinesPage.from_bytes),
     "inputs-1": Golden(INPUTS, None, generations.decode_inputs),

@@ -14,7 +14,9 @@ WRITTEN = pytest.mark.parametrize("name", [name for name, golden in GOLDEN.items
 FROZEN: dict[str, int] = {
     "announced-1": 0xA7655324,
     "chunk-1": 0xF6ADD7CA,
+    "chunk-1-dense": 0xC0B16196,
     "columns-1": 0x9D366ED6,
+    "columns-1-dense": 0xA43757F3,
     "dead-1": 0x0F14395F,
     "distribution-1": 0x1393DEB1,
     "envelope-1": 0x2B32D00A,

@@ -151,12 +151,12 @@ def encode_columns(
     """Encode named columns and a list of texts as a frame. Columns named ``*_hash`` hold hashes and are stored raw.
 
     ``apart`` names columns whose neighbouring values may be unrelated. Columns that many frames share may be encoded
-    once, by ``codec.encode``.
+    once, by ``codec.encode``. What runs write is packed more densely than what an append has to wait for.
     """
-    packed = [
-        (name, *(c if isinstance(c, tuple) else codec.encode(c, random=name.endswith("_hash"), apart=name in apart)))
-        for name, c in columns.items()
-    ]
+    packed: _ENCODED = []
+    for name, c in columns.items():
+        how = {"random": name.endswith("_hash"), "apart": name in apart, "dense": kind in (CHUNK, HOURS)}
+        packed.append((name, *(c if isinstance(c, tuple) else codec.encode(c, **how))))
     if READERS[kind, _NEWEST[kind]] is _numbered_columns:
         numbered = [(_NUMBER[name], form * _KINDS + _KIND[dtype], *rest) for name, form, dtype, *rest in packed]
         return frame(kind, _PACK.encode((texts or [], numbered)))

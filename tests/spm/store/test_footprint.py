@@ -10,6 +10,8 @@ AIMS = {
     "whole numbers, ±40 ms, a message per host and step": 0.48,
     "the same, each message a batch": 0.52,
     "random floats, grid, bodies of 10,000 lines": 7.0,
+    "32-bit floats, grid, bodies of 10,000 lines": 2.7,
+    "ratios, grid, bodies of 10,000 lines": 1.4,
 }
 
 

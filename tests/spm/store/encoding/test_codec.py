@@ -31,9 +31,27 @@ def back(column: npt.NDArray[np.generic], **how: bool) -> bool:
     return got.dtype == column.dtype and got.tobytes() == column.tobytes() and got.flags.writeable
 
 
-@given(st.lists(st.one_of(ANY_BITS, MIXED), max_size=300))
-def test_floats_of_any_bits_come_back(values: list[float]) -> None:
-    assert back(np.array(values, np.float64))
+@given(st.lists(st.one_of(ANY_BITS, MIXED), max_size=300), st.booleans())
+def test_floats_of_any_bits_come_back(values: list[float], dense: bool) -> None:
+    assert back(np.array(values, np.float64), dense=dense)
+
+
+BASES = st.sampled_from([1 / 3, 1 / 7, 0.1, 1e-9, 1 / 1024, np.pi, 1e-300, 1e300, 2.0**-1060, 5e-324])
+MULTIPLES = st.tuples(st.integers(-(10**6), 10**6), st.integers(1, 1000), st.integers(4, 20_000), BASES)
+
+
+@settings(max_examples=60)
+@given(MULTIPLES, st.booleans(), st.lists(st.tuples(st.integers(0, 19_999), st.sampled_from(ODD)), max_size=40))
+def test_multiples_and_narrow_floats_with_odd_values_come_back(
+    multiples: tuple[int, int, int, float], narrow: bool, odd: list[tuple[int, float]]
+) -> None:
+    start, spread, size, base = multiples
+    column = (start + np.random.default_rng(size).integers(0, spread, size)) * base
+    if narrow:
+        column = np.clip(column, -1e38, 1e38).astype(np.float32).astype(np.float64)
+    for at, value in odd:
+        column[at % size] = value
+    assert back(column, dense=True)
 
 
 SHORT = st.tuples(st.lists(st.integers(-(10**6), 10**6), min_size=128, max_size=400), st.integers(0, 9)).map(
@@ -92,6 +110,47 @@ def test_a_column_takes_the_form_and_the_room_it_should(
     assert back(column)
     assert encoded[0] == form
     assert len(encoded[4]) <= bytes_per_value * len(column)
+
+
+def steps() -> npt.NDArray[np.float64]:
+    return np.cumsum(np.random.default_rng(3).normal(size=36_000)) + 50
+
+
+DENSE = {
+    "32-bit floats": (steps().astype(np.float32).astype(np.float64), 3.0),
+    "thirds": (np.random.default_rng(3).integers(0, 1000, 36_000) / 3, 1.6),
+    "binary fractions": (np.round(steps() * 100) / 1024, 1.3),
+    "32-bit floats and stale marks": (
+        np.where(np.arange(36_000) % 50 == 5, STALE, steps().astype(np.float32).astype(np.float64)),
+        3.2,
+    ),
+}
+
+
+@pytest.mark.parametrize(("column", "bytes_per_value"), DENSE.values(), ids=DENSE.keys())
+def test_floats_of_runs_take_a_fraction_of_what_an_append_takes(
+    column: npt.NDArray[np.float64], bytes_per_value: float
+) -> None:
+    for size in (1_000, len(column)):  # tried as a whole, and by pieces
+        dense, quick = codec.encode(column[:size], dense=True), codec.encode(column[:size])
+        assert back(column[:size], dense=True)
+        assert dense[0] == quick[0] == codec.FLOAT
+        assert len(dense[4]) < 0.6 * len(quick[4])
+    assert len(dense[4]) <= bytes_per_value * len(column)
+
+
+@pytest.mark.parametrize("size", [150, 2_048, 36_000])
+@pytest.mark.parametrize("base", [0.1, 1 / 3, np.pi, 1.0])
+def test_dense_floats_are_never_larger_by_a_hundredth(base: float, size: int) -> None:
+    walk = (np.cumsum(np.random.default_rng(size).integers(-3, 4, size)) + 1_000) * base + 1 / 7
+    quick, dense = codec.encode(walk), codec.encode(walk, dense=True)
+    assert len(dense[4]) <= 1.01 * len(quick[4])
+
+
+def test_one_odd_series_does_not_decide_for_a_page() -> None:
+    narrow = steps().astype(np.float32).astype(np.float64)
+    narrow[:2_048] = np.random.default_rng(3).normal(size=2_048)
+    assert len(codec.encode(narrow, dense=True)[4]) < 0.6 * len(codec.encode(narrow)[4])
 
 
 @pytest.mark.parametrize("count", [-1, COLUMN_VALUES_MAX + 1, 1 << 40])
