@@ -24,7 +24,7 @@ def ascending(values: F64) -> F64:
     if count <= _QUICKSORT_MAX:
         return np.sort(values)
     keys, other = np.empty(count, np.uint64), np.empty(count, np.uint64)
-    bits = values.copy().view(np.uint64)
+    bits = values.view(np.uint64)
     ends = np.zeros((_DIGITS, 1 << _BITS), np.int64)
     for i in range(count):
         key = bits[i] ^ (_ALL if bits[i] & _SIGN else _SIGN)  # the order of the floats is that of these integers
