@@ -10,7 +10,6 @@ from alerts.models.telling import Receiver
 from alerts.notify import registry, text
 from alerts.notify.email import goes_to_a_folder
 from alerts.pages.editor.kinds import FIELD_KINDS
-from spm.clock import moment as moment_of
 
 register = template.Library()
 
@@ -25,18 +24,6 @@ def mail_notice() -> dict[str, bool]:
 def spell(ms: int) -> str:
     """Write a duration: ``5m``."""
     return durations.spell(ms)
-
-
-@register.filter
-def moment(ms: int) -> str:
-    """Write a time: ``2026-11-21 09:00:00 UTC``."""
-    return text.time_text(ms)
-
-
-@register.filter
-def short_moment(ms: int) -> str:
-    """Write a time without its year and seconds: ``21 Nov 09:00``."""
-    return f"{moment_of(ms):%d %b %H:%M}"
 
 
 @register.filter

@@ -142,7 +142,7 @@ def offset(ms: int) -> str:
 
 @register.filter
 def hour(ms: int) -> str:
-    """Write an hour in UTC: ``2026-11-21 13:00``."""
+    """Write an hour in UTC: ``2026-11-21 13:00``, for where no element may stand; the script rewrites titles alone."""
     return instant(ms)[:16]
 
 
@@ -157,10 +157,28 @@ def instant(ms: int | None) -> str:
 @register.filter
 def local_time(at: datetime | int | None) -> str:
     """Write a time in UTC, which a page's script rewrites in the person's zone; empty where ``instant`` is empty."""
+    return _rewritten(at, slice(None), "full")
+
+
+@register.filter
+def local_minute(at: datetime | int | None) -> str:
+    """Write a time without seconds, as ``local_time``; the script also leaves out the year."""
+    return _rewritten(at, slice(16), "short")
+
+
+@register.filter
+def local_clock(at: datetime | int | None) -> str:
+    """Write the clock of a recent time, as ``local_time``."""
+    return _rewritten(at, slice(11, None), "seconds")
+
+
+def _rewritten(at: datetime | int | None, shown: slice, form: str) -> str:
     ms = round(at.timestamp() * 1000) if isinstance(at, datetime) else at
     text = instant(ms)
+    if not text:
+        return ""
     iso = text.replace(" ", "T")
-    return format_html('<time datetime="{}Z" data-ms="{}">{}</time>', iso, ms, text) if text else ""
+    return format_html('<time datetime="{}Z" data-ms="{}" data-form="{}">{} UTC</time>', iso, ms, form, text[shown])
 
 
 @register.filter

@@ -4,8 +4,9 @@ import csv
 import io
 import json
 from collections.abc import Iterator, Mapping
-from datetime import date
+from datetime import UTC, datetime, time, timedelta, tzinfo
 from typing import Any
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponseBase, StreamingHttpResponse
@@ -17,6 +18,7 @@ from spm.accounts.models import AuditEntry, Organisation
 from spm.accounts.organisations.rights import Right
 
 SHOWN, DOWNLOADED_MAX = 50, 100_000
+FIELDS = ("who", "what", "since", "until", "tz", "before")
 HEAD = ("time", "who", "action", "subject", "address", "detail")
 
 
@@ -40,7 +42,7 @@ class Audit(OrganisationPage):
     def get_context_data(self, **kwargs: Any) -> dict[str, Any]:
         """Add the entries that the filters leave, and the actions there are."""
         context = super().get_context_data(**kwargs)
-        given = {name: self.request.GET.get(name, "")[:120] for name in ("who", "what", "since", "until", "before")}
+        given = {name: self.request.GET.get(name, "")[:120] for name in FIELDS}
         entries = list(entries_of(context["organisation"], given)[: SHOWN + 1])
         query = self.request.GET.copy()
         query.pop("before", None)
@@ -50,21 +52,22 @@ class Audit(OrganisationPage):
             "older": entries[SHOWN - 1].pk if len(entries) > SHOWN else None,
             "given": given,
             "query": query.urlencode(),
-            "is_filtered": any(given.values()),
+            "is_filtered": any(text for name, text in given.items() if name != "tz"),
         }
 
 
 def entries_of(organisation: Organisation, given: Mapping[str, str]) -> QuerySet[AuditEntry]:
-    """The entries of an organisation that match: who and what are parts of words, times are days in UTC."""
+    """The entries of an organisation that match: who and what are parts of words, times are days of the zone ``tz``."""
     rows = AuditEntry.objects.filter(organisation=organisation).order_by("-pk")
     if given.get("who"):
         rows = rows.filter(actor_name__icontains=_plain(given["who"]))
     if given.get("what"):
         what = _plain(given["what"])
         rows = rows.filter(action__icontains=what) | rows.filter(subject__icontains=what)
-    since, until = _day(given.get("since", "")), _day(given.get("until", ""))
-    rows = rows.filter(at__date__gte=since) if since else rows
-    rows = rows.filter(at__date__lte=until) if until else rows
+    zone = _zone(given.get("tz", ""))
+    since, until = _midnight(given.get("since", ""), zone), _midnight(given.get("until", ""), zone, days=1)
+    rows = rows.filter(at__gte=since) if since else rows
+    rows = rows.filter(at__lt=until) if until else rows
     before = given.get("before", "")
     return rows.filter(pk__lt=int(before)) if before.isdecimal() and len(before) < 19 else rows
 
@@ -89,8 +92,18 @@ def _plain(text: str) -> str:
     return text.replace("\0", "")
 
 
-def _day(text: str) -> date | None:
+def _zone(name: str) -> tzinfo:
+    """The zone of a name; UTC for one that does not exist."""
     try:
-        return parse_date(text)
-    except ValueError:
+        return ZoneInfo(name)
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        return UTC
+
+
+def _midnight(text: str, zone: tzinfo, days: int = 0) -> datetime | None:
+    """The begin of a day, or of one some days later; None for a text that is no day."""
+    try:
+        day = parse_date(text)
+        return datetime.combine(day + timedelta(days=days), time(), zone).astimezone(UTC) if day else None
+    except (ValueError, OverflowError):
         return None

@@ -3,6 +3,7 @@
 // The address holds the state: ?expr= is the query A, ?q=B:text another one, ?f=C:text a formula, ?hide=A is not drawn.
 
 import { QueryLine, ask } from "./query_line.js";
+import { rewriteTimes } from "./local_times.js";
 import { start } from "./panels.js";
 
 const form = document.querySelector("[data-explore]");
@@ -122,7 +123,7 @@ async function findChanges() {
   answer.removeAttribute("aria-busy");
   if (reply?.ok) answer.innerHTML = await reply.text();
   else answer.firstChild.textContent = reply ? `The server answered ${reply.status}. Try again.` : "The server cannot be reached. Try again.";
-  for (const time of answer.querySelectorAll("time[data-ms]")) time.textContent = page.zone.text("full", Number(time.dataset.ms));
+  rewriteTimes(answer, page.zone);
 }
 
 changes.querySelector("[data-find-changes]").addEventListener("click", () => {

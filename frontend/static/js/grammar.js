@@ -1,4 +1,4 @@
-// The grammar of charts: numbers with units, times in the chosen zone, names of lines, ranges as people write them; and,
+// The grammar of charts: numbers with units, names of lines, ranges as people write them; and,
 // from `drawUnderLines` on, what stands on a chart beside its lines: how sure the numbers are, alerts, thresholds,
 // events. It is drawn on uPlot's own canvas, below and above the lines; the same states stand as a strip under the time
 // axis.
@@ -85,80 +85,6 @@ function withoutCommonStart(names) {
   while (start && !names.every((name) => name.startsWith(start) && name !== start)) start = start.slice(0, -1);
   const cut = start.lastIndexOf("_") + 1;
   return names.map((name) => name.slice(cut));
-}
-
-/** Times in one zone: the browser's, UTC, or a named one. */
-export class Zone {
-  constructor(name) {
-    this.name = name || "browser";
-    this.timeZone = name === "utc" ? "UTC" : !name || name === "browser" ? undefined : name;
-    const form = (options) => new Intl.DateTimeFormat(undefined, { hourCycle: "h23", timeZone: this.timeZone, ...options });
-    this.forms = {
-      clock: form({ hour: "2-digit", minute: "2-digit" }),
-      seconds: form({ hour: "2-digit", minute: "2-digit", second: "2-digit" }),
-      day: form({ day: "numeric", month: "short" }),
-      full: form({ dateStyle: "medium", timeStyle: "medium" }),
-      short: form({ day: "numeric", month: "short", hour: "2-digit", minute: "2-digit" }),
-    };
-    this.parts = new Intl.DateTimeFormat("en-GB", { timeZone: this.timeZone, year: "numeric", month: "2-digit", day: "2-digit", hour: "2-digit", minute: "2-digit", second: "2-digit", hourCycle: "h23" });
-  }
-
-  /** Whether a name is one of a zone. */
-  static valid(name) {
-    try {
-      return Boolean(new Zone(name));
-    } catch {
-      return false;
-    }
-  }
-
-  get title() {
-    return this.timeZone ?? Intl.DateTimeFormat().resolvedOptions().timeZone;
-  }
-
-  text(form, ms) {
-    return this.forms[form].format(ms);
-  }
-
-  /** Year, month, day, hour, minute, second of a time in this zone. */
-  fields(ms) {
-    return Object.fromEntries(this.parts.formatToParts(ms).filter(({ type }) => type !== "literal").map(({ type, value }) => [type, Number(value)]));
-  }
-
-  /** The time of a date and clock in this zone; of a clock that occurs twice, the first. */
-  time(year, month, day, hour = 0, minute = 0, second = 0) {
-    const wanted = Date.UTC(year, month - 1, day, hour, minute, second);
-    let ms = wanted;
-    for (let round = 0; round < 3; round += 1) {
-      const { year: y, month: m, day: d, hour: h, minute: min, second: s } = this.fields(ms);
-      ms += wanted - Date.UTC(y, m - 1, d, h, min, s);
-    }
-    return ms;
-  }
-
-  /** The same clock some days earlier or later, over changes of the clock. */
-  shiftDays(ms, days) {
-    const { year, month, day, hour, minute, second } = this.fields(ms);
-    return this.time(year, month, day + days, hour, minute, second) + (ms % 1000);
-  }
-
-  /** Whether nobody sees a date: a time of today. */
-  isToday(ms) {
-    return this.text("day", ms) === this.text("day", Date.now());
-  }
-
-  /** A time as people say it: the clock alone if it is today's. */
-  moment(ms) {
-    return this.text(this.isToday(ms) ? "seconds" : "full", ms);
-  }
-}
-
-/** The zone of the address, else the one that the person chose last, else the browser's. */
-export function chosenZone() {
-  let kept = null;
-  try { kept = JSON.parse(localStorage.getItem("spm.zone")); } catch { /* a browser without storage remembers nothing */ }
-  const name = new URL(location.href).searchParams.get("tz") ?? kept ?? "browser";
-  return new Zone(Zone.valid(name) ? name : "browser");
 }
 
 const MONTHS = ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"];

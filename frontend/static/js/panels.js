@@ -4,9 +4,10 @@
 // seconds; 0 is off), ?asof= (seconds since 1970) shows the data accepted by then. What a person chose last is used where
 // the address says nothing. Nothing is asked for while nobody looks, and less often when the server is busy.
 
-import { chosenZone, durationText, parseMoment, parsePair, rangeMs } from "./grammar.js";
+import { durationText, parseMoment, parsePair, rangeMs } from "./grammar.js";
 import { Cells } from "./cells.js";
 import { Figures } from "./figures.js";
+import { chosenZone, rewriteTimes } from "./local_times.js";
 import { Plot } from "./plot.js";
 
 const REFRESH_S = 10;
@@ -86,7 +87,9 @@ class ChartPage {
   }
 
   setZone() {
+    const before = this.zone?.name;
     this.zone = chosenZone();
+    if (before !== undefined && before !== this.zone.name) rewriteTimes(document, this.zone);
   }
 
   go(changes, { replace = false } = {}) {

@@ -1,4 +1,7 @@
-// What every page has: the command palette, keys, messages that go away by themselves, and the drawer at the right.
+// What every page has: the command palette, keys, messages that go away by themselves, the drawer at the right,
+// and times in the zone of charts.
+
+import "./local_times.js";
 
 const TYPING_MS = 80;
 const SHOWN_MS = 6000; // of a message

@@ -179,7 +179,7 @@ def test_an_editor_creates_a_window_and_sees_its_next_three_times(app: App, logi
     assert "there is no time zone" in login("edda").post("/alerts/windows", {**form, "zone": "Mars"}).content.decode()
     assert login("edda").post("/alerts/windows", form).status_code == 302
     page = text(login("vera"), "/alerts/windows")
-    assert page.count(" UTC – ") == limits.WINDOWS_SHOWN
+    assert page.count(" UTC</time> – ") == limits.WINDOWS_SHOWN
     assert "Europe/Berlin, for 2h" in page
     login("edda").post(f"/alerts/windows/{MuteTiming.objects.get().pk}/delete")
     assert "No maintenance windows" in text(login("vera"), "/alerts/windows")

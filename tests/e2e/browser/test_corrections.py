@@ -19,6 +19,14 @@ pytestmark = [pytest.mark.browser, pytest.mark.slow]
 KOLKATA_MS = 19_800_000
 LOOKS: dict[str, dict[str, Any]] = {"light": {}, "dark": {"dark": True}, "narrow": {"width": 390, "height": 844}}
 
+WATCH_TIMES = """() => {
+  window.changedTimes = [];
+  const inTime = ({ target }) => (target.closest ? target : target.parentElement)?.closest("time");
+  new MutationObserver((seen) => seen.filter(inTime).forEach(({ target }) => changedTimes.push(target.textContent)))
+    .observe(document.querySelector("#main"), { subtree: true, characterData: true, childList: true });
+  getSelection().selectAllChildren(document.querySelector("#run-900 time"));
+}"""
+
 
 @pytest.fixture
 def past(fleet: Tenant) -> Tenant:
@@ -158,6 +166,20 @@ def test_times_of_the_form_are_in_the_zone_of_charts(page: Page, past: Tenant) -
     expect(page.locator(".preview")).to_contain_text("samples in")
     shown = page.evaluate("document.querySelector('.preview time').getAttribute('datetime')")
     assert text_of(now - 600_000) <= shown <= text_of(now)
+
+
+def test_a_refresh_leaves_times_in_the_zone_of_charts(page: Page, past: Tenant) -> None:
+    log_in(page, past)
+    page.goto(f"/apps/{past.app.pk}/data/rollups?tz=Asia/Kolkata")
+    expect(page.locator("[data-zone-name]")).to_have_text("Asia/Kolkata")
+    time = page.locator("#run-900 time")
+    at = moment(int(time.get_attribute("data-ms") or 0) + KOLKATA_MS)
+    expect(time).to_have_text(f"{at.day} {at:%b}, {at:%H:%M}")
+    page.evaluate(WATCH_TIMES)
+    Run.objects.filter(number=900).update(units=60)
+    expect(page.get_by_text("60 of 120 hours")).to_be_visible(timeout=15_000)
+    assert page.evaluate("window.changedTimes") == []
+    assert page.evaluate("String(getSelection())") == time.inner_text()
 
 
 def text_of(ms: int) -> str:

@@ -78,7 +78,7 @@ def test_a_draft_in_the_address_is_previewed_at_once_for_those_who_may(desk: Cli
 def test_times_are_marked_for_the_zone_of_the_reader(desk: Client, place: str) -> None:
     desk.post(place, {"source": "db-1", "reason": "clock", "act": ""})
     page = text_of(desk, place)
-    assert re.search(r'<time datetime="[\d-]+T[\d:]+Z" data-ms="\d+">[\d-]+ [\d:]+</time>', page)
+    assert re.search(r'<time datetime="[\d-]+T[\d:]+Z" data-ms="\d+" data-form="full">[\d-]+ [\d:]+ UTC</time>', page)
     assert "(UTC)" not in page
 
 
