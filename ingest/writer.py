@@ -26,7 +26,7 @@ from spm.store.encoding import blocks, kernels
 from spm.store.encoding.blocks import LogBlock, Messages
 from spm.store.keys import PlacementEpoch, PlacementTable
 from spm.store.ledger import commit_records, dead_letters
-from spm.store.ledger.commit_records import Commit
+from spm.store.ledger.commit_records import BatchRows, Commit
 from spm.store.ledger.dead_letters import DeadLetter
 from spm.wire import Envelope, concatenate, hour_of
 
@@ -291,7 +291,7 @@ def _ledger_row(envelope: Envelope, outcome: int, samples: int, cause: str, tota
     writer, sequence = int.from_bytes(digest[:8], "big"), int.from_bytes(digest[8:], "big")
     totals = np.array([len(envelope) if total is None else total], np.int64)
     table = _messages(one, np.zeros(1, np.int64))
-    commit = Commit(table, np.array([samples], np.int64), one.message_ids, 0, 0, (), totals)
+    commit = Commit(table, np.array([samples], np.int64), one.message_ids, 0, 0, BatchRows.of(()), totals)
     key = keys.ledger(envelope.app, stamp.ms // 60_000, writer, sequence)
     return key, {commit_records.COLUMN: commit_records.encode(commit, blocks.LEDGER, outcome)}
 
@@ -342,15 +342,14 @@ def _encode_part(part: AppPart, batch: int) -> tuple[list[RowPut], list[RowPut]]
     app, columns = part.app, part.columns
     ingest_ms = int(columns.envelopes.ms.min())
     hour_shards = _hour_shards(columns, part.epoch.place(app, columns.metrics))
-    names = tuple((shard, hour) for shard, hour, _ in hour_shards)
-    rows = commit_records.encode_rows(names)
+    rows = BatchRows.of([(shard, hour) for shard, hour, _ in hour_shards])
     log: list[RowPut] = []
     cells: dict[int, dict[bytes, bytes]] = {}
     for shard, hour, samples in hour_shards:
         key = keys.LogKey(shard, app, hour, ingest_ms, batch)
-        block, commit = _block(columns, samples, names, part.epoch.number)
+        block, commit = _block(columns, samples, rows, part.epoch.number)
         log.append((key.to_bytes(), block.to_cells()))
-        cells.setdefault(shard, {})[keys.hour_column(hour)] = commit_records.encode(commit, batch=batch, rows=rows)
+        cells.setdefault(shard, {})[keys.hour_column(hour)] = commit_records.encode(commit, batch=batch)
     return log, [(keys.PendingKey(b, app, ingest_ms, batch).to_bytes(), c) for b, c in cells.items()]
 
 
@@ -365,10 +364,8 @@ def _hour_shards(columns: _SampleColumns, shards: U8) -> list[tuple[int, int, I6
     return [(int(numbers[run[0]]) & 255, int(numbers[run[0]]) >> 8, run) for run in np.split(order, cuts)]
 
 
-def _block(
-    columns: _SampleColumns, rows: I64 | None, names: tuple[tuple[int, int], ...], epoch: int
-) -> tuple[LogBlock, Commit]:
-    """Return the block of these samples and its commit record; ``names``: all HourShards of the batch."""
+def _block(columns: _SampleColumns, rows: I64 | None, of_batch: BatchRows, epoch: int) -> tuple[LogBlock, Commit]:
+    """Return the block of these samples and its commit record; ``of_batch``: all HourShards of the batch."""
     owner, message, ts, values = columns.owner, columns.message, columns.ts, columns.values
     if rows is not None:
         owner, message, ts, values = owner[rows], message[rows], ts[rows], values[rows]
@@ -389,7 +386,7 @@ def _block(
         values[order],
     )
     ids = columns.envelopes.message_ids.reshape(-1, 16)[used].ravel()
-    commit = Commit(table, samples[used], ids, int(ts.min()), int(ts.max()), names, epoch=epoch)
+    commit = Commit(table, samples[used], ids, int(ts.min()), int(ts.max()), of_batch, epoch=epoch)
     return block, commit
 
 

@@ -110,7 +110,6 @@ QUOTA_SERIES_MAX = 20_000_000  # that staff may allow one app: SERIES_INDEX_BYTE
 QUOTA_SAMPLES_PER_S = 1_000_000  # of one app on average, unless staff say otherwise: about what one core takes in
 QUOTA_BURST_S = 10  # of that rate, all at once: an agent that comes back brings what its spool holds
 QUOTA_PORTION_S = 1  # of that rate, taken by a process at once: so much it may be wrong, and so seldom it asks
-QUOTA_SKEW_MS = 60_000  # beyond a burst: a shared moment further ahead is another machine's clock
 QUOTA_SERIES_PORTION = 1_000  # rights to new series that a process takes at once, of a quota of 64,000 and more
 QUOTA_RECOUNT_MS = 3_600_000  # between two counts of the dictionary of an app that is at its quota: a second each
 QUOTA_CACHE_S = 10  # until a changed quota is known everywhere
@@ -145,7 +144,8 @@ HBASE_SCANS_AHEAD = 4  # ranges of which the first rows are read while the one b
 
 # --- writing ----------------------------------------------------------------------------------------------------------
 COMMIT_BYTES_MAX = 8_000_000  # of one group commit
-MESSAGE_HOURS_MAX = 2_500  # hours one message may touch: each becomes a row that names all of the others
+LIVE_HOURS = 48  # samples older than that are of the past: a spool that was away over a weekend, a history
+MESSAGE_HOURS_MAX = 2_500  # hours one message may touch: each becomes a row or, in a wide app, sixteen
 BATCH_HOURS_MAX = 1_000  # hours from which messages are no longer written as one batch, for the same reason
 WRITER_APPS_MAX = 10_000  # apps whose placement table a writing process remembers: some 500 bytes each
 DEAD_SAMPLES_MAX = 50_000  # of one dead letter, which is one cell: a larger message becomes several

@@ -1,10 +1,13 @@
-"""The embedded transport: one thread commits to the store, all waiting messages as one batch (group commit).
+"""The embedded transport: a thread commits to the store, all waiting messages as one batch (group commit).
 
 A message that comes alone is committed at once; under load batches grow by themselves while the commit before them
 takes its time. A batch whose commit fails is committed again, the same bytes, until the store has it; meanwhile no new
 message is taken. Messages of an app that cannot be written for now (``AppUnavailable``) are set aside and tried again;
 meanwhile only this app's messages are refused. A batch that cannot be written for another reason is written message by
 message; one that still fails is stored as a dead letter. Senders wait for a bounded time, however long the store takes.
+
+Messages with samples of long ago go to a second thread: a message may touch 2,500 hours, each of them some rows, which
+takes seconds. What is live, of any app, never waits for it.
 """
 
 import logging
@@ -14,6 +17,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TypeVar
+
+import numpy as np
 
 from ingest.transport.base import OutcomeCallback, Submission, Transport, Trouble, tell_outcome, wait_until_done
 from ingest.writer import Writer
@@ -56,6 +61,7 @@ class DirectTransport(Transport):
         self._writer, self._clock = writer, clock or SystemClock()
         self._changed = threading.Condition()
         self._queue: deque[_PendingMessage] = deque()
+        self._past: deque[_PendingMessage] = deque()  # messages with samples of long ago
         self._weight = 0  # of all that is reserved and not settled
         self._aside: dict[int, list[_PendingMessage]] = {}  # by app: what cannot be written for now
         self._aside_why: dict[int, str] = {}
@@ -65,6 +71,7 @@ class DirectTransport(Transport):
         self._commit_start: float | None = None  # of the commit under way
         self._stopped = threading.Event()
         self._thread: threading.Thread | None = None
+        self._past_thread: threading.Thread | None = None
 
     def reserve(self, app: int, source: str, weight: int, wait_s: float = limits.PUBLISH_ROOM_WAIT_S) -> None:
         with self._changed:
@@ -120,13 +127,49 @@ class DirectTransport(Transport):
 
     def _run(self) -> None:
         while messages := self._take():
-            try:
-                self._commit(messages)
-            except Exception as error:
-                log.exception("a message can neither be stored nor become a dead letter")
-                for message in messages:
-                    message.settle(repr(error))
-            self.release(sum(message.weight for message in messages if message.settled))
+            past = _are_past([message.envelope for message in messages])
+            self._pass_on([message for message, is_past in zip(messages, past, strict=True) if is_past])
+            live = [message for message, is_past in zip(messages, past, strict=True) if not is_past]
+            if live:
+                self._settle(live)
+
+    def _pass_on(self, messages: list[_PendingMessage]) -> None:
+        """Leave messages with samples of long ago to the thread that commits them."""
+        if not messages:
+            return
+        with self._changed:
+            self._past.extend(messages)
+            if self._past_thread is None:
+                self._past_thread = threading.Thread(target=self._run_past, name="committer of the past", daemon=True)
+                self._past_thread.start()
+            self._changed.notify_all()
+
+    def _run_past(self) -> None:
+        while messages := self._take_past():
+            self._settle(messages)
+
+    def _take_past(self) -> list[_PendingMessage]:
+        """Wait for messages with samples of long ago and return those of the next commit; none at the end."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._past or (self._closing and not self._weight))
+            messages: list[_PendingMessage] = []
+            hours = size = 0
+            while self._past:
+                hours, size = hours + _hours_at_most(self._past[0].envelope), size + self._past[0].weight
+                if messages and (hours > limits.BATCH_HOURS_MAX or size > limits.COMMIT_BYTES_MAX):
+                    break
+                messages.append(self._past.popleft())
+            return messages
+
+    def _settle(self, messages: list[_PendingMessage]) -> None:
+        """Commit messages, and free the room of those that are settled."""
+        try:
+            self._commit(messages)
+        except Exception as error:
+            log.exception("a message can neither be stored nor become a dead letter")
+            for message in messages:
+                message.settle(repr(error))
+        self.release(sum(message.weight for message in messages if message.settled))
 
     def _take(self) -> list[_PendingMessage]:
         """Wait for messages and return those of the next commit; none at the end."""
@@ -199,12 +242,14 @@ class DirectTransport(Transport):
     def _retry(self, act: Callable[[], T]) -> T:
         """Return what ``act`` returns; repeat it for as long as the store does not answer."""
         wait_s = limits.PUBLISH_AGAIN_S
+        is_live = threading.current_thread() is not self._past_thread
         while True:
-            self._commit_start = self._clock.monotonic()
+            if is_live:  # nobody is told that the store does not answer because of a message of long ago
+                self._commit_start = self._clock.monotonic()
             try:
                 answer = act()
             except AppUnavailable:
-                self._trouble = self._commit_start = None
+                self._answered(is_live)
                 raise
             except StoreUnavailable as error:
                 if self._trouble is None:
@@ -213,9 +258,34 @@ class DirectTransport(Transport):
                 if self._stopped.wait(wait_s):
                     raise
             else:
-                self._trouble = self._commit_start = None
+                self._answered(is_live)
                 return answer
             wait_s = min(2 * wait_s, limits.PUBLISH_AGAIN_MAX_S)
+
+    def _answered(self, is_live: bool) -> None:
+        """Note that the store took something, or that only an app's rows forbid it."""
+        self._trouble = None
+        if is_live:
+            self._commit_start = None
+
+
+def _hours_at_most(envelope: Envelope) -> int:
+    """Return a bound of the hours that a message with samples touches."""
+    return min(len(envelope), 1 + (int(envelope.ts.max()) - int(envelope.ts.min())) // limits.HOUR_MS + 1)
+
+
+def _are_past(envelopes: Sequence[Envelope]) -> list[bool]:
+    """Return of each message whether it has a sample older than ``LIVE_HOURS``."""
+    sizes = np.array([len(envelope) for envelope in envelopes], np.int64)
+    stamps = np.array([envelope.stamp.ms for envelope in envelopes], np.int64)
+    past = np.zeros(len(envelopes), np.bool_)
+    filled = sizes > 0
+    if filled.any():
+        starts = (np.cumsum(sizes) - sizes)[filled]
+        oldest = np.minimum.reduceat(np.concatenate([envelope.ts for envelope in envelopes]), starts)
+        past[filled] = oldest < stamps[filled] - limits.LIVE_HOURS * limits.HOUR_MS
+    answer: list[bool] = past.tolist()
+    return answer
 
 
 def open_url(url: str) -> DirectTransport:

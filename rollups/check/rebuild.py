@@ -9,7 +9,7 @@ samples were neither acked nor refused, and are stored now.
 
 import hashlib
 import struct
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -27,7 +27,7 @@ from spm.store.encoding import blocks
 from spm.store.encoding.blocks import LogBlock, Messages
 from spm.store.keys import LogKey, PendingKey
 from spm.store.ledger import commit_records
-from spm.store.ledger.commit_records import Commit, ledger_key
+from spm.store.ledger.commit_records import BatchRows, Commit, ledger_key
 from spm.store.manifest import OPEN, Entry, Manifest, State
 from spm.store.versions import generations
 from spm.store.versions.generations import HourShard
@@ -100,7 +100,7 @@ def rebuild_commits(store: Backend, app: int, lost: Sequence[LogKey], report: Re
     for batch in sorted({(key.ingest_ms, key.batch) for key in lost}):
         of_batch = [key for key in lost if (key.ingest_ms, key.batch) == batch]
         others = _other_commits(store, app, *batch)
-        rows = tuple(sorted({(k.shard, k.hour) for k in of_batch} | {row for commit in others for row in commit.rows}))
+        rows = _rows_of(of_batch, others)
         epoch = next((commit.epoch for commit in others), None)
         for key in of_batch:
             [row] = store.get("log", [key.to_bytes()])
@@ -117,6 +117,15 @@ def rebuild_commits(store: Backend, app: int, lost: Sequence[LogKey], report: Re
                 store.put([("pending", [(place, record)])])
             text = f"{commit.sample_count} samples of hour {key.hour} would never be compacted"
             report.add(UNMARKED, "log", key.to_bytes(), text, repaired=repair)
+
+
+def _rows_of(lost: Sequence[LogKey], others: Sequence[Commit]) -> BatchRows:
+    """Return the rows of a batch: those whose records are lost, and those that other records of it name."""
+    unnamed = next((commit.rows for commit in others if len(commit.rows) > commit_records.BATCH_ROWS_NAMED_MAX), None)
+    if unnamed is not None:  # it says how many there were in all
+        return unnamed
+    named = {(key.shard, key.hour) for key in lost}
+    return BatchRows.of(sorted(named.union(*(commit.rows.names() for commit in others))))
 
 
 def _other_commits(reader: Reader, app: int, ingest_ms: int, batch: int) -> list[Commit]:
@@ -153,7 +162,7 @@ def _stamps(table: Messages) -> list[_Stamp]:
     return list(zip(table.ms.tolist(), table.process.tolist(), table.sequence.tolist(), names, strict=True))
 
 
-def commit_of(parts: Sequence[LogBlock], rows: Collection[_Place], names: Mapping[_Stamp, bytes]) -> Commit:
+def commit_of(parts: Sequence[LogBlock], rows: BatchRows, names: Mapping[_Stamp, bytes]) -> Commit:
     """Builds the commit record of a block. A lost message id is computed from the stamp: it only groups repeats."""
     messages, numbers = (
         (parts[0].messages, [np.arange(len(parts[0].messages), dtype=np.int32)])
@@ -170,7 +179,7 @@ def commit_of(parts: Sequence[LogBlock], rows: Collection[_Place], names: Mappin
         np.frombuffer(ids, np.uint8).copy(),
         min(int(part.ts.min()) for part in parts),
         max(int(part.ts.max()) for part in parts),
-        tuple(sorted(rows)),
+        rows,
     )
 
 

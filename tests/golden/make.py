@@ -17,7 +17,7 @@ from spm.store.encoding import blocks
 from spm.store.encoding.blocks import ChunkPage, LogBlock, Messages, TimelinesPage
 from spm.store.keys import PlacementEpoch, PlacementTable
 from spm.store.ledger import commit_records, dead_letters, watermarks
-from spm.store.ledger.commit_records import Commit
+from spm.store.ledger.commit_records import BatchRows, Commit
 from spm.store.ledger.rounds import Round
 from spm.store.ledger.watermarks import (
     AdoptionRecord,
@@ -125,7 +125,12 @@ def _envelope() -> Envelope:
 
 
 COMMIT = Commit(
-    _messages(), np.array([5, 6, 7]), np.arange(48, dtype=np.uint8), T0 + 1, T0 + 9, ((3, 472_000), (4, 472_001))
+    _messages(),
+    np.array([5, 6, 7]),
+    np.arange(48, dtype=np.uint8),
+    T0 + 1,
+    T0 + 9,
+    BatchRows.of([(3, 472_000), (4, 472_001)]),
 )
 RETRACTION = Retraction(
     7,
@@ -172,7 +177,7 @@ INPUTS = generations.Inputs(
     (1, 2), (Replay(T0, 2**64 - 1),), {2**64 - 2: (0, 3), 8: (0,)}, 2, 84, T0, T0 + 9, ("a", "ü")
 )
 PLACED_BY = replace(COMMIT, epoch=3)
-DIED = replace(COMMIT, rows=(), totals=np.array([5, 600, 7]))
+DIED = replace(COMMIT, rows=BatchRows.of(()), totals=np.array([5, 600, 7]))
 WORDS = (Announcement(T0, 65_535, 3, 500, 2, 1, 90, T0 + 7), Announcement(T0 + 5, 0, 4, 501, 2, 0, 0, T0 + 9, True))
 OUTCOMES = OutcomeTotals(10, 500, 400, 50, 7, 43, 6, 2, 1, 1)
 MARK = Watermark(2**32 - 1, T0, 65_535, T0 + 7, OUTCOMES, (T0 << 16, (T0 << 16) + 5), (b"o12345678",), (b"r12345678",))

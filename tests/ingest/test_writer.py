@@ -1,6 +1,7 @@
 """Claims about ingest/writer.py: order of steps, faults at every call, collisions, impossible times, wide batches."""
 
 import zlib
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -21,6 +22,8 @@ from spm.store.backends.memory import MemoryBackend
 from spm.store.encoding import blocks
 from spm.store.keys import PlacementTable
 from spm.store.ledger import commit_records, dead_letters
+from spm.store.ledger.commit_records import BatchRows
+from spm.store.ledger.outcomes import read_outcomes
 from spm.wire import Envelope
 from tests.support.faults import Faulty, keys_of
 from tests.support.rows import APP, START, bits, envelope, form, number, plain, stored
@@ -272,18 +275,35 @@ def test_a_letter_over_the_bytes_of_a_cell_is_cut_by_them(monkeypatch: pytest.Mo
 def test_a_batch_encodes_the_list_of_its_rows_once_however_many_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each cell names all rows: encoded for each, 300 hours in 16 shards held the only committer for four seconds."""
     calls: list[int] = []
-    encode_rows = commit_records.encode_rows
+    of = BatchRows.of
 
-    def counting(rows: tuple[tuple[int, int], ...]) -> commit_records.EncodedRows:
+    def counting(rows: Sequence[tuple[int, int]]) -> BatchRows:
         calls.append(len(rows))
-        return encode_rows(rows)
+        return of(rows)
 
-    monkeypatch.setattr(commit_records, "encode_rows", counting)
+    monkeypatch.setattr(BatchRows, "of", counting)
     message = envelope([(s, START + h * HOUR_MS + 1, 1.0) for s in range(3) for h in range(40)])
     batch = Writer(MemoryBackend(), PlacementTable.single(spread=3)).write([message])
     blocks_put = sum(len(rows) for table, rows in batch.steps if table == "log")
     assert calls == [blocks_put]
     assert blocks_put > 40
+
+
+def test_bytes_of_a_batch_grow_as_its_rows_do_and_each_is_counted() -> None:
+    """Each cell named all rows: 160,000 samples in 2,500 hours and 16 shards became 144 MB."""
+    sizes = []
+    for hours in (commit_records.BATCH_ROWS_NAMED_MAX + 1, 2 * commit_records.BATCH_ROWS_NAMED_MAX):
+        backend = MemoryBackend()
+        rng = np.random.default_rng(hours)
+        times = START + HOUR_MS * np.sort(rng.choice(4 * hours, hours, replace=False))
+        Writer(backend, PlacementTable()).write([envelope([(1, int(time) + 1, 1.0) for time in times])])
+        cells = [c for _, row in backend.scan("pending", b"", b"\xff" * 30) for c in row.values()]
+        assert len(cells) == hours
+        assert {len(commit_records.decode(cell).rows) for cell in cells} == {hours}
+        sizes.append(sum(map(len, cells)))
+        outcomes = read_outcomes(backend, APP, 0)
+        assert (outcomes.stored.tolist(), outcomes.are_settled.tolist()) == ([hours], [True])
+    assert sizes[1] < 2.2 * sizes[0]
 
 
 @pytest.mark.parametrize("kind", ["placement", "no memory"])

@@ -333,7 +333,7 @@ def _accounts(
     for rows in placed.values():
         counts: dict[tuple[Stamp, int], list[tuple[int, bool]]] = {}
         for (_, hour), (commit, in_time) in rows.items():
-            assert set(commit.rows) <= rows.keys(), "a batch that is not wholly there"
+            assert set(commit.rows.names()) <= rows.keys(), "a batch that is not wholly there"
             m = commit.messages
             stamps = zip(m.ms.tolist(), m.process.tolist(), m.sequence.tolist(), strict=True)
             for stamp, count in dict(zip(stamps, commit.samples.tolist(), strict=True)).items():  # a batch may hold

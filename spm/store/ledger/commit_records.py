@@ -1,7 +1,7 @@
 """Commit records and ledger rows: their contents, and the key of a ledger row (PROTOCOL 6, 7, 15, 24).
 
 A pending record has one cell per hour of its batch in its shard. The cell says which messages (stamp, id, source) are
-in the block, how many samples of each, and all rows of the batch, so that a message counts as stored when all of them
+in the block, how many samples of each, and the rows of the batch, so that a message counts as stored when all of them
 are there. A ledger row keeps these facts for good, with the outcome. ``ABANDONED`` marks what a writer put by an epoch
 that had been closed: it counts for nothing, and the writer puts it again where it belongs (PROTOCOL 22).
 """
@@ -21,7 +21,41 @@ from spm.store.encoding.codec import Column
 from spm.store.keys import LogKey
 
 COLUMN = b"v"
+BATCH_ROWS_NAMED_MAX = 1_024  # rows of a batch that each of its cells names; of more it has their number alone
 STORED, REJECTED, DEAD, EXPIRED_HOUR, ABANDONED = range(5)  # outcomes; EXPIRED_HOUR: too late, the hour was sealed
+
+
+@dataclass(frozen=True, slots=True)
+class BatchRows:
+    """The (shard, hour) of every row of a batch; of a batch with very many rows only how many they are.
+
+    They stay encoded, since every cell of the batch has them: a batch encodes them once, and decoded, those of all its
+    cells would take gigabytes. So does a list with the names of very many rows in each cell: nothing asks for more than
+    their number.
+    """
+
+    shards: codec.Encoded
+    hours: codec.Encoded
+
+    @classmethod
+    def of(cls, rows: Sequence[tuple[int, int]]) -> "BatchRows":
+        """Encode the rows of a batch; zeros stand for more than ``BATCH_ROWS_NAMED_MAX``."""
+        columns = np.array(rows, np.int64).reshape(-1, 2)
+        if len(columns) > BATCH_ROWS_NAMED_MAX:
+            columns = np.zeros_like(columns)
+        return cls(codec.encode(columns[:, 0].copy()), codec.encode(columns[:, 1].copy()))
+
+    def __len__(self) -> int:
+        return self.shards[2]
+
+    def names(self) -> tuple[tuple[int, int], ...]:
+        """Return the (shard, hour) of every row, or zeros; raise ``CorruptBlock``."""
+        shards, hours = codec.decode(self.shards).tolist(), codec.decode(self.hours).tolist()
+        return tuple(zip(shards, hours, strict=True))
+
+    def columns(self) -> dict[str, codec.Encoded]:
+        """Return the columns of a commit record that hold them."""
+        return {"bucket": self.shards, "slot": self.hours}
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +67,7 @@ class Commit:
     message_ids: U8  # u8[16 × M]
     ts_min: int
     ts_max: int
-    rows: tuple[tuple[int, int], ...]  # (shard, hour) of every row of the batch
+    rows: BatchRows
     totals: I64 | None = None  # of rejected or dead samples: the number of all samples of each message
     epoch: int | None = None  # by which the batch was placed; None in rows of older programs
 
@@ -52,32 +86,15 @@ class Commit:
         return int(self.samples.sum())
 
 
-EncodedRows = tuple[codec.Encoded, codec.Encoded]
-
-
-def encode_rows(rows: Sequence[tuple[int, int]]) -> EncodedRows:
-    """Encode the rows of a batch: each of its cells names all of them, so that a batch encodes them once."""
-    columns = np.array(rows, np.int64).reshape(-1, 2)
-    return codec.encode(columns[:, 0].copy()), codec.encode(columns[:, 1].copy())
-
-
-def encode(
-    commit: Commit,
-    kind: int = blocks.PENDING,
-    outcome: int = STORED,
-    batch: int = 0,
-    rows: EncodedRows | None = None,
-) -> bytes:
-    """Encode a commit as a cell of `pending` or, with that kind, as a ledger row; ``rows``: its rows, encoded."""
-    shards, hours = encode_rows(commit.rows) if rows is None else rows
+def encode(commit: Commit, kind: int = blocks.PENDING, outcome: int = STORED, batch: int = 0) -> bytes:
+    """Encode a commit as a cell of `pending` or, with that kind, as a ledger row."""
     columns: dict[str, Column | codec.Encoded] = {
         **commit.messages.columns(),
         "samples": commit.samples,
         "id_hash": commit.message_ids,
         "range": np.array([commit.ts_min, commit.ts_max, outcome], np.int64),
         "batch_hash": np.array([batch], np.uint64),
-        "bucket": shards,
-        "slot": hours,
+        **commit.rows.columns(),
     }
     if commit.totals is not None:
         columns["total"] = commit.totals
@@ -93,7 +110,11 @@ def decode(raw: bytes, kind: int = blocks.PENDING) -> Commit:
 
 def decode_ledger_row(raw: bytes, kind: int = blocks.LEDGER) -> tuple[Commit, int, int]:
     """Decode a ledger row to (commit, outcome, batch); raise ``CorruptBlock``."""
-    c, texts = blocks.decode_columns(kind, raw)
+    texts, packed = blocks.packed_columns(kind, raw)
+    rows = BatchRows(packed.pop("bucket"), packed.pop("slot"))
+    if len(rows) != rows.hours[2]:
+        raise CorruptBlock("a commit record's rows differ in length", got=rows.hours[2], wanted=len(rows))
+    c = {name: codec.decode(column) for name, column in packed.items()}
     messages = Messages.of(c, texts)
     totals = c.get("total")
     if any(len(x) != n for x, n in ((c["samples"], len(messages)), (c["id_hash"], 16 * len(messages)))) or (
@@ -101,7 +122,6 @@ def decode_ledger_row(raw: bytes, kind: int = blocks.LEDGER) -> tuple[Commit, in
     ):
         raise CorruptBlock("a commit record's columns differ in length", got=len(c["samples"]), wanted=len(messages))
     low, high, outcome = map(int, c["range"])
-    rows = tuple(zip(map(int, c["bucket"]), map(int, c["slot"]), strict=True))
     if "epoch" in c and len(c["epoch"]) != 1:
         raise CorruptBlock("a commit record with a wrong number of epochs", got=len(c["epoch"]), wanted=1)
     epoch = int(c["epoch"][0]) if "epoch" in c else None

@@ -23,6 +23,7 @@ from spm.store import keys
 from spm.store.backends.base import Backend, Reader, scan_ranges
 from spm.store.check_and_put import COLUMN, replace_cell
 
+QUOTA_SKEW_MS = 60_000  # beyond what portions can explain: such a shared moment comes from another machine's clock
 _TRIES = 100  # a check-and-put lost so often means a broken store, not company
 
 
@@ -89,7 +90,7 @@ def take_samples(
     def take(row: Mapping[bytes, bytes]) -> tuple[bytes | None, Portion]:
         [spent_ms] = _decoded(row) or [now_ms]
         ahead_ms = max(spent_ms, now_ms) - now_ms
-        if ahead_ms > burst_ms + limits.QUOTA_SKEW_MS:
+        if ahead_ms > burst_ms + QUOTA_SKEW_MS:
             return None, Portion(True)
         if ahead_ms > burst_ms:
             return None, Portion(False, (ahead_ms - burst_ms) / 1_000)

@@ -4,6 +4,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 
 import pytest
 
@@ -107,6 +108,10 @@ def together(transport: DirectTransport, messages: Sequence[Envelope]) -> dict[i
     for t in threads:
         t.join()
     return outcome
+
+
+def _note(event: threading.Event, stored: bool) -> None:
+    event.set()
 
 
 def soon(condition: Callable[[], bool]) -> bool:
@@ -339,3 +344,54 @@ def test_submitted_messages_say_why_they_are_not_durable_and_are_in_the_end(open
     assert soon(lambda: outcomes == [True] * 5)
     assert [trouble() for trouble in troubles] == [None] * 5
     assert look(reader(store)) == plain([message(i) for i in range(5)])
+
+
+def test_live_messages_never_wait_for_one_with_samples_of_long_ago(opened: Opener) -> None:
+    """One that touches 2,500 hours in 16 shards takes seconds: others were told that the store does not answer."""
+    slow = threading.Event()
+
+    def before(batch: Sequence[Envelope]) -> None:
+        if min(int(one.ts.min()) for one in batch) < START:
+            assert slow.wait(20)
+
+    writer = Watched(before)
+    transport = opened(writer)
+    past = envelope([(1, START - limits.LIVE_HOURS * limits.HOUR_MS - 1, 1.0)], sequence=1, ms=START)
+    live = [envelope([(1, START + n, 1.0)], sequence=n, ms=START + n) for n in range(2, 5)]
+    thread = threading.Thread(target=together, args=[transport, [past]])
+    thread.start()
+    try:
+        assert together(transport, live) == dict.fromkeys((2, 3, 4))
+        assert thread.is_alive()
+    finally:
+        slow.set()
+        thread.join()
+    assert look(reader(writer.store)) == plain([past, *live])
+
+
+def test_messages_of_long_ago_are_committed_together_up_to_a_bound_of_hours(
+    opened: Opener, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "BATCH_HOURS_MAX", 6)
+    first = threading.Event()
+
+    def before(batch: Sequence[Envelope]) -> None:
+        if batch[0].stamp.sequence == 0:
+            first.wait(20)
+
+    writer = Watched(before)
+    transport = opened(writer)
+    messages = [
+        envelope([(1, START - (100 + h) * limits.HOUR_MS, 1.0) for h in range(2)], sequence=n, ms=START + n)
+        for n in range(6)
+    ]
+    done = [threading.Event() for _ in messages]
+    for one, event in zip(messages, done, strict=True):
+        weight = weight_of(one)
+        transport.reserve(APP, "s", weight)
+        transport.submit([Submission(one, weight, partial(_note, event))])
+    first.set()
+    assert all(event.wait(20) for event in done)
+    assert max(map(len, writer.batches)) <= 3
+    assert len(writer.batches) <= 4
+    assert look(reader(writer.store)) == plain(messages)

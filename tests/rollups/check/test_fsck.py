@@ -332,7 +332,7 @@ def waits(world: World) -> dict[tuple[bytes, int], tuple[object, ...]]:
             commit = commit_records.decode(cell)
             m = commit.messages
             stamps = m.ms.tolist(), m.process.tolist(), m.sequence.tolist(), m.source.tolist(), m.sources
-            content = commit.samples.tolist(), commit.ts_min, commit.ts_max, sorted(commit.rows)
+            content = commit.samples.tolist(), commit.ts_min, commit.ts_max, sorted(commit.rows.names())
             rows_by_key[key, keys.column_hour(column)] = (stamps, content)
     return rows_by_key
 
@@ -403,8 +403,10 @@ def test_lost_commit_records_are_told_and_left_without_repair() -> None:
     assert waits(world) == {}
 
 
-def test_ids_of_messages_come_from_what_is_left_of_their_batch() -> None:
+@pytest.mark.parametrize("named_max", [1, 2], ids=["rows only counted", "rows named"])
+def test_ids_of_messages_come_from_what_is_left_of_their_batch(named_max: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """One hour's record is lost, the other's tells who sent it."""
+    monkeypatch.setattr(commit_records, "BATCH_ROWS_NAMED_MAX", named_max)
     world = World()
     world.send((0, 1, 1.0), (0, HOUR_MS + 1, 4.0))
     [(key, row)] = rows(world, "pending")

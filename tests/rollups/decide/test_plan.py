@@ -20,7 +20,7 @@ from spm import limits
 from spm.limits import HOUR_MS
 from spm.store.encoding.blocks import Messages
 from spm.store.keys import PendingKey
-from spm.store.ledger.commit_records import Commit
+from spm.store.ledger.commit_records import BatchRows, Commit
 from spm.store.manifest import (
     OPEN,
     SEALED,
@@ -55,7 +55,7 @@ def waiting(batch: int = 9, hour: int = HOUR, samples: int = 3, ms: int = 1_000,
     """One pending cell."""
     one = np.zeros(1, np.int64)
     messages = Messages(one + ms, one, one, np.zeros(1, np.int32), ("host",))
-    commit = Commit(messages, one + samples, np.zeros(16, np.uint8), 1, 2, ((shard, hour),))
+    commit = Commit(messages, one + samples, np.zeros(16, np.uint8), 1, 2, BatchRows.of([(shard, hour)]))
     return PendingCommit(PendingKey(shard, 7, ms, batch), hour, commit)
 
 

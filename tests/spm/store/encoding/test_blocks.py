@@ -13,7 +13,7 @@ from spm.store import manifest
 from spm.store.encoding import blocks
 from spm.store.encoding.blocks import ChunkPage, LogBlock, Messages, TimelinesPage
 from spm.store.ledger import commit_records, dead_letters
-from spm.store.ledger.commit_records import Commit
+from spm.store.ledger.commit_records import BatchRows, Commit
 from spm.store.manifest import Entry, Generation, HourInputs, HourPack, Manifest, Month, Replay, State
 from spm.store.rollup import rows as rollup_rows
 from spm.store.rollup.aggregates import Aggregates
@@ -57,7 +57,9 @@ def timelines() -> TimelinesPage:
 
 
 def commit() -> Commit:
-    return Commit(messages(STAMPS), np.array([1, 2, 3]), np.arange(48, dtype=np.uint8), 5, 7, ((3, 11), (4, 12)))
+    return Commit(
+        messages(STAMPS), np.array([1, 2, 3]), np.arange(48, dtype=np.uint8), 5, 7, BatchRows.of([(3, 11), (4, 12)])
+    )
 
 
 def aggregates() -> Aggregates:

@@ -16,7 +16,7 @@ from spm.store.encoding import blocks, codec
 from spm.store.encoding.blocks import Messages
 from spm.store.ledger import commit_records
 from spm.store.ledger.commit_columns import CommitCell, CommitCellCache, open_cells
-from spm.store.ledger.commit_records import Commit
+from spm.store.ledger.commit_records import BatchRows, Commit
 from tests.golden.make import FOLDER
 
 MS = 1_699_300_000_000
@@ -34,7 +34,9 @@ def commit(count: int, *, seed: int = 0, totals: bool = False, epoch: int | None
     )
     ids = draw.integers(0, 256, 16 * count).astype(np.uint8)
     drawn = draw.integers(0, 99, count) if totals else None
-    return Commit(table, draw.integers(1, 10**9, count), ids, MS, MS + seed, ((1, 2), (200, 3)), drawn, epoch)
+    return Commit(
+        table, draw.integers(1, 10**9, count), ids, MS, MS + seed, BatchRows.of([(1, 2), (200, 3)]), drawn, epoch
+    )
 
 
 def said(cell: CommitCell | CorruptBlock) -> Any:

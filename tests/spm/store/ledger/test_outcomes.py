@@ -20,7 +20,7 @@ from spm.store.backends.memory import MemoryBackend
 from spm.store.encoding import blocks
 from spm.store.keys import LogKey, PendingKey, PlacementTable
 from spm.store.ledger import commit_records
-from spm.store.ledger.commit_records import COLUMN, DEAD, EXPIRED_HOUR, REJECTED, STORED, Commit, ledger_key
+from spm.store.ledger.commit_records import COLUMN, DEAD, EXPIRED_HOUR, REJECTED, STORED, BatchRows, Commit, ledger_key
 from spm.store.ledger.outcomes import Outcomes, read_outcomes
 from spm.store.ledger.watermarks import OutcomeTotals
 from spm.wire import Stamp
@@ -65,7 +65,9 @@ class Died:
 def put(backend: MemoryBackend, row: Row | Died) -> None:
     if isinstance(row, Died):
         totals = None if row.total is None else np.array([row.total])
-        commit = Commit(messages([stamp(row.number)]), np.array([row.samples]), ids([row.number]), 0, 0, (), totals)
+        commit = Commit(
+            messages([stamp(row.number)]), np.array([row.samples]), ids([row.number]), 0, 0, BatchRows.of(()), totals
+        )
         key, raw = (
             keys.ledger(APP, MINUTE, row.number, row.cause),
             commit_records.encode(commit, blocks.LEDGER, row.outcome),
@@ -75,7 +77,7 @@ def put(backend: MemoryBackend, row: Row | Died) -> None:
     ts = place.hour * HOUR_MS + 5
     samples = np.array([n % 3 + 1 for n in row.holds])
     names = tuple((shard, place.hour) for shard in range(row.rows))  # only how many there are counts
-    commit = Commit(messages([stamp(n) for n in row.holds]), samples, ids(row.holds), ts, ts, names)
+    commit = Commit(messages([stamp(n) for n in row.holds]), samples, ids(row.holds), ts, ts, BatchRows.of(names))
     if row.outcome is None:
         cell = {keys.hour_column(place.hour): commit_records.encode(commit, batch=row.batch)}
         return backend.put(
