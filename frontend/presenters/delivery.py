@@ -43,6 +43,7 @@ class QuotaUse:
     series_max: int
     samples_per_s: int | None  # None: any number
     reserved: int | None = None
+    past_hours: int | None = None  # that it may send to within an hour; None: any number
 
     @property
     def share(self) -> float:
@@ -63,7 +64,7 @@ def quota_of(app: App) -> QuotaUse:
         series = None if reserved is None else storage_for(app.pk).cardinality(most=1).series
     except StoreUnavailable:
         series = reserved = None
-    return QuotaUse(series, allowed.series, allowed.samples_per_s, reserved)
+    return QuotaUse(series, allowed.series, allowed.samples_per_s, reserved, allowed.past_hours)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,9 +1,10 @@
-"""Admission of samples: an app's rate, its number of series, times that it no longer keeps, times in a wrong unit.
+"""Admission of samples: an app's rate, its series, its hours of the past, times not kept or in a wrong unit.
 
 Parsers reject times before 1970 and times too far ahead. Enter by ``Admission``, one per process. ``check_rate`` looks
 at the rate before a body is read, so that a sender over its rate costs next to nothing. ``admit``, and ``admit_many``
-for the bodies of many senders, charges the rate and removes what may not be stored: new series over the quota, times
-older than everything the app keeps, and times decades ago that another unit would bring near now. What is removed
+for the bodies of many senders, charges the rate and removes what may not be stored: new series over the quota, hours
+of the past over theirs, times older than everything the app keeps, and times decades ago that another unit would bring
+near now. What is removed
 becomes a rejection with its reason; all other samples are accepted. Never refuses data because the store does not
 answer.
 """
@@ -14,7 +15,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from ingest.accept.rate_allowance import RateAllowances, TooFast
+from ingest.accept.rate_allowance import PastHours, RateAllowances, TooFast
 from ingest.accept.series_quota import SeriesQuota
 from ingest.accept.store_pause import StorePause
 from ingest.protocols.common import times
@@ -50,6 +51,7 @@ class Admission:
         pause = StorePause(clock)
         self._rates = RateAllowances(store, clock, quota_of, pause, bucket)
         self._series = SeriesQuota(store, clock, pause)
+        self._past = PastHours(store, clock, pause)
 
     def check_rate(self, app: int) -> None:
         """Raise ``TooFast`` for an app that has used up its rate."""
@@ -98,9 +100,10 @@ class Admission:
         now_ms = self._clock.now_ms()
         allowed = {app: self._quota_of(app) for app, _, _ in messages}
         oldest_ms = {app: each.oldest_ms(now_ms) for app, each in allowed.items()}
-        sound_ms = {app: max(oldest, times.MISREAD_MS) for app, oldest in oldest_ms.items()}
+        live_ms = now_ms - limits.LIVE_HOURS * limits.HOUR_MS
+        sound_ms = {app: max(oldest, times.MISREAD_MS, live_ms) for app, oldest in oldest_ms.items()}
         timely = [
-            parsed if first >= sound_ms[app] else _without_wrong_times(parsed, now_ms, oldest_ms[app], unit)
+            parsed if first >= sound_ms[app] else self._timely(app, parsed, allowed[app], unit)
             for (app, parsed, unit), first in zip(messages, _first_times(messages), strict=True)
         ]
         over = self._series.over_quota_many(
@@ -118,10 +121,25 @@ class Admission:
             return error
 
     def _admit(self, app: int, parsed: Parsed, unit: str) -> Parsed:
-        allowed, now_ms = self._quota_of(app), self._clock.now_ms()
-        timely = _without_wrong_times(parsed, now_ms, allowed.oldest_ms(now_ms), unit)
+        allowed = self._quota_of(app)
+        timely = self._timely(app, parsed, allowed, unit)
         over = self._series.over_quota(app, timely.series, allowed.series)
         return timely if over is None else _without_series(timely, over, allowed.series)
+
+    def _timely(self, app: int, parsed: Parsed, allowed: Quota, unit: str) -> Parsed:
+        """Remove samples at times that may not be stored, and those of hours of the past over the quota."""
+        now_ms = self._clock.now_ms()
+        timely = _without_wrong_times(parsed, now_ms, allowed.oldest_ms(now_ms), unit)
+        over = self._past.over_quota(app, timely.ts, allowed.past_hours)
+        return timely if over is None else _without_samples(timely, over, over_past_hours(allowed.past_hours or 0))
+
+
+def over_past_hours(hours_max: int) -> str:
+    """Return why samples are rejected: it names the bound, its size, and where it is changed."""
+    return (
+        f"more than {limits.LIVE_HOURS} hours old, and the app has sent to {hours_max:,} such hours within an hour, its "
+        "quota. Send the rest of a history an hour later; staff can change the setting SPM_APP_PAST_HOURS_MAX"
+    )
 
 
 def _samples_by_app(messages: Sequence[tuple[int, Parsed, str]]) -> dict[int, int]:

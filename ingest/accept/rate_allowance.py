@@ -1,7 +1,9 @@
-"""The sample rate of apps: what this process may still take of each app's rate before it asks the store again.
+"""The rates of apps: samples a second, and hours of the past to which they send within an hour.
 
-Enter by ``RateAllowances``: ``check`` before a body is read, ``charge`` once it is parsed. Processes share the counts
-in ``spm.store.ledger.quota``; while the store does not answer, no body is refused here, and few ask it
+Enter by ``RateAllowances``, what this process may still take of each app's samples before it asks the store again:
+``check`` before a body is read, ``charge`` once it is parsed. ``PastHours.over_quota`` bounds work that no count of
+samples bounds: each hour of the past costs rows and a part of a run, however few its samples are. Processes share the
+counts in ``spm.store.ledger.quota``; while the store does not answer, no body is refused here, and few ask it
 (``StorePause``). ``TooFast`` is the text of the 429.
 """
 
@@ -10,14 +12,19 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
+import numpy as np
+
 from ingest.accept.store_pause import StorePause
 from spm import limits, telemetry
 from spm.accounts.quotas import Quota
+from spm.arrays import BOOL, I64
 from spm.bounded import LruCache
 from spm.clock import Clock
 from spm.errors import LimitExceeded, StoreUnavailable
 from spm.store.backends.base import Backend
+from spm.store.id_set import IdSet
 from spm.store.ledger import quota
+from spm.wire import hour_of
 
 
 class TooFast(LimitExceeded):
@@ -117,3 +124,47 @@ class RateAllowances:
             allowance = RateAllowance()
             self._allowances.put(app, allowance)
         return allowance
+
+
+class PastHours:
+    """Hours of the past to which apps have sent through this process within this hour. Thread-safe."""
+
+    def __init__(self, store: Backend, clock: Clock, pause: StorePause) -> None:
+        self._store, self._clock, self._pause = store, clock, pause
+        self._lock = threading.Lock()
+        self._granted = IdSet()  # hours since 1970, each with its app as tag
+        self._granted_in = 0  # the hour in which they were granted
+
+    def over_quota(self, app: int, ts: I64, hours_max: int | None) -> BOOL | None:
+        """Return a mask of the samples whose hours are over the app's quota; ``None`` if all are admitted.
+
+        Hours of the past that this process was granted within this hour are free; all others of a body are granted, or
+        none.
+        """
+        now_ms = self._clock.now_ms()
+        is_past = ts < now_ms - limits.LIVE_HOURS * limits.HOUR_MS
+        if hours_max is None or not is_past.any():
+            return None
+        hours = np.unique(hour_of(ts[is_past])).astype(np.uint64)
+        new = hours[~self._known(now_ms).contains(hours, np.full(len(hours), app, np.uint32))]
+        if not len(new) or not self._pause.may_ask():
+            return None
+        take = partial(quota.take_past_hours, self._store, app, hours=len(new), hours_max=hours_max, now_ms=now_ms)
+        try:
+            is_granted = self._pause.ask(take)
+        except StoreUnavailable:
+            self._pause.failed()
+            return None
+        self._pause.answered()
+        if is_granted:
+            self._known(now_ms).add(new, np.full(len(new), app, np.uint32))
+            return None
+        mask: BOOL = is_past & np.isin(hour_of(ts), new.astype(np.int64))
+        return mask
+
+    def _known(self, now_ms: int) -> IdSet:
+        """Return the set of this hour; one that has become too large is forgotten, and its hours count once more."""
+        with self._lock:
+            if self._granted_in != now_ms // limits.HOUR_MS or len(self._granted) > limits.QUOTA_KNOWN_MAX:
+                self._granted, self._granted_in = IdSet(), now_ms // limits.HOUR_MS
+            return self._granted

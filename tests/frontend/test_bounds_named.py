@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from frontend.events.hub import EventHub, ListenersFull
+from ingest.accept.admission import over_past_hours
 from ingest.accept.rate_allowance import TooFast
 from spm import limits
 from spm.errors import QueryRefused
@@ -78,6 +79,12 @@ def test_a_refusal_names_the_rate_of_samples() -> None:
     text = str(TooFast(1_000, 3.0))
     assert "at most 1,000 a second" in text
     check_places(text, "SPM_APP_RATE_MAX")
+
+
+def test_a_rejection_names_the_bound_of_hours_of_the_past() -> None:
+    text = over_past_hours(20_000)
+    assert "20,000 such hours" in text
+    check_places(text, "SPM_APP_PAST_HOURS_MAX")
 
 
 @pytest.mark.parametrize(

@@ -1,10 +1,11 @@
 """An app's quotas, as all processes of a site share them: its number of series, and how far it is ahead of its rate.
 
-Three cells of `config` per app, changed by check-and-put alone:
+Four cells of `config` per app, changed by check-and-put alone:
 
     quota/series/APP   [series, ms of the last recount]      absent: the dictionary is counted once
     quota/rate/APP     [ms at which the app has used up its portions of what comes by HTTP]
     quota/queued/APP   [the same of what agents send through RabbitMQ]
+    quota/hours/APP    [the same of hours of the past to which it sends; an hour is so many seconds of its burst]
 
 Processes take portions, not single series or samples, so that a cell seldom changes: what a process that dies has not
 used is missing until the next recount. Two processes that register one series at the same moment both count it. Enter
@@ -36,6 +37,7 @@ class RateBucket:
 
 
 PUSHED = RateBucket(b"rate", limits.QUOTA_BURST_S)
+PAST_HOURS = RateBucket(b"hours", 3_600)
 QUEUED = RateBucket(b"queued", 3_600)  # what was taken into a queue must not be rejected because we stood still
 
 
@@ -82,15 +84,15 @@ def take_samples(
 ) -> Portion:
     """Take the right to ``wanted`` samples at ``rate`` a second, with the bucket's burst, at most a burst.
 
-    The cell is the moment at which all granted samples are used up at the app's rate. A moment further ahead than
-    bursts can explain comes from another machine's clock: this process then counts for itself.
+    The cell is the moment at which all granted samples are used up at the app's rate. A moment further ahead than two
+    bursts, one used and one granted at once, comes from another machine's clock: this process then counts for itself.
     """
     burst_ms = bucket.burst_s * 1_000
 
     def take(row: Mapping[bytes, bytes]) -> tuple[bytes | None, Portion]:
         [spent_ms] = _decoded(row) or [now_ms]
         ahead_ms = max(spent_ms, now_ms) - now_ms
-        if ahead_ms > burst_ms + QUOTA_SKEW_MS:
+        if ahead_ms > 2 * burst_ms + QUOTA_SKEW_MS:
             return None, Portion(True)
         if ahead_ms > burst_ms:
             return None, Portion(False, (ahead_ms - burst_ms) / 1_000)
@@ -98,6 +100,12 @@ def take_samples(
 
     error = f"no portion of samples for app {app} after {_TRIES} tries"
     return replace_cell(store, "config", _rate_key(app, bucket), take, error=error, tries=_TRIES)
+
+
+def take_past_hours(store: Backend, app: int, *, hours: int, hours_max: int, now_ms: int) -> bool:
+    """Take the right to send to so many hours of the past, of ``hours_max`` within an hour; whether it was granted."""
+    seconds = min(hours, hours_max) * PAST_HOURS.burst_s
+    return take_samples(store, app, wanted=seconds, rate=hours_max, now_ms=now_ms, bucket=PAST_HOURS).given
 
 
 def count_series(reader: Reader, app: int, at_most: int) -> int:
@@ -131,7 +139,7 @@ def _encoded(*numbers: int) -> bytes:
 
 def keys_of(app: int) -> list[bytes]:
     """The keys of an app's cells in `config`."""
-    return [_series_key(app), _rate_key(app, PUSHED), _rate_key(app, QUEUED)]
+    return [_series_key(app), *(_rate_key(app, bucket) for bucket in (PUSHED, QUEUED, PAST_HOURS))]
 
 
 def _series_key(app: int) -> bytes:
