@@ -107,20 +107,39 @@ class RecordedStorage:
         return self._storage.select_sketches(matchers, segments, check_deadline=check_deadline)
 
     def series(
-        self, matcher_sets: Sequence[Sequence[Matcher]], start_ms: int, end_ms: int, *, most: int | None = None
+        self,
+        matcher_sets: Sequence[Sequence[Matcher]],
+        start_ms: int,
+        end_ms: int,
+        *,
+        most: int | None = None,
+        check_deadline: DeadlineCheck = no_deadline,
     ) -> list[dict[str, str]]:
         """Labels of stored series, as ``Storage`` has it."""
-        return self._storage.series(matcher_sets, start_ms, end_ms, most=most)
+        return self._storage.series(matcher_sets, start_ms, end_ms, most=most, check_deadline=check_deadline)
 
-    def label_names(self, matcher_sets: Sequence[Sequence[Matcher]], start_ms: int, end_ms: int) -> list[str]:
+    def label_names(
+        self,
+        matcher_sets: Sequence[Sequence[Matcher]],
+        start_ms: int,
+        end_ms: int,
+        *,
+        check_deadline: DeadlineCheck = no_deadline,
+    ) -> list[str]:
         """Names of labels of stored series, as ``Storage`` has it."""
-        return self._storage.label_names(matcher_sets, start_ms, end_ms)
+        return self._storage.label_names(matcher_sets, start_ms, end_ms, check_deadline=check_deadline)
 
     def label_values(
-        self, name: str, matcher_sets: Sequence[Sequence[Matcher]], start_ms: int, end_ms: int
+        self,
+        name: str,
+        matcher_sets: Sequence[Sequence[Matcher]],
+        start_ms: int,
+        end_ms: int,
+        *,
+        check_deadline: DeadlineCheck = no_deadline,
     ) -> list[str]:
         """Values of a label of stored series, as ``Storage`` has it."""
-        return self._storage.label_values(name, matcher_sets, start_ms, end_ms)
+        return self._storage.label_values(name, matcher_sets, start_ms, end_ms, check_deadline=check_deadline)
 
     def notes(self) -> list[str]:
         """Notes that hold for all answers."""

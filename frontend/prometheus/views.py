@@ -64,7 +64,13 @@ def series(call: Call) -> bytes:
         names = _names_as_of(call, storage, names_query)
         return _limited_response(call, storage, names.labels, names_query.limit, names.provenance)
     most = names_query.limit + 1  # one more than the limit, to detect that there are more
-    label_sets = storage.series(names_query.matcher_sets, names_query.start_ms, names_query.end_ms, most=most)
+    label_sets = storage.series(
+        names_query.matcher_sets,
+        names_query.start_ms,
+        names_query.end_ms,
+        most=most,
+        check_deadline=call.budget.check_deadline,
+    )
     return _limited_response(call, storage, label_sets, names_query.limit)
 
 
@@ -73,7 +79,9 @@ def labels(call: Call) -> bytes:
     """`labels`: lists label names."""
     return _names_response(
         call,
-        lambda storage, query: storage.label_names(query.matcher_sets, query.start_ms, query.end_ms),
+        lambda storage, query: storage.label_names(
+            query.matcher_sets, query.start_ms, query.end_ms, check_deadline=call.budget.check_deadline
+        ),
         lambda series_labels: list(series_labels),
     )
 
@@ -84,7 +92,9 @@ def label_values(call: Call, name: str) -> bytes:
     label = prometheus.label_name(name)
     return _names_response(
         call,
-        lambda storage, query: storage.label_values(label, query.matcher_sets, query.start_ms, query.end_ms),
+        lambda storage, query: storage.label_values(
+            label, query.matcher_sets, query.start_ms, query.end_ms, check_deadline=call.budget.check_deadline
+        ),
         lambda series_labels: [series_labels[label]] if label in series_labels else [],
     )
 

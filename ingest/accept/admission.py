@@ -137,8 +137,8 @@ class Admission:
 def over_past_hours(hours_max: int) -> str:
     """Return why samples are rejected: it names the bound, its size, and where it is changed."""
     return (
-        f"more than {limits.LIVE_HOURS} hours old, and the app has sent to {hours_max:,} such hours within an hour, its "
-        "quota. Send the rest of a history an hour later; staff can change the setting SPM_APP_PAST_HOURS_MAX"
+        f"more than {limits.LIVE_HOURS} hours old, and the app has sent to {hours_max:,} such hours within an hour, "
+        "its quota. Send the rest of a history an hour later; staff can change the setting SPM_APP_PAST_HOURS_MAX"
     )
 
 

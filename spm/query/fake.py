@@ -16,7 +16,16 @@ import numpy.typing as npt
 
 from spm.arrays import F64, I64
 from spm.limits import HOUR_MS
-from spm.query.request.batches import METRIC_NAME, DeadlineCheck, HourBatch, Matcher, Segments, SeriesBatch, SketchBatch
+from spm.query.request.batches import (
+    METRIC_NAME,
+    DeadlineCheck,
+    HourBatch,
+    Matcher,
+    Segments,
+    SeriesBatch,
+    SketchBatch,
+    no_deadline,
+)
 from spm.query.request.provenance import DAYS, HOURS, Provenance, join_provenance
 from spm.query.samples.sample_runs import SampleRuns
 from spm.store.matchers import mask
@@ -125,7 +134,13 @@ class FakeStorage:
         return SketchBatch(labels, rows, columns, joined, Provenance(sketched=True))
 
     def series(
-        self, matcher_sets: Sequence[Sequence[Matcher]], start_ms: int, end_ms: int, *, most: int | None = None
+        self,
+        matcher_sets: Sequence[Sequence[Matcher]],
+        start_ms: int,
+        end_ms: int,
+        *,
+        most: int | None = None,
+        check_deadline: DeadlineCheck = no_deadline,
     ) -> list[dict[str, str]]:
         matching = [
             labels
@@ -135,11 +150,24 @@ class FakeStorage:
         ]
         return [dict(key) for key in sorted({tuple(sorted(labels.items())) for labels in matching})[:most]]
 
-    def label_names(self, matcher_sets: Sequence[Sequence[Matcher]], start_ms: int, end_ms: int) -> list[str]:
+    def label_names(
+        self,
+        matcher_sets: Sequence[Sequence[Matcher]],
+        start_ms: int,
+        end_ms: int,
+        *,
+        check_deadline: DeadlineCheck = no_deadline,
+    ) -> list[str]:
         return sorted({name for labels in self.series(matcher_sets, start_ms, end_ms) for name in labels})
 
     def label_values(
-        self, name: str, matcher_sets: Sequence[Sequence[Matcher]], start_ms: int, end_ms: int
+        self,
+        name: str,
+        matcher_sets: Sequence[Sequence[Matcher]],
+        start_ms: int,
+        end_ms: int,
+        *,
+        check_deadline: DeadlineCheck = no_deadline,
     ) -> list[str]:
         return sorted({labels[name] for labels in self.series(matcher_sets, start_ms, end_ms) if name in labels})
 

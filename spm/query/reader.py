@@ -267,20 +267,51 @@ class AppStorage:
     # --- names
 
     def series(
-        self, matcher_sets: Sequence[Sequence[Matcher]], start_ms: int, end_ms: int, *, most: int | None = None
+        self,
+        matcher_sets: Sequence[Sequence[Matcher]],
+        start_ms: int,
+        end_ms: int,
+        *,
+        most: int | None = None,
+        check_deadline: DeadlineCheck = no_deadline,
     ) -> list[dict[str, str]]:
         """Labels of the series that match any of the sets, of ``most`` series at most."""
-        return self._from_dictionary(lambda: self._state.index.labels(self._matching_any(matcher_sets)[:most].tolist()))
 
-    def label_names(self, matcher_sets: Sequence[Sequence[Matcher]], start_ms: int, end_ms: int) -> list[str]:
+        def read() -> list[dict[str, str]]:
+            return self._state.index.labels(self._matching_any(matcher_sets, check_deadline)[:most].tolist())
+
+        return self._from_dictionary(read, check_deadline)
+
+    def label_names(
+        self,
+        matcher_sets: Sequence[Sequence[Matcher]],
+        start_ms: int,
+        end_ms: int,
+        *,
+        check_deadline: DeadlineCheck = no_deadline,
+    ) -> list[str]:
         """Sorted names of the labels of those series."""
-        return self._from_dictionary(lambda: self._state.index.names(self._matching_any(matcher_sets)))
+
+        def read() -> list[str]:
+            return self._state.index.names(self._matching_any(matcher_sets, check_deadline))
+
+        return self._from_dictionary(read, check_deadline)
 
     def label_values(
-        self, name: str, matcher_sets: Sequence[Sequence[Matcher]], start_ms: int, end_ms: int
+        self,
+        name: str,
+        matcher_sets: Sequence[Sequence[Matcher]],
+        start_ms: int,
+        end_ms: int,
+        *,
+        check_deadline: DeadlineCheck = no_deadline,
     ) -> list[str]:
         """Sorted values of one label of those series."""
-        return self._from_dictionary(lambda: self._state.index.values(name, self._matching_any(matcher_sets)))
+
+        def read() -> list[str]:
+            return self._state.index.values(name, self._matching_any(matcher_sets, check_deadline))
+
+        return self._from_dictionary(read, check_deadline)
 
     def damaged_count(self) -> int:
         """How many damaged rows this process has put into quarantine."""
@@ -354,7 +385,7 @@ class AppStorage:
                 continue
         raise IntegrityError(f"runs have published {limits.RESTARTS_MAX} times during one query")
 
-    def _from_dictionary(self, answer: Callable[[], T]) -> T:
+    def _from_dictionary(self, answer: Callable[[], T], check_deadline: DeadlineCheck = no_deadline) -> T:
         """Answer from the dictionary alone: names have no times, and remain as long as the app."""
         now = self._state.clock.now_ms()
 
@@ -362,12 +393,15 @@ class AppStorage:
             with self._state.lock:
                 return answer()
 
-        return self._answer(self._request(now - HOUR_MS, now), locked)
+        return self._answer(self._request(now - HOUR_MS, now, check_deadline=check_deadline), locked)
 
-    def _matching_any(self, matcher_sets: Sequence[Sequence[Matcher]]) -> I64:
+    def _matching_any(
+        self, matcher_sets: Sequence[Sequence[Matcher]], check_deadline: DeadlineCheck = no_deadline
+    ) -> I64:
         if not matcher_sets:
             return np.arange(len(self._state.index))
-        return np.unique(np.concatenate([self._state.index.select(matchers) for matchers in matcher_sets]))
+        matching = [self._state.index.select(matchers, check_deadline) for matchers in matcher_sets]
+        return np.unique(np.concatenate(matching))
 
     def _labels(self, rows: I64) -> LabelTable:
         return self._state.index.table(rows)

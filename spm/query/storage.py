@@ -53,18 +53,37 @@ class Storage(Protocol):
         """Sketches of the samples of each series within each segment that any window needs."""
 
     def series(
-        self, matcher_sets: Sequence[Sequence[Matcher]], start_ms: int, end_ms: int, *, most: int | None = None
+        self,
+        matcher_sets: Sequence[Sequence[Matcher]],
+        start_ms: int,
+        end_ms: int,
+        *,
+        most: int | None = None,
+        check_deadline: DeadlineCheck = ...,
     ) -> list[dict[str, str]]:
         """Labels of the series that satisfy any of the sets (no set: all series) and have samples in the interval.
 
         ``most`` limits their number.
         """
 
-    def label_names(self, matcher_sets: Sequence[Sequence[Matcher]], start_ms: int, end_ms: int) -> list[str]:
+    def label_names(
+        self,
+        matcher_sets: Sequence[Sequence[Matcher]],
+        start_ms: int,
+        end_ms: int,
+        *,
+        check_deadline: DeadlineCheck = ...,
+    ) -> list[str]:
         """Sorted names of the labels of those series."""
 
     def label_values(
-        self, name: str, matcher_sets: Sequence[Sequence[Matcher]], start_ms: int, end_ms: int
+        self,
+        name: str,
+        matcher_sets: Sequence[Sequence[Matcher]],
+        start_ms: int,
+        end_ms: int,
+        *,
+        check_deadline: DeadlineCheck = ...,
     ) -> list[str]:
         """Sorted values of one label of those series."""
 

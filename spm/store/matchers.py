@@ -87,15 +87,23 @@ def matches_empty(matcher: Matcher) -> bool:
 
 
 def _match_in_parts(texts: pa.Array, matcher: Matcher, check_deadline: Callable[[], None]) -> list[pa.Array]:
+    parts = portions(texts)
+    if len(parts) == 1:
+        return [_match_regex(texts, matcher)]
+    matches = []
+    for part in parts:
+        check_deadline()
+        matches.append(_match_regex(part, matcher))
+    return matches
+
+
+def portions(texts: pa.Array) -> list[pa.Array]:
+    """Cut texts so that the worst expression takes a short time for each portion."""
     parts = -(-texts.nbytes // MATCHED_BYTES_AT_ONCE)
     if parts <= 1:
-        return [_match_regex(texts, matcher)]
+        return [texts]
     cuts = np.linspace(0, len(texts), min(parts, len(texts)) + 1).astype(int).tolist()
-    matches = []
-    for first, end in pairwise(cuts):
-        check_deadline()
-        matches.append(_match_regex(texts.slice(first, end - first), matcher))
-    return matches
+    return [texts.slice(first, end - first) for first, end in pairwise(cuts)]
 
 
 def _match_regex(texts: pa.Array, matcher: Matcher) -> pa.Array:

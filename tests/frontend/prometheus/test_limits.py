@@ -24,7 +24,10 @@ from spm.query.fake import FakeStorage
 from spm.query.promql.engine import Engine
 from spm.query.request.admission import MachineSlots, QueryAdmission
 from spm.query.request.budget import CELL_BYTES, SAMPLE_BYTES, SERIES_BYTES, WORKING_COPIES, Budget, QueryLimits
+from spm.store import matchers
 from tests.support.people import Tenant
+from tests.support.rows import START, envelope, stored
+from tests.support.store_reader import reader
 
 
 def budget(**allowed: Any) -> Budget:
@@ -248,6 +251,26 @@ def test_query_without_admission_is_a_429_that_says_when_to_retry(
     assert (refused.status_code, json.loads(refused.content)["errorType"]) == (429, "too_many_requests")
     assert refused["Retry-After"]
     assert (other.status_code, ask(alpha).status_code) == (200, 200)
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("path", ["label/host/values", "labels", "series"])
+def test_names_have_the_time_limit_that_their_caller_sets(
+    client: Client, alpha: Tenant, path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    storage = reader(stored(envelope([(number, START + 1, 1.0) for number in range(40)])))
+    monkeypatch.setattr(query, "storage_for", lambda app: storage)
+    match = matchers._match_regex
+
+    def slow(texts: Any, matcher: Any) -> Any:
+        time.sleep(0.05)
+        return match(texts, matcher)
+
+    monkeypatch.setattr(matchers, "MATCHED_BYTES_AT_ONCE", 20)
+    monkeypatch.setattr(matchers, "_match_regex", slow)
+    asked = urlencode({"match[]": '{host=~"h.*9"}', "timeout": "0.1"})
+    answer = client.get(f"/prometheus/api/v1/{path}?{asked}", headers={"Authorization": f"Bearer {alpha.token}"})
+    assert (answer.status_code, json.loads(answer.content)["errorType"]) == (503, "timeout")
 
 
 @pytest.mark.django_db

@@ -1,6 +1,7 @@
 """Claims about reading: any history of writes, runs and roll backs answers like a plain dict (PROTOCOL 9, 10, 11)."""
 
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +13,12 @@ from hypothesis import strategies as st
 from ingest.writer import Writer
 from spm import limits, wire
 from spm.clock import FakeClock
-from spm.errors import IntegrityError, QueryTooLarge, StoreUnavailable
+from spm.errors import IntegrityError, QueryTimeout, QueryTooLarge, StoreUnavailable
 from spm.limits import HOUR_MS
+from spm.query.reader import AppStorage
 from spm.query.request.batches import Matcher
 from spm.query.view.app_state import AppState
-from spm.store import keys
+from spm.store import keys, matchers
 from spm.store.backends import lmdb, open_backend
 from spm.store.backends.base import Backend
 from spm.store.backends.memory import MemoryBackend
@@ -326,6 +328,40 @@ def test_names_are_those_of_the_dictionary() -> None:
     assert storage.label_values("host", [[Matcher("__name__", "=", "m0")]], 0, NOW) == ["h0", "h3"]
     got = storage.series([[Matcher("host", "=~", "h[12]")], [Matcher("host", "=", "h2")]], 0, NOW)
     assert sorted(labels["__name__"] + labels["host"] for labels in got) == ["m1h1", "m2h2"]
+
+
+NAMES: list[Callable[[AppStorage, list[list[Matcher]], Callable[[], None]], object]] = [
+    lambda storage, sets, check: storage.series(sets, 0, NOW, check_deadline=check),
+    lambda storage, sets, check: storage.label_names(sets, 0, NOW, check_deadline=check),
+    lambda storage, sets, check: storage.label_values("host", sets, 0, NOW, check_deadline=check),
+]
+
+
+@pytest.mark.parametrize("names", NAMES, ids=["series", "label names", "label values"])
+def test_names_end_at_their_deadline_while_a_regular_expression_is_matched(
+    names: Callable[[AppStorage, list[list[Matcher]], Callable[[], None]], object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """900 values of 2 kB and one expression took 20.7 s at a time limit of 5 s, and held the app's lock."""
+    monkeypatch.setattr(matchers, "MATCHED_BYTES_AT_ONCE", 20)
+    storage = reader(stored(envelope([(s, START + 1, 1.0) for s in range(50)])))
+    storage.label_names([], 0, NOW)
+    matched: list[int] = []
+    match = matchers._match_regex
+
+    def counting(texts: Any, matcher: Matcher) -> Any:
+        matched.append(1)
+        return match(texts, matcher)
+
+    monkeypatch.setattr(matchers, "_match_regex", counting)
+
+    def check_deadline() -> None:
+        if len(matched) == 3:
+            raise QueryTimeout("late")
+
+    with pytest.raises(QueryTimeout):
+        names(storage, [[Matcher("host", "=~", "h.*9")]], check_deadline)
+    assert len(matched) == 3
+    assert names(storage, [[Matcher("host", "=~", "h4[89]")]], lambda: None)  # the lock is free
 
 
 @pytest.mark.parametrize(("limit", "what"), [("QUERY_SAMPLES_MAX", "samples"), ("QUERY_SERIES_MAX", "series")])

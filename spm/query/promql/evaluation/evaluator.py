@@ -383,7 +383,9 @@ _VECTORS: dict[type[Any], Callable[[Evaluation, Any], Vector]] = {
     plan.VectorVector: Evaluation._vector_vector,
     plan.SetOperation: Evaluation._set_operation,
     plan.Aggregation: Evaluation._aggregation,
-    plan.Relabel: lambda evaluation, node: relabel(node.function, evaluation.vector(node.vector), node.texts),
+    plan.Relabel: lambda evaluation, node: relabel(
+        node.function, evaluation.vector(node.vector), node.texts, evaluation.source.check_deadline
+    ),
     plan.Sort: Evaluation._sorted,
     plan.HistogramQuantiles: Evaluation._quantiles,
     plan.HistogramFraction: Evaluation._fraction,

@@ -1,8 +1,8 @@
 """`label_replace` and `label_join`: compute a label from other labels.
 
 The regular expression comes from a user, so it runs in RE2 (through Arrow), anchored at both ends, once over the
-distinct values of the source label. A label that becomes empty is removed. A series whose metric name is written keeps
-that name.
+distinct values of the source label, in portions between which the deadline is checked. A label that becomes empty is
+removed. A series whose metric name is written keeps that name.
 """
 
 from __future__ import annotations
@@ -16,20 +16,25 @@ from spm.errors import QueryFailed, QueryTooLarge
 from spm.limits import LABEL_VALUE_BYTES_MAX
 from spm.query.promql.operators.vector import Vector, merge_rows
 from spm.query.promql.syntax.patterns import cuts_characters, name_groups
-from spm.query.request.batches import METRIC_NAME
+from spm.query.request.batches import METRIC_NAME, DeadlineCheck, no_deadline
 from spm.store.encoding.arrow import strings
-from spm.store.matchers import too_many_classes
+from spm.store.matchers import portions, too_many_classes
 
 _WHOLE_MATCH = "spm0"
 _REFERENCE = re.compile(r"\$(?:(\$)|\{(\w+)\}|(\w+))", re.ASCII)
 
 
-def relabel(function: str, vector: Vector, texts: tuple[str, ...]) -> Vector:
+def relabel(
+    function: str, vector: Vector, texts: tuple[str, ...], check_deadline: DeadlineCheck = no_deadline
+) -> Vector:
     """Sets one label from others; series that get equal labels are merged if they have no step in common."""
     target = texts[0]
     if not target:
         raise QueryFailed(f"invalid destination label name in {function}(): {target}")
-    values = _replace(vector, *texts[1:]) if function == "label_replace" else _join(vector, texts[1], texts[2:])
+    if function == "label_replace":
+        values = _replace(vector, *texts[1:], check_deadline=check_deadline)
+    else:
+        values = _join(vector, texts[1], texts[2:])
     labels, nameless = [], vector.nameless.copy()
     for row, (old, text) in enumerate(zip(vector.labels, values, strict=True)):
         labels.append(old if text is None else _with_label(old, target, text))
@@ -52,30 +57,36 @@ def _join(vector: Vector, separator: str, sources: tuple[str, ...]) -> list[str 
     return texts
 
 
-def _replace(vector: Vector, replacement: str, source: str, regex: str) -> list[str | None]:
+def _replace(
+    vector: Vector, replacement: str, source: str, regex: str, *, check_deadline: DeadlineCheck
+) -> list[str | None]:
     """Returns the new value for each series; `None` where the expression does not match."""
     values = [labels.get(source, "") for labels in vector.labels]
     distinct = sorted(set(values))
-    texts = dict(zip(distinct, _expand(distinct, replacement, regex), strict=True))
+    texts = dict(zip(distinct, _expand(distinct, replacement, regex, check_deadline), strict=True))
     return [texts[value] for value in values]
 
 
-def _expand(values: list[str], replacement: str, regex: str) -> list[str | None]:
+def _expand(values: list[str], replacement: str, regex: str, check_deadline: DeadlineCheck) -> list[str | None]:
     pattern, names = name_groups(regex, "spm")
     names["0"] = _WHOLE_MATCH
     if cuts_characters(regex):
         raise QueryFailed(f"invalid regular expression in label_replace(): {regex}")
     if refusal := too_many_classes(regex):
         raise QueryFailed(f"regular expression in label_replace() is too large: {refusal}")
-    try:
-        # One extra value, so that the expression is checked even if there are no series.
-        matches = pc.extract_regex(strings([*values, ""]), pattern=rf"\A(?P<{_WHOLE_MATCH}>(?s:{pattern}))\z")
-    except pa.ArrowInvalid as error:
-        raise QueryFailed(f"invalid regular expression in label_replace(): {regex}") from error
-    return [
-        None if captures is None else _fill_template(replacement, captures, names)
-        for captures in matches.to_pylist()[:-1]
-    ]
+    expanded: list[str | None] = []
+    # One extra value, so that the expression is checked even if there are no series.
+    for texts in portions(strings([*values, ""])):
+        check_deadline()
+        try:
+            matches = pc.extract_regex(texts, pattern=rf"\A(?P<{_WHOLE_MATCH}>(?s:{pattern}))\z")
+        except pa.ArrowInvalid as error:
+            raise QueryFailed(f"invalid regular expression in label_replace(): {regex}") from error
+        expanded += [
+            None if captures is None else _fill_template(replacement, captures, names)
+            for captures in matches.to_pylist()
+        ]
+    return expanded[:-1]
 
 
 def _join_bounded(separator: str, parts: list[str]) -> str:

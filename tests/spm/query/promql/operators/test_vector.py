@@ -7,8 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spm.errors import QueryFailed
+from spm.errors import QueryFailed, QueryTimeout
+from spm.query.promql.operators.relabel import relabel
 from spm.query.promql.operators.vector import Vector, finish, merge_rows, stack
+from spm.store import matchers
 
 STEPS = 4
 VALUE = st.sampled_from([0.0, -0.0, 1.5, np.nan, np.inf])
@@ -74,3 +76,22 @@ def test_vectors_without_rows_cost_no_copy() -> None:
     none = Vector([], np.empty((0, STEPS)), np.empty((0, STEPS), np.bool_), np.empty(0, np.bool_))
     assert stack([none, full, none]) is full
     assert stack([none, none]) is none
+
+
+def test_label_replace_checks_the_deadline_between_portions_and_answers_alike(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One call of RE2 for all values took 22 s at a time limit of 5 s."""
+    labels = [{"__name__": "m", "n": f"a{number}"} for number in range(500)]
+    ones = np.ones((500, STEPS))
+    vector = Vector(labels, ones, ones > 0, np.zeros(500, np.bool_))
+    texts = ("to", "$1", "n", "a(.*)")
+    whole, checks = relabel("label_replace", vector, texts), list[int]()
+    assert {one["to"] for one in whole.labels} == {str(number) for number in range(500)}
+    monkeypatch.setattr(matchers, "MATCHED_BYTES_AT_ONCE", 100)
+    assert relabel("label_replace", vector, texts, lambda: checks.append(1)).labels == whole.labels
+    assert len(checks) > 10
+
+    def late() -> None:
+        raise QueryTimeout("late")
+
+    with pytest.raises(QueryTimeout):
+        relabel("label_replace", vector, texts, late)
