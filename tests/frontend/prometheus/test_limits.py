@@ -268,8 +268,8 @@ def test_names_have_the_time_limit_that_their_caller_sets(
 
     monkeypatch.setattr(matchers, "MATCHED_BYTES_AT_ONCE", 20)
     monkeypatch.setattr(matchers, "_match_regex", slow)
-    asked = urlencode({"match[]": '{host=~"h.*9"}', "timeout": "0.1"})
-    answer = client.get(f"/prometheus/api/v1/{path}?{asked}", headers={"Authorization": f"Bearer {alpha.token}"})
+    parameters = urlencode({"match[]": '{host=~"h.*9"}', "timeout": "0.1"})
+    answer = client.get(f"/prometheus/api/v1/{path}?{parameters}", headers={"Authorization": f"Bearer {alpha.token}"})
     assert (answer.status_code, json.loads(answer.content)["errorType"]) == (503, "timeout")
 
 
