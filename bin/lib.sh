@@ -121,6 +121,7 @@ run_pip() {
 
 # Secrets, page libraries and Java: everything beside Python packages. Quick when there is nothing to do.
 finish_environment() {
+  [ "$(setting SPM_SPARK_MASTER)" != none ] || export SPM_SPARK_MASTER=none # needs no Java
   "$environment/bin/python" -m spm.cli.setup || exit $?
   [ ! -f "$environment/java-home" ] || JAVA_HOME=$(cat "$environment/java-home")
   export JAVA_HOME
@@ -129,6 +130,7 @@ finish_environment() {
 # The extras that the product needs: those of the embedded default, and those of its settings.
 product_extras() {
   extras="server agent spark"
+  [ "$(setting SPM_SPARK_MASTER)" != none ] || extras="server agent"
   [ "$(setting SPM_TRANSPORT)" != amqp ] || extras="$extras amqp"
   case $(setting SPM_CELERY_BROKER_URL) in amqp*) extras="$extras amqp" ;; esac
   case $(setting SPM_STORE_URL) in hbase*) extras="$extras hbase" ;; esac

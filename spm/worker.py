@@ -1,4 +1,4 @@
-"""The worker's entry point: ``python -m spm.worker [--concurrency N] [--beat-thread]``.
+"""The worker's entry point: ``python -m spm.worker [--concurrency N] [--beat-thread | --beat-only]``.
 
 It does what ``celery -A spm.celery worker`` does, with this product's choices, and without Celery's command line: that
 one loads a shell with completion and colours, a fifth of the time that a killed worker takes to be back. It uses
@@ -9,13 +9,16 @@ and a long run delays no alert. A forked child would cost 150 MB more and must n
 import gc
 import logging
 import os
+import signal
 import sys
 from argparse import ArgumentParser
 from collections.abc import Sequence
 
+from celery.beat import Service
+
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "spm.settings")
 
-from spm.celery import app  # reads the settings
+from spm.celery import PunctualScheduler, app  # reads the settings
 
 THREADS = 4
 
@@ -24,8 +27,12 @@ def main(words: Sequence[str]) -> int:
     """Works until asked to end. Returns the exit status."""
     parser = ArgumentParser(prog="python -m spm.worker", description="Consumes messages and does the product's tasks.")
     parser.add_argument("--concurrency", type=int, default=THREADS, metavar="N", help=f"tasks at a time ({THREADS})")
-    parser.add_argument("--beat-thread", action="store_true", help="send the schedule's tasks too: one worker must")
+    beat = parser.add_mutually_exclusive_group()
+    beat.add_argument("--beat-thread", action="store_true", help="send the schedule's tasks too: one worker must")
+    beat.add_argument("--beat-only", action="store_true", help="send the schedule's tasks, and do none")
     options = parser.parse_args(words)
+    if options.beat_only:
+        return send_schedule()
     gc.disable()  # all that is loaded now stays: looking through it again and again is a tenth of a start
     worker = app.Worker(
         pool_cls="threads",
@@ -40,6 +47,16 @@ def main(words: Sequence[str]) -> int:
     gc.enable()
     worker.start()
     return worker.exitcode or 0
+
+
+def send_schedule() -> int:
+    """Sends the schedule's tasks until asked to end; the schedule stays in memory, as in a worker."""
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    service = Service(app, scheduler_cls=PunctualScheduler)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: service.stop())  # it looks at least once a second
+    service.start()
+    return 0
 
 
 if __name__ == "__main__":

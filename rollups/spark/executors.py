@@ -2,7 +2,7 @@
 
 Only ``_open_spark`` imports PySpark, and only when it is called. Without PySpark, without a Java, or on a store that
 exists in this process alone, the tasks run in this process. A cluster that the settings name is never replaced by this
-process: ``ClusterUnfit`` says what is wrong with it.
+process: ``ClusterUnfit`` says what is wrong with it. The master ``none`` chooses this process.
 """
 
 import importlib
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from rollups.spark.runtime import SparkRuntime
 
 _LOG = logging.getLogger(__name__)
+_NO_MASTER = "none"
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +55,9 @@ def _open_local_executor(settings: ExecutorSettings) -> Iterator[Executor]:
 def _open_spark_executor(settings: ExecutorSettings) -> Iterator[Executor]:
     with ExitStack() as stack:
         executor: Executor = LocalExecutor(settings.store, settings.at)
-        if not settings.url.startswith("memory:"):
+        if settings.master == _NO_MASTER:
+            _LOG.info("this run does without Spark, as SPM_SPARK_MASTER says")
+        elif not settings.url.startswith("memory:"):
             try:
                 executor = stack.enter_context(_open_spark(settings.url, settings.master, settings.folder)).executor()
             except ClusterUnfit:
@@ -79,7 +82,9 @@ def _open_spark(url: str, master: str, folder: Path) -> AbstractContextManager["
 
 
 def _require_spark(url: str, master: str, folder: Path) -> AbstractContextManager["SparkRuntime"]:
-    """Opens a session. Raises ``Refused`` without PySpark."""
+    """Opens a session. Raises ``Refused`` without PySpark, or if the settings choose none."""
+    if master == _NO_MASTER:
+        raise Refused("this site does without Spark", got=f"SPM_SPARK_MASTER={master}", remedy="Leave out --spark.")
     try:
         return _open_spark(url, master, folder)
     except ImportError as error:

@@ -31,6 +31,8 @@ def welcome(login: Mapping[str, Any], options: Options) -> str:
         rows += [("Password", f"{login['password']}   (change it on your account page)")]
     if login["token"]:
         rows += [("Token", f"{login['token']}   (for sending your own data)")]
+    if not options.spark:
+        rows.append(("Runs", "in one process of this machine, without Spark"))
     rows += [("Data", str(options.data)), ("Logs", str(options.data / "log")), ("Stop", "Ctrl-C")]
     lines = [f"  {name + ':':<10} {value}" for name, value in rows]
     return "\n".join(["", *lines, ""])

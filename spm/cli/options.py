@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 PORT = 8000
+NO_SPARK = "none"  # as SPM_SPARK_MASTER: runs work in one process
 _ANY_ADDRESS = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # where a server that listens on all addresses is reached
 
 
@@ -24,6 +25,7 @@ class Options:
     agent: bool
     web_processes: int
     accept_store: bool = False
+    spark: bool = True
 
     @property
     def url(self) -> str:
@@ -54,6 +56,7 @@ def parse(arguments: Sequence[str], environ: Mapping[str, str], root: Path) -> O
     parser.add_argument("--data", type=Path, default=root / "var")
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--no-agent", action="store_true")
+    parser.add_argument("--no-spark", action="store_true")
     parser.add_argument("--accept-store", action="store_true")
     namespace = parser.parse_args(arguments)
     return Options(
@@ -65,6 +68,7 @@ def parse(arguments: Sequence[str], environ: Mapping[str, str], root: Path) -> O
         agent=not namespace.no_agent,
         web_processes=int(environ.get("SPM_WEB_PROCESSES", "1")),
         accept_store=namespace.accept_store,
+        spark=not namespace.no_spark and environ.get("SPM_SPARK_MASTER") != NO_SPARK,
     )
 
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from spm.cli.options import Options
+from spm.cli.options import NO_SPARK, Options
 from spm.cli.preflight import WEB_METRICS
 from spm.limits import HEALTHY_AFTER_S, LOG_BYTES_MAX, RESTART_DELAY_S_MAX
 
@@ -70,6 +70,7 @@ def environment_of(options: Options) -> dict[str, str]:
         "PYTHONUNBUFFERED": "1",
         "MALLOC_ARENA_MAX": "2",  # glibc keeps an arena per thread: tens of unused megabytes
         "OPENBLAS_NUM_THREADS": "1",  # nothing here multiplies matrices
+        **({} if options.spark else {"SPM_SPARK_MASTER": NO_SPARK}),
     }
 
 

@@ -20,7 +20,9 @@ DOCUMENTS = sorted(
     ]
 )
 _TICKED = re.compile(r"`([^`\n]+)`")
-_CODE_PATH = re.compile(r"(?:spm|ingest|rollups|alerts|frontend|tests|docs|bin|\.ci|requirements)(?:/[\w.-]+)+/?")
+_CODE_PATH = re.compile(
+    r"(?:spm|ingest|rollups|alerts|frontend|tests|docs|bin|deploy|\.ci|requirements)(?:/[\w.-]+)+/?"
+)
 # Public names that keep an old word for a while or for good: they are no use of the banned word.
 _PUBLIC = re.compile(
     r"manage(?:\.py)? (?:shred|tidy|erase)\b|`{1,2}(?:shred|tidy|erase)\b|commands\.shred"  # former commands

@@ -18,7 +18,9 @@ def run(*command: str, **environ: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-@pytest.mark.parametrize("script", ["start", "manage", "test", "lock", "lib.sh", "../.ci/run"])
+@pytest.mark.parametrize(
+    "script", ["start", "manage", "run", "test", "lock", "lib.sh", "../.ci/run", "../.ci/audit", "../deploy/install.sh"]
+)
 def test_script_is_posix_shell(script: str) -> None:
     assert run("sh", "-n", str(ROOT / "bin" / script)).stderr == ""
 
