@@ -1,0 +1,1 @@
+"""The command line ``spm``, for any machine: it uses the REST interface alone, with a token."""
