@@ -93,6 +93,11 @@ class Annotations:
             message = "metric might not be a counter, name does not end in _total/_sum/_count/_bucket:"
             self._infos[self._with_position(f"PromQL info: {message} {_quote(metric)}", position)] = None
 
+    def exponential_buckets(self, metric: str, position: int) -> None:
+        """Give an info about buckets that came from a native or an exponential histogram."""
+        message = "buckets were made from those of a native or exponential histogram: exact to one bucket"
+        self._infos[self._with_position(f"PromQL info: {message}{_for_metric(metric)}", position)] = None
+
     def forced_monotonicity(self, metric: str, position: int, forced: ForcedMonotonicity) -> None:
         """Give an info about buckets whose counts fell where they must rise."""
         if (metric, position) in self._forced:

@@ -24,6 +24,7 @@ from spm.query.series.label_table import group_equal
 
 _NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*(?:[eE][+-]?\d+)?|\.\d+(?:[eE][+-]?\d+)?|inf|infinity)", re.IGNORECASE)
 _TOLERANCE = 1e-12  # the relative difference of two counts that rounding may cause
+_QUARTERS = np.array([2.0**0.25, 2.0**0.5, 2.0**0.75]) / 2  # as mantissas
 _LEAST_NORMAL = 2.2250738585072014e-308
 
 
@@ -54,7 +55,16 @@ def group_buckets(vector: Vector, annotations: Annotations, position: int) -> Hi
     bounds = np.array([float(texts[row]) for row in rows.tolist()])
     order = np.lexsort((bounds, groups.codes))
     starts = np.searchsorted(groups.codes[order], np.arange(len(groups.labels) + 1))
+    converted = np.unique(groups.codes[_are_quarters(bounds)]).tolist()
+    for metric in dict.fromkeys(groups.labels[code].get(METRIC_NAME, "") for code in converted):
+        annotations.exponential_buckets(metric, position)
     return Histograms(groups.labels, rows[order], starts.astype(np.int64), bounds[order])
+
+
+def _are_quarters(bounds: F64) -> BOOL:
+    """Whether each bound is 2^(k/4), k no multiple of 4: only converters of exponential buckets have these bits."""
+    mantissas, _ = np.frexp(np.abs(bounds))
+    return np.isin(mantissas, _QUARTERS)
 
 
 def quantile(

@@ -13,6 +13,9 @@ from ingest.http.exchange import PushRequest
 from ingest.protocols.common.series_cache import SeriesCache
 from ingest.protocols.prometheus import native_histogram_kernels, remote_write
 from spm.limits import HISTOGRAM_BUCKETS_MAX
+from spm.query.promql.operators.annotations import Annotations
+from spm.query.promql.operators.histogram_quantile import group_buckets
+from spm.query.promql.operators.vector import Vector
 from spm.wire import STALE_BITS, Parsed, parse_canonical
 from tests.ingest.protocols.remote_bodies import Series, bits, part, real, request, request_v2, varint, whole
 
@@ -101,6 +104,30 @@ def test_buckets_hold_the_observations_up_to_their_bounds(version: int, schema: 
     expected = {key: sum(observed <= float(key[1]) for observed in OBSERVED) for key in values}
     assert values == expected
     assert len(values) > 4
+
+
+@pytest.mark.parametrize("schema", [1, 3, 8])
+def test_an_answer_over_exponential_buckets_says_so(schema: int) -> None:
+    bounds = [bound for _, bound in samples(read(2, histogram(schema, OBSERVED))) if bound]
+    assert infos_over(bounds) == [
+        "PromQL info: buckets were made from those of a native or exponential histogram: exact to one bucket"
+        ' for metric name "latency_bucket" (1:1)'
+    ]
+
+
+@pytest.mark.parametrize("bounds", [["0.1", "0.25", "+Inf"], ["1", "2", "4", "8", "+Inf"], ["1.189207115", "+Inf"]])
+def test_an_answer_over_classic_buckets_says_nothing(bounds: list[str]) -> None:
+    assert infos_over(bounds) == []
+
+
+def infos_over(bounds: Sequence[str]) -> list[str]:
+    """The infos of a query over the buckets of one histogram."""
+    labels = [{"__name__": "latency_bucket", "le": bound} for bound in bounds]
+    shape = len(labels), 1
+    vector = Vector(labels, np.ones(shape), np.ones(shape, np.bool_), np.zeros(len(labels), np.bool_))
+    annotations = Annotations("histogram_quantile(0.5, latency_bucket)")
+    group_buckets(vector, annotations, 0)
+    return annotations.infos
 
 
 def test_custom_buckets_keep_their_bounds() -> None:
