@@ -31,7 +31,7 @@ _RATE = env.str("SPM_APP_RATE_MAX", "" if SPM_TRANSPORT == "direct" else str(QUO
 SPM_APP_RATE_MAX: int | None = int(_RATE) if _RATE.isdecimal() and int(_RATE) else None
 if _RATE and not _RATE.isdecimal():
     raise ImproperlyConfigured(f"SPM_APP_RATE_MAX is {_RATE!r}; it is a number of samples a second, 0 for no limit.")
-SPM_APP_PAST_HOURS_MAX: int = env.int("SPM_APP_PAST_HOURS_MAX", 20_000)
+SPM_APP_PAST_HOURS_MAX: int = env.int("SPM_APP_PAST_HOURS_MAX", 0 if SPM_TRANSPORT == "direct" else 20_000)
 
 if SPM_TRANSPORT not in ("direct", "amqp"):
     raise ImproperlyConfigured(f"SPM_TRANSPORT is {SPM_TRANSPORT!r}; it can be 'direct' or 'amqp'.")

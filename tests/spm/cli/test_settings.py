@@ -2,6 +2,7 @@
 
 import os
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -117,3 +118,20 @@ def test_a_refused_host_is_told_which_setting_admits_it(path: str, settings: Any
 
 def test_the_products_own_programs_reach_it_whatever_hosts_are_named() -> None:
     assert {"localhost", "127.0.0.1", "[::1]"} <= set(live.ALLOWED_HOSTS)
+
+
+@pytest.mark.parametrize(
+    ("transport", "own", "expected"), [("direct", "", "0"), ("amqp", "", "20000"), ("direct", "7", "7")]
+)
+def test_hours_of_the_past_are_bounded_where_many_share_a_site(
+    tmp_path: Path, transport: str, own: str, expected: str
+) -> None:
+    environ = {name: value for name, value in os.environ.items() if not name.startswith("SPM_")}
+    environ |= {"SPM_DATA": str(tmp_path), "SPM_TRANSPORT": transport, "DJANGO_SETTINGS_MODULE": "spm.settings"}
+    environ |= {"SPM_PEPPER": "p", "SPM_SECRET_KEY": "s"}
+    environ |= {"SPM_APP_PAST_HOURS_MAX": own} if own else {}
+    program = "from django.conf import settings; print(settings.SPM_APP_PAST_HOURS_MAX)"
+    asked = subprocess.run(
+        [sys.executable, "-c", program], cwd=ROOT, env=environ, capture_output=True, text=True, check=True
+    )
+    assert asked.stdout.strip() == expected
