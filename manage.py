@@ -31,6 +31,7 @@ def run_command() -> None:
 
 
 if __name__ == "__main__":
+    os.umask(0o077)  # what it writes into the data folder is its user's alone
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "spm.settings")
     if sys.argv[1:2] == ["restore"]:  # into an empty data folder, which has no secrets yet
         use_secrets_of(sys.argv[2:])

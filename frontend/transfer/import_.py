@@ -2,12 +2,14 @@
 
 The body is read, decompressed and parsed piece by piece, and each message is durable before the next one is built. A
 message's id is a hash of its content, so that a file that is sent again, for example after an error in its middle,
-counts once. A whole file is answered as VictoriaMetrics does, with 204, which vmctl wants; a client that accepts JSON
+counts once. Each message obeys the app's rate: the import waits for it, and with it its sender, as long as one request
+may take. A whole file is answered as VictoriaMetrics does, with 204, which vmctl wants; a client that accepts JSON
 gets the report instead, and one whose file has faults gets it always. Enter by `import_file`.
 """
 
 import hashlib
 from collections.abc import Iterator
+from math import ceil
 from typing import Any
 
 import numpy as np
@@ -17,8 +19,10 @@ from django.views.decorators.http import require_POST
 
 from frontend.transfer.readers import FORMS
 from frontend.transfer.unpacking import pieces_of
+from ingest.accept.acceptor import Acceptor
 from ingest.accept.identity import Sender, source_of
 from ingest.accept.process_acceptor import process_acceptor
+from ingest.accept.rate_allowance import TooFast
 from ingest.protocols.grouping_labels import add_labels, read_extra_labels
 from spm.accounts import tokens
 from spm.clock import random_bytes
@@ -30,6 +34,8 @@ from spm.wire import Parsed
 _ID_BYTES = 16
 _JSON = "application/json"
 _CHARS_SHOWN = 600
+IMPORT_TIMEOUT_S = 3_600  # of one request, its waits for the app's rate among them
+_STATUSES = {**BODY_STATUSES, TooFast: 429}
 _CORRECT_LINES = (
     "Correct the lines listed under errors (only the first ones are listed) and send them again; all others are stored."
 )
@@ -58,11 +64,14 @@ def import_file(request: HttpRequest) -> HttpResponse:
         sender = Sender(principal.app_id, source)
         acceptor = process_acceptor()
         with acceptor.reserve_body():
+            deadline_s = acceptor.clock.monotonic() + IMPORT_TIMEOUT_S
+            acceptor.check_rate(principal.app_id)
             for parsed in _messages(request, acceptor.clock.now_ms()):
+                _wait_for_rate(acceptor, principal.app_id, deadline_s)
                 accepted = acceptor.accept(parsed, sender=sender, message_id=_message_id(parsed, principal.token_id))
                 _count(report, accepted)
     except (LimitExceeded, BadMessage, QueueUnavailable, StoreUnavailable, *DATABASE_AWAY) as error:
-        return _error_response(report, error, status_of(error, BODY_STATUSES))
+        return _error_response(report, error, status_of(error, _STATUSES))
     if report["rejected"]:
         report["remedy"] = _CORRECT_LINES
         return JsonResponse(report, status=400)
@@ -82,6 +91,19 @@ def _messages(request: HttpRequest, now_ms: int) -> Iterator[Parsed]:
     labels = read_extra_labels(request.GET.getlist("extra_label"))
     messages = FORMS[form](pieces_of(request), now_ms)
     return (add_labels(each, labels) for each in messages) if labels else messages
+
+
+def _wait_for_rate(acceptor: Acceptor, app: int, deadline_s: float) -> None:
+    """Wait until the app may send; raise ``TooFast`` if that is after the request's time."""
+    while True:
+        try:
+            acceptor.check_rate(app)
+        except TooFast as error:
+            if acceptor.clock.monotonic() + error.wait_s > deadline_s:
+                raise
+            acceptor.clock.sleep(error.wait_s)
+        else:
+            return
 
 
 def _count(report: dict[str, Any], parsed: Parsed) -> None:
@@ -109,4 +131,6 @@ def _error_response(report: dict[str, Any], error: Exception, status: int) -> Ht
     repeat = "Send the whole file again: what was accepted counts once." if status == 503 or not remedy else ""
     answer = {**report, "error": text, "got": text_of(error)[:_CHARS_SHOWN], "remedy": f"{remedy} {repeat}".strip()}
     headers = {"Retry-After": str(RETRY_AFTER_S)} if status == 503 else {}
+    if isinstance(error, TooFast):
+        headers = {"Retry-After": str(ceil(error.wait_s))}
     return JsonResponse(answer, status=status, headers=headers)

@@ -10,6 +10,8 @@ from spm.errors import BadMessage, LimitExceeded
 from spm.limits import GZIP_MEMBERS_MAX, IMPORT_BYTES_MAX, IMPORT_DECODED_BYTES_MAX
 
 _PIECE_BYTES = 1 << 18
+IMPORT_RATIO_MAX = 200  # of decompressed to sent bytes: samples pack to a tenth or a fiftieth, a bomb to a thousandth
+_RATIO_FROM_BYTES = 4_000_000  # decompressed: the beginning of a file may repeat itself
 
 
 def pieces_of(request: HttpRequest) -> Iterator[bytes]:
@@ -48,9 +50,9 @@ def _raw(request: HttpRequest) -> Iterator[bytes]:
 
 
 def _decompressed(pieces: Iterator[bytes]) -> Iterator[bytes]:
-    inflater, members, size = zlib.decompressobj(31), 1, 0
+    inflater, members, size, sent = zlib.decompressobj(31), 1, 0, 0
     for piece in pieces:
-        rest = piece
+        rest, sent = piece, sent + len(piece)
         while rest:
             if inflater.eof:
                 inflater, members = zlib.decompressobj(31), members + 1
@@ -76,6 +78,13 @@ def _decompressed(pieces: Iterator[bytes]) -> Iterator[bytes]:
                     "the body is too large",
                     got=f"over {IMPORT_DECODED_BYTES_MAX} bytes decompressed",
                     remedy="Cut the file.",
+                )
+            if size > max(_RATIO_FROM_BYTES, IMPORT_RATIO_MAX * (sent - len(rest) + _PIECE_BYTES // 16)):
+                raise LimitExceeded(
+                    "the body grows too much when it is decompressed",
+                    got=f"over {IMPORT_RATIO_MAX} times its size",
+                    wanted=f"at most {IMPORT_RATIO_MAX} times",
+                    remedy="Samples pack to a tenth or a fiftieth. Send the file without compression.",
                 )
             if output:
                 yield output

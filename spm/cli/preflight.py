@@ -10,6 +10,7 @@ import fcntl
 import os
 import shutil
 import socket
+from contextlib import suppress
 from pathlib import Path
 
 from spm.clock import random_bytes
@@ -29,11 +30,23 @@ def open_data(data: Path) -> None:
     """Create the data folder and its secrets where they are missing; check that it is writable and has room."""
     try:
         data.mkdir(mode=0o700, parents=True, exist_ok=True)  # samples and users are private
+        close_to_others(data)
         check_room(data)
         for name in SECRETS:
             _ensure_secret(data / name)
     except OSError as error:
         raise cannot_write(data, error) from error
+
+
+def close_to_others(data: Path) -> None:
+    """Take away the rights of other users to a folder that exists.
+
+    A folder of another user, as containers mount one, keeps its rights: its files are private all the same.
+    """
+    mode = data.stat().st_mode & 0o7777
+    if mode & 0o077:
+        with suppress(PermissionError):
+            data.chmod(mode & ~0o077)
 
 
 def check_room(data: Path, needed_bytes: int = START_FREE_BYTES_MIN) -> None:

@@ -199,5 +199,6 @@ def answers(options: Options) -> bool:
 
 
 if __name__ == "__main__":
+    os.umask(0o077)  # what this process and its children write is their user's alone
     read_dotenv(ROOT)
     sys.exit(main(sys.argv[1:], os.environ))

@@ -5,9 +5,10 @@
 
 Times are ms since 1970; a sample without a time (or with null) gets the server's. Values are numbers, or the strings
 "NaN", "+Inf" (or "Inf") and "-Inf". A bad sample rejects only itself; its "line" in the answer is its number in its
-list, from 1. In columns, a bad time rejects its sample; lists of unequal length reject their series. A compiled kernel
-reads plain items of known series; ``msgspec`` reads all others, and first checks that the body is JSON. The key of
-labels is ``tags``. Enter by ``parse``.
+list, from 1. So does one with an unknown member: `timestamp` for `time` would get the server's time. In columns, a bad
+time rejects its sample; lists of unequal length reject their series. A compiled kernel reads plain items of known
+series; ``msgspec`` reads all others, and first checks that the body is JSON. The key of labels is ``tags``. Enter by
+``parse``.
 """
 
 import math
@@ -54,7 +55,7 @@ _CACHE, _OVER_QUOTA_CACHE = SeriesCache(), OverQuotaCache()
 T = TypeVar("T")
 
 
-class Sample(msgspec.Struct, gc=False):
+class Sample(msgspec.Struct, gc=False, forbid_unknown_fields=True):
     """One value of one series."""
 
     metric: str
@@ -63,7 +64,7 @@ class Sample(msgspec.Struct, gc=False):
     time: int | None = None
 
 
-class Series(msgspec.Struct, gc=False):
+class Series(msgspec.Struct, gc=False, forbid_unknown_fields=True):
     """Samples of one series in columns."""
 
     metric: str
@@ -287,7 +288,8 @@ def _decode_item(decode: Callable[[bytes], T], item: bytes) -> T:
     try:
         return decode(item)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise _ItemFault(str(error)[:200]) from error
+        wanted = f"; wanted {_WANTED}" if "unknown field" in str(error) else ""
+        raise _ItemFault(str(error)[:200] + wanted) from error
 
 
 def _label_pairs(metric: str, tags: dict[str, str]) -> list[tuple[bytes, bytes]]:

@@ -2,16 +2,21 @@
 
 import gzip
 import json
+import time
 from collections.abc import Iterator
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
 from django.test import Client
 
 from frontend.prometheus import endpoint
+from frontend.transfer import import_
 from ingest.accept import process_acceptor as own_acceptor
+from ingest.accept.rate_allowance import TooFast
 from spm.accounts import tokens
 from spm.accounts.models import App
+from spm.clock import FakeClock
 from spm.errors import StoreUnavailable
 from spm.query.request.admission import QueryAdmission
 from spm.store.backends import open_backend
@@ -265,3 +270,45 @@ def test_good_line_before_one_that_is_too_long_is_stored(client: Client, alpha: 
     assert (answer.status_code, answer.json()["accepted"]) == (413, 4)
     assert "from line 3 on" in answer.json()["remedy"]
     assert samples_of(export_samples(client, alpha.app)) == samples_of(LINES)
+
+
+def test_an_import_obeys_the_rate_of_its_app(client: Client, alpha: Tenant, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An app with a rate of 100 a second took 100,000 samples in 0.4 s by importing them."""
+    App.objects.filter(pk=alpha.app.pk).update(rate_max=1)
+    now_ms = own_acceptor.process_acceptor().clock.now_ms()
+    stamps = [now_ms - 3_600_000 * hour for hour in range(20)]
+    body = json.dumps({"metric": {"__name__": "m"}, "values": [1] * 20, "timestamps": stamps}).encode()
+    assert import_samples(client, alpha.app, body).status_code == 200  # one body may overdraw the rate
+    refused = import_samples(client, alpha.app, body)
+    assert (refused.status_code, refused.json()["accepted"]) == (429, 0)
+    assert 1 <= int(refused["Retry-After"]) <= 10
+    assert "SPM_APP_RATE_MAX" in refused.json()["remedy"]
+
+
+@pytest.mark.parametrize(("for_s", "waits"), [(60, True), (15, False)], ids=["in time", "too late"])
+def test_a_long_import_waits_for_its_rate_and_not_for_ever(for_s: int, waits: bool) -> None:
+    clock = FakeClock()
+    start_s = clock.monotonic()
+
+    class Limited:
+        def __init__(self) -> None:
+            self.clock = clock
+
+        def check_rate(self, app: int) -> None:
+            if clock.monotonic() < start_s + 25:
+                raise TooFast(100, 10.0)
+
+    acceptor: Any = Limited()
+    with nullcontext() if waits else pytest.raises(TooFast):
+        import_._wait_for_rate(acceptor, 1, start_s + for_s)
+    assert clock.monotonic() - start_s == (30 if waits else 10)
+
+
+def test_a_file_that_grows_a_thousandfold_is_refused_early(client: Client, alpha: Tenant) -> None:
+    """1 GB of comments in 972 kB of gzip held a thread for 110 s."""
+    body = gzip.compress(b"# x\n" * 5_000_000)
+    begun = time.thread_time()
+    answer = import_samples(client, alpha.app, body, "prometheus", **{"Content-Encoding": "gzip"})
+    assert (answer.status_code, answer.json()["accepted"]) == (413, 0)
+    assert "without compression" in answer.json()["remedy"]
+    assert time.thread_time() - begun < 2

@@ -5,6 +5,8 @@ import os
 import shutil
 import socket
 import stat
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -19,6 +21,24 @@ def _mode(path: Path) -> int:
 def test_data_folder_gets_two_secrets_for_its_owner_alone(tmp_path: Path) -> None:
     open_data(tmp_path / "data")
     assert {_mode(tmp_path / "data" / name) for name in ("secret-key", "pepper")} == {0o600}
+
+
+def test_a_data_folder_that_exists_is_closed_to_others(tmp_path: Path) -> None:
+    """Password hashes, session keys, mail and logs were readable by every user of the machine."""
+    data = tmp_path / "data"
+    data.mkdir()
+    data.chmod(0o755)
+    open_data(data)
+    assert _mode(data) == 0o700
+
+
+@pytest.mark.parametrize("start", ["run_path('manage.py'", "run_module('spm.cli.serve'"])
+def test_what_a_process_of_ours_writes_is_its_users_alone(start: str) -> None:
+    code = "import os, runpy, sys; sys.argv = ['it', '--help']; os.umask(0o022)\n"
+    code += f"try: runpy.{start}, run_name='__main__')\nexcept SystemExit: pass\n"
+    code += "print(oct(os.umask(0)))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "0o77"
 
 
 def test_secrets_stay_the_same_at_the_second_start(tmp_path: Path) -> None:

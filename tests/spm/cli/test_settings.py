@@ -131,7 +131,7 @@ def test_hours_of_the_past_are_bounded_where_many_share_a_site(
     environ |= {"SPM_PEPPER": "p", "SPM_SECRET_KEY": "s"}
     environ |= {"SPM_APP_PAST_HOURS_MAX": own} if own else {}
     program = "from django.conf import settings; print(settings.SPM_APP_PAST_HOURS_MAX)"
-    asked = subprocess.run(
+    result = subprocess.run(
         [sys.executable, "-c", program], cwd=ROOT, env=environ, capture_output=True, text=True, check=True
     )
-    assert asked.stdout.strip() == expected
+    assert result.stdout.strip() == expected

@@ -93,8 +93,9 @@ def test_a_list_of_collectd_reads_the_same_whether_its_series_are_known_or_not(
 
 
 def test_a_body_of_odd_items_is_read_completely_without_the_kernel() -> None:
-    items = [{"metric": "m", "value": n, "time": 5, "unit": "s"} for n in range(1_000)]
-    parsed = json_samples.parse(json.dumps({"samples": items}).encode(), now_ms=NOW_MS, cache=SeriesCache())
+    items = [{"metric": "m", "value": n, "time": 5} for n in range(1_000)]
+    body = json.dumps({"samples": items}).replace('"value"', '"\\u0076alue"').encode()
+    parsed = json_samples.parse(body, now_ms=NOW_MS, cache=SeriesCache())
     assert parsed.values.tolist() == list(range(1_000))
 
 

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ingest.protocols.common import line_reader, naming, series_cache
+from ingest.protocols.common.series_cache import SeriesCache
 from ingest.protocols.common.times import TIME_BEFORE_1970, TIME_TOO_FAR_AHEAD
 from ingest.protocols.json import samples as json_samples
 from ingest.protocols.json.samples import UNEQUAL, UNKNOWN_TEXT, parse
@@ -98,6 +99,28 @@ def test_malformed_sample_rejects_itself(bad: str) -> None:
     parsed = parse(b'{"samples":[' + bad.encode() + b',{"metric":"m","value":3}]}', now_ms=NOW_MS)
     assert parsed.values.tolist() == [3.0]
     assert [r.line for r in parsed.rejections] == [1]
+
+
+@pytest.mark.parametrize("known", [False, True], ids=["new series", "known series"])
+@pytest.mark.parametrize(
+    "item",
+    [
+        '{"samples": [%s, {"metric": "m", "tags": {"host": "a"}, "value": 1, "timestamp": 1700000000000}]}',
+        '{"samples": [%s, {"metric": "m", "labels": {"host": "a"}, "value": 1}]}',
+        '{"series": [%s, {"metric": "m", "tags": {"host": "a"}, "times": [5], "values": [1], "unit": "s"}]}',
+    ],
+)
+def test_an_unknown_member_rejects_its_item_by_name(item: str, known: bool) -> None:
+    """With `timestamp` for `time` 2,499 hours became one moment, and nobody was told."""
+    good = '{"metric": "m", "tags": {"host": "a"}, '
+    good += '"times": [5], "values": [1]}' if "series" in item else '"value": 1, "time": 5}'
+    cache = SeriesCache()
+    if known:
+        parse((item.split("%s")[0] + good + "]}").encode(), now_ms=NOW_MS, cache=cache)
+    parsed = parse((item % good).encode(), now_ms=NOW_MS, cache=cache)
+    assert (len(parsed.ts), parsed.rejected, parsed.rejections[0].line) == (1, 1, 2)
+    assert any(name in parsed.rejections[0].reason for name in ("timestamp", "labels", "unit"))
+    assert "wanted" in parsed.rejections[0].reason
 
 
 def test_bad_times_in_columns_reject_their_samples_only() -> None:
