@@ -1,6 +1,7 @@
 """The pages of delivery: the balance of samples, outcomes by hour and source, gaps, rejections, dead letters."""
 
 from typing import Any
+from urllib.parse import urlencode
 
 from django.http import Http404, HttpRequest, HttpResponse, StreamingHttpResponse
 
@@ -12,6 +13,8 @@ from ingest.models import RejectedLine
 from rollups.services import runs as services_runs
 from spm import limits
 from spm.errors import SpmError
+
+LINES_SHOWN = 50
 
 
 class Delivery(AppPage):
@@ -82,16 +85,23 @@ class RejectedLines(AppPage):
     template_name = "frontend/rejected.html"
 
     def get_context_data(self, **kwargs: Any) -> dict[str, Any]:
-        """Add the newest lines first, of one reason or of all."""
+        """Add one page of lines, newest first, of one reason or of all."""
         context = super().get_context_data(**kwargs)
         app, reason = context["app"], self.request.GET.get("reason", "")[:300].replace("\0", "\ufffd")
-        lines = RejectedLine.objects.filter(app=app, **({"reason": reason} if reason else {}))
+        before = self.request.GET.get("before", "")
+        before = before if before.isdecimal() and len(before) < 19 else ""
+        of_reason = {"reason": reason} if reason else {}
+        of_page = {"pk__lt": int(before)} if before else {}
+        lines = RejectedLine.objects.filter(app=app, **of_reason, **of_page)[: LINES_SHOWN + 1]
         return {
             **context,
             "reason": reason,
             "reasons": rejections.by_reason(app.pk),
             "total": RejectedLine.objects.filter(app=app).count(),
-            "lines": lines[: limits.REJECTIONS_KEPT_MAX],
+            "lines": lines[:LINES_SHOWN],
+            "older": lines[LINES_SHOWN - 1].pk if len(lines) > LINES_SHOWN else None,
+            "before": before,
+            "query": urlencode({"reason": reason} if reason else {}),
             "lines_max": limits.REJECTIONS_KEPT_MAX,
             "quota": delivery.quota_of(app),
         }

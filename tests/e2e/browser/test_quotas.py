@@ -5,12 +5,15 @@ from collections.abc import Callable
 import pytest
 from playwright.sync_api import Page, expect
 
+from alerts import rulebook
+from alerts.models.noise import NoiseReport, NoisyRule
 from ingest.http import pings
 from spm.accounts.models import App
 from spm.clock import SystemClock
 from spm.store.backends import open_backend
 from spm.store.ledger import quota
 from spm.wire import Rejection
+from tests.alerts.conftest import draft
 from tests.e2e.browser.conftest import log_in
 from tests.e2e.browser.test_delivery import fits
 from tests.e2e.browser.test_look import LOOKS
@@ -47,3 +50,50 @@ def test_rejections_and_heartbeats_fit_the_screen_and_work(
     pings.create_heartbeat(alpha.app, "weekly report", actor=alpha.owner, now_ms=now_ms)
     page.reload()
     fits(page, f"heartbeats-{look}")
+
+
+PHONE_MAX = 2_000
+LONG_NAME = "PaymentServiceLatencyOfTheEuropeanCheckoutIsAboveItsObjectiveForMoreThanFiveMinutes in_" + "x" * 30
+
+
+def test_lists_of_data_are_short_on_a_phone_until_all_rows_are_asked_for(
+    open_page: Callable[..., Page], alpha: Tenant, own_store: str
+) -> None:
+    now_ms = SystemClock().now_ms()
+    for number in range(12):
+        reason = f"a value cannot be read; got 'on{number}', wanted a number, true or false"
+        lines = [Rejection(each, reason, f"cpu,host=web-{number} usage=on{number} " + "x" * 60) for each in range(9)]
+        notes.see_rejections(alpha.app.pk, f"web-{number}.eu-central-1.example.com", lines, now_ms, "telegraf")
+        notes.see_source(alpha.app.pk, f"web-{number}.eu-central-1.example.com", now_ms)
+    page = open_page(width=390, height=844)
+    log_in(page, alpha)
+    for place in ("rejected", "sources"):
+        page.goto(f"/apps/{alpha.app.pk}/data/{place}")
+        fits(page, f"short-{place}")
+        assert page.evaluate("document.documentElement.scrollHeight") <= PHONE_MAX, place
+        rows = page.locator(".few").last.locator("tbody tr")
+        expect(rows.nth(4)).to_be_hidden()
+        page.locator(".few").last.get_by_label("Show all").check()
+        expect(rows.nth(11)).to_be_visible()
+    page.wait_for_timeout(11_000)  # the part of the sources refreshes itself
+    expect(rows.nth(11)).to_be_visible()
+
+
+@pytest.mark.parametrize("width", [1024, 390])
+def test_a_long_name_of_a_rule_pushes_no_column_out(
+    width: int, open_page: Callable[..., Page], alpha: Tenant, own_store: str
+) -> None:
+    now_ms = SystemClock().now_ms()
+    rule = rulebook.write(alpha.app, draft(name=LONG_NAME), by=alpha.owner, now_ms=now_ms)
+    counts = {"alerts": 3, "notifications": 3, "unattended": 1, "flaps": 1}
+    times = {"from_ms": 0, "to_ms": now_ms, "made_ms": now_ms}
+    report = NoiseReport.objects.create(organisation=alpha.organisation, rules=1, **times, **counts)
+    NoisyRule.objects.create(report=report, rule=rule, **counts)
+    page = open_page(width=width)
+    log_in(page, alpha)
+    for place in ("/alerts/", f"/alerts/noise?report={report.pk}"):
+        page.goto(place)
+        table = page.locator("table").first
+        expect(table.get_by_role("link", name=rule.name, exact=True)).to_be_visible()
+        assert table.evaluate("each => each.scrollWidth <= each.parentElement.clientWidth"), place
+        fits(page, f"long-name-{place[8:13]}-{width}")
