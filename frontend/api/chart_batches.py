@@ -7,6 +7,7 @@ digest. If late samples or a retraction have changed older points, the digest di
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
+from itertools import product
 from typing import Any
 
 import orjson
@@ -129,7 +130,7 @@ class ChartBatch(Operation):
         responses={
             (200, _LINES): {"type": "string", "description": "a line of JSON per chart; the first one has the events"},
             **dict.fromkeys(
-                [(status, "application/json") for status in (400, 401, 403, 404, 409, 422, 429, 503)], FailureSerializer
+                product((400, 401, 403, 404, 409, 422, 429, 503), ("application/json", _LINES)), FailureSerializer
             ),
         },
     )

@@ -10,6 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from frontend.transfer.writers import FORMS
+
 _FORM = "application/x-www-form-urlencoded"
 _LISTS = frozenset({"match[]", "extra_label", "rule_name[]", "rule_group[]", "file[]"})
 _SPAN = ("start", "end", "match[]", "limit", "explain", "asof", "app")
@@ -65,7 +67,7 @@ class _Endpoint:
     parameters: Sequence[str] = ("app",)
     required: Sequence[str] = ()
     methods: Sequence[str] = ("get", "post")
-    response: str = "application/json"
+    response: str | tuple[str, ...] = "application/json"
     body: str = _FORM
     without_body: str = ""  # when the answer is a 204
 
@@ -130,7 +132,7 @@ _ENDPOINTS: Mapping[str, _Endpoint] = {
         "Export the samples of selectors and a range",
         ("match[]", "start", "end", "format", "explain", "asof", "app"),
         ("match[]",),
-        response="application/octet-stream",
+        response=tuple(content_type.partition(";")[0] for _, content_type in FORMS.values()),
     ),
     "/api/v1/events": _Endpoint(
         "What is new in an app: an answer when there is something, or a stream of server-sent events",
@@ -166,7 +168,7 @@ def _operation(path: str, endpoint: _Endpoint, method: str) -> dict[str, Any]:
         "tags": [_tag(path)],
         "parameters": [_parameter(name, endpoint) for name in endpoint.parameters if name not in fields],
         "responses": {
-            "200": {"description": "", "content": {endpoint.response: {"schema": _schema(endpoint.response)}}},
+            "200": {"description": "", "content": {each: {"schema": _schema(each)} for each in _types(endpoint)}},
             **{code: _failure(text) for code, text in _FAILURES.items() if code != "413" or method == "post"},
         },
     }
@@ -176,6 +178,10 @@ def _operation(path: str, endpoint: _Endpoint, method: str) -> dict[str, Any]:
         body = _form(fields, endpoint) if has_form else {"type": "string", "format": "binary"}
         operation["requestBody"] = {"content": {endpoint.body: {"schema": body}}}
     return operation
+
+
+def _types(endpoint: _Endpoint) -> Sequence[str]:
+    return (endpoint.response,) if isinstance(endpoint.response, str) else endpoint.response
 
 
 def _tag(path: str) -> str:

@@ -10,6 +10,8 @@ from drf_spectacular.generators import SchemaGenerator
 
 from frontend.prometheus import urls
 from frontend.transfer import urls as transfer
+from frontend.transfer.writers import FORMS
+from tests.support.people import Tenant
 
 
 def addresses(prefix: str, patterns: list[URLPattern | URLResolver]) -> set[str]:
@@ -68,3 +70,14 @@ def test_no_two_forms_of_the_schema_have_one_name(capsys: pytest.CaptureFixture[
     GENERATOR_STATS.emit_summary()
     warnings = capsys.readouterr().err.splitlines()
     assert [each for each in warnings if "identical names" in each and '"token"' not in each] == []
+
+
+def test_answers_are_described_in_each_of_their_formats(paths: dict[str, Any], desk: Client, alpha: Tenant) -> None:
+    export = paths["/api/v1/export"]["get"]["responses"]["200"]["content"]
+    for form in FORMS:
+        address = f"/api/v1/export?app={alpha.app.pk}&match[]=up&start=1&end=2&format={form}"
+        assert desk.get(address)["Content-Type"].partition(";")[0] in export, form
+    lines = desk.post("/api/v1/charts/batch?format=ndjson", {"panels": 1}, content_type="application/json")
+    described = paths["/api/v1/charts/batch"]["post"]["responses"][str(lines.status_code)]["content"]
+    assert lines.status_code == 400
+    assert lines["Content-Type"].partition(";")[0] in described
