@@ -6,9 +6,8 @@ cannot publish across the fence, so no row that it is about to name is deleted (
 holds stay until their hour's retention is over (PROTOCOL 21). Pages go before the ``inputs`` that list them, so that
 the next purge finishes one that was killed.
 
-LMDB uses the freed space for new rows; its file never shrinks. There is no command for a compacting copy: if it
-replaced the file under processes that have it open, it would lose what they write. To get the disk space back, stop
-everything and run ``mdb_copy -c``.
+LMDB uses the freed space for new rows; its file does not shrink by itself. ``spm.store.backends.lmdb_file`` puts a
+compact copy in its place: at a start, when most of the file is free, and by ``bin/manage maintain --compact``.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence

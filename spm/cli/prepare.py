@@ -1,4 +1,5 @@
-"""Prepares a data folder before the product's processes start: migrations, static files, compiled kernels.
+"""Prepares a data folder before the product's processes start: migrations, static files, compiled kernels, and a
+store's file without much free space.
 
 A step is skipped when its stamp file says that none of its inputs has changed, so that a later start takes a second or
 two. Enter by ``steps``; the command ``prepare`` runs them in order.
@@ -16,6 +17,10 @@ from django.conf import settings
 from django.contrib.staticfiles.finders import get_finders
 from django.core.management import call_command
 
+from spm.cli.console import say
+from spm.errors import Refused, SpmError, StoreUnavailable
+from spm.store.backends import lmdb_file
+
 Step = tuple[str, Callable[[], None]]
 KERNEL_PARTS = ("pipeline", "bodies")  # of ``spm.cli.warm_kernels``, named here so that numba is not loaded
 
@@ -27,6 +32,9 @@ def steps() -> list[Step]:
         due.append(("collecting static files", collect_static))
     if _stale("kernels", _sources()):
         due.append(("compiling kernels, once: about a minute", warm_kernels))
+    folder = lmdb_file.folder_of(settings.SPM_STORE_URL)
+    if folder is not None and _has_much_free(folder):
+        due.append(("giving free space of the store back to the disk", lambda: compact_store(folder)))
     return due
 
 
@@ -56,6 +64,22 @@ def warm_kernels() -> None:
         if process.returncode:
             raise subprocess.CalledProcessError(process.returncode, process.args)
     _stamp("kernels", _sources())
+
+
+def _has_much_free(folder: Path) -> bool:
+    """Whether most of the store's file is free; a file that cannot be looked at is left to those who open it."""
+    try:
+        return lmdb_file.has_file(folder) and lmdb_file.measure(folder).is_worth_compacting
+    except (SpmError, OSError):
+        return False
+
+
+def compact_store(folder: Path) -> None:
+    """Put a compact copy of the store's file in its place; a start goes on where that is refused."""
+    try:
+        lmdb_file.compact_file(folder)
+    except (Refused, StoreUnavailable, OSError) as error:
+        say(f"the store's file stays as it is: {error}")
 
 
 def _static_files() -> list[Path]:

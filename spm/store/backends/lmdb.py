@@ -37,14 +37,22 @@ def open_url(url: str) -> "LmdbBackend":
         return backend
 
 
-class LmdbBackend:
-    """An ordered store in one folder."""
+def is_open_here(folder: Path) -> bool:
+    """Whether this process has the store of a folder open, by ``open_url``."""
+    with _LOCK:
+        backend = _ENVIRONMENTS.get(str(folder.absolute()))
+    return backend is not None and backend.pid == os.getpid()
 
-    def __init__(self, path: str, map_bytes: int = limits.LMDB_MAP_BYTES) -> None:
+
+class LmdbBackend:
+    """An ordered store in one folder. ``alone``: the caller holds LMDB's lock for itself, which is left as it is."""
+
+    def __init__(self, path: str, map_bytes: int = limits.LMDB_MAP_BYTES, *, alone: bool = False) -> None:
         self.path, self.pid = path, os.getpid()
         try:
             os.makedirs(path, exist_ok=True)
-            self._env = lmdb.open(path, map_size=map_bytes, max_dbs=len(layout.TABLES), max_readers=1024, subdir=True)
+            tables = len(layout.TABLES)
+            self._env = lmdb.open(path, map_size=map_bytes, max_dbs=tables, max_readers=1024, lock=not alone)
             self._env.reader_check()
             self._check_length()
             self._tables = {t: self._env.open_db(t.encode()) for t in layout.TABLES}
@@ -147,6 +155,20 @@ class LmdbBackend:
 
     def used_bytes(self) -> int:
         return int((self._env.info()["last_pgno"] + 1) * self._env.stat()["psize"])
+
+    def live_bytes(self) -> int:
+        """Return the bytes of all pages that hold rows; the others are free, or name free ones."""
+        stats = [self._env.stat(), *self._table_stats().values()]
+        pages = sum(stat[kind] for stat in stats for kind in ("branch_pages", "leaf_pages", "overflow_pages"))
+        return int(pages * stats[0]["psize"])
+
+    def cell_counts(self) -> dict[str, int]:
+        """Return the number of cells of each table."""
+        return {table: int(stat["entries"]) for table, stat in self._table_stats().items()}
+
+    def _table_stats(self) -> dict[str, Any]:
+        with self._env.begin() as transaction:
+            return {table: transaction.stat(db) for table, db in self._tables.items()}
 
     def copy_to(self, folder: str, watch: Callable[[int], None]) -> None:
         ended, copy = threading.Event(), Path(folder) / "data.mdb"
