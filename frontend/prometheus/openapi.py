@@ -10,8 +10,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from frontend.transfer.writers import FORMS
-
 _FORM = "application/x-www-form-urlencoded"
 _LISTS = frozenset({"match[]", "extra_label", "rule_name[]", "rule_group[]", "file[]"})
 _SPAN = ("start", "end", "match[]", "limit", "explain", "asof", "app")
@@ -132,7 +130,13 @@ _ENDPOINTS: Mapping[str, _Endpoint] = {
         "Export the samples of selectors and a range",
         ("match[]", "start", "end", "format", "explain", "asof", "app"),
         ("match[]",),
-        response=tuple(content_type.partition(";")[0] for _, content_type in FORMS.values()),
+        response=(
+            "application/x-ndjson",
+            "text/csv",
+            "application/vnd.apache.parquet",
+            "text/plain",
+            "application/openmetrics-text",
+        ),
     ),
     "/api/v1/events": _Endpoint(
         "What is new in an app: an answer when there is something, or a stream of server-sent events",
