@@ -6,14 +6,16 @@ store unavailable or out of time. A caller is a person with a session, or a prog
 What either may do says the table ``spm.accounts.organisations.rights``.
 """
 
+import copy
 from collections.abc import Iterator, Mapping
 from typing import Any, TypeVar
 
 import orjson
 from django.contrib.auth.models import AnonymousUser, User
 from django.db.models import Model, QuerySet
-from django.http import Http404
+from django.http import Http404, QueryDict
 from django.shortcuts import get_object_or_404
+from drf_spectacular.authentication import SessionScheme
 from drf_spectacular.extensions import OpenApiAuthenticationExtension
 from rest_framework import serializers, status
 from rest_framework.authentication import BaseAuthentication, SessionAuthentication
@@ -148,10 +150,26 @@ class ColumnsRenderer(BaseRenderer):
         return orjson.dumps(data, option=orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_NON_STR_KEYS)
 
 
+class PersonAuthentication(SessionAuthentication):
+    """A session; its check of origin takes the token from the header alone, since a body has no form's fields."""
+
+    def enforce_csrf(self, request: Any) -> None:
+        """Check the header ``X-CSRFToken``; what a body says of its type, a form's too, is not looked at."""
+        without_form = copy.copy(request._request)
+        without_form.POST = QueryDict()
+        super().enforce_csrf(without_form)
+
+
+class PersonScheme(SessionScheme):  # type: ignore[no-untyped-call]  # its base is untyped
+    """Names sessions in the schema."""
+
+    target_class = "frontend.api.base.PersonAuthentication"
+
+
 class Operation(APIView):
     """An operation on one app."""
 
-    authentication_classes = [TokenAuthentication, SessionAuthentication]
+    authentication_classes = [TokenAuthentication, PersonAuthentication]
     parser_classes = [SafeJSONParser]
 
     def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:

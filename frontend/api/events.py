@@ -5,11 +5,10 @@ from typing import Any
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiParameter, extend_schema
 from rest_framework import serializers, status
-from rest_framework.authentication import SessionAuthentication
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from frontend.api.base import FailureSerializer, Operation, TokenAuthentication
+from frontend.api.base import FailureSerializer, Operation, PersonAuthentication, TokenAuthentication
 from frontend.events.rights import app_number
 from spm.accounts.models import App
 from spm.accounts.organisations.rights import Right
@@ -77,7 +76,7 @@ class StreamOperation(Operation):
 class PostEvent(StreamOperation):
     """Writing an event."""
 
-    authentication_classes = [EventTokenAuthentication, SessionAuthentication]
+    authentication_classes = [EventTokenAuthentication, PersonAuthentication]
 
     def may(self, app: App, right: Right) -> bool:
         """Whether the caller may write events: the scope events is enough."""

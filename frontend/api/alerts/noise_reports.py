@@ -56,6 +56,8 @@ class NoisyRuleSerializer(serializers.ModelSerializer[NoisyRule]):
 class NoiseReportSerializer(serializers.ModelSerializer[NoiseReport]):
     """The numbers of a week."""
 
+    id = serializers.IntegerField(allow_null=True, help_text="null: of the last seven days, not stored")
+
     class Meta:
         model = NoiseReport
         fields = [

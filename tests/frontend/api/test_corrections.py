@@ -26,6 +26,9 @@ def fleet(alpha: Tenant, settings: Any) -> Tenant:
     return alpha
 
 
+FORM = "application/x-www-form-urlencoded"
+
+
 def at(tenant: Tenant, rest: str) -> str:
     """An address of the app."""
     return f"/api/v1/apps/{tenant.app.pk}/{rest}"
@@ -163,6 +166,22 @@ def test_a_session_without_its_check_of_origin_changes_nothing(fleet: Tenant) ->
     browser = Client(enforce_csrf_checks=True)
     browser.force_login(fleet.owner)
     assert post(browser, at(fleet, "retractions"), {"source": "db-1", "reason": "x"}).status_code == 403
+
+
+@pytest.mark.parametrize("kind", ["multipart/form-data", "multipart/form-data; boundary=x", FORM, "text/plain"])
+@pytest.mark.parametrize(
+    ("method", "address"), [("POST", "dashboards/import"), ("PUT", "rules/files/a"), ("POST", "retractions")]
+)
+def test_a_session_may_send_a_body_of_any_type(fleet: Tenant, method: str, address: str, kind: str) -> None:
+    browser = Client(enforce_csrf_checks=True)
+    browser.force_login(fleet.owner)
+    browser.cookies["csrftoken"] = "a" * 32
+    answers = [
+        browser.generic(method, at(fleet, address), b"csrfmiddlewaretoken=" + b"a" * 32, kind, headers=headers)
+        for headers in ({"X-CSRFToken": "a" * 32}, {})
+    ]
+    assert answers[0].status_code in (400, 415, 422)
+    assert answers[1].status_code == 403  # a form of another site could bring a field
 
 
 @pytest.mark.parametrize(

@@ -53,6 +53,12 @@ def test_the_last_seven_days_are_counted(desk: Client, alpha: Tenant) -> None:
     assert [(each["rule"], each["saving"]) for each in answer["rules"]] == [(rule.pk, None)]
 
 
+def test_the_schema_says_that_only_stored_reports_have_a_number(desk: Client) -> None:
+    schemas: Any = desk.get("/api/v1/schema?format=json").json()["components"]["schemas"]
+    number = schemas["NoiseReport"]["properties"]["id"]
+    assert number.get("nullable") or "null" in number["type"]
+
+
 def test_a_report_of_another_organisation_is_not_found(desk: Client, alpha: Tenant, beta: Tenant) -> None:
     report = report_of(beta)
     assert desk.get(path_of(alpha, f"/{report.pk}")).status_code == 404
