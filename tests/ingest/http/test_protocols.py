@@ -299,10 +299,11 @@ def test_time_in_seconds_where_nanoseconds_are_read_names_its_unit(send: Any) ->
 
 
 def test_quotas_of_an_app_come_from_its_row(app: App) -> None:
-    assert quotas.read_quota(app.pk) == Quota(samples_per_s=None)  # one machine: no rate unless set
+    on_one_machine = Quota(samples_per_s=None, past_hours=None)  # no bounds of either unless set
+    assert quotas.read_quota(app.pk) == on_one_machine
     App.objects.filter(pk=app.pk).update(series_max=5, rate_max=7, hour_days=500, day_days=600)
     process_state.forget_quotas()
-    assert quotas.read_quota(app.pk) == Quota(5, 7, 600)
+    assert quotas.read_quota(app.pk) == Quota(5, 7, 600, None)
 
 
 # --- heartbeats -------------------------------------------------------------------------------------------------------
