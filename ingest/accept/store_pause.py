@@ -16,7 +16,7 @@ from spm.clock import Clock
 from spm.errors import StoreUnavailable
 
 STORE_PAUSE_S = 10  # after a call without an answer, in which no body waits for the store before it is accepted
-STORE_WAIT_S = 1.0  # for one row of a store that hangs: its own time-out is meant for runs, not for senders
+STORE_WAIT_S = 0.5  # for one row of a store that hangs: its own time-out is meant for runs, not for senders
 
 T = TypeVar("T")
 Job = tuple[Future[Any], Callable[[], Any]]
