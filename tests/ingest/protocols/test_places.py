@@ -26,6 +26,7 @@ from tests.ingest.protocols.otlp_bodies import Metric, Point
 
 NOW_MS = 1_767_225_600_000
 PLAIN, SEVERAL, OTHER, BAD, NOTHING = KINDS = range(5)
+_ESCAPED = "value, written with an escape"  # as no kernel reads it
 Read = Callable[[Sequence[int], SeriesCache], Parsed]
 
 
@@ -42,9 +43,9 @@ def text(kinds: Sequence[int], cache: SeriesCache) -> Parsed:
 
 
 def _sample(kind: int, number: int) -> object:
-    labels = {"h": "a"}
-    plain = {"metric": "m", "tags": labels, "value": number, "time": 5_000}
-    others = {SEVERAL: {"metric": "m", "value": number}, OTHER: {**plain, "more": [{}]}, BAD: {**plain, "value": "x"}}
+    named = {"metric": "m", "tags": {"h": "a"}, "time": 5_000}
+    plain, odd = {**named, "value": number}, {**named, _ESCAPED: number}
+    others = {SEVERAL: {"metric": "m", "value": number}, OTHER: odd, BAD: {**plain, "value": "x"}}
     return 7 if kind == NOTHING else others.get(kind, plain)
 
 
@@ -59,7 +60,8 @@ def json_of(*lists: str) -> Read:
     def read(kinds: Sequence[int], cache: SeriesCache) -> Parsed:
         items = {"samples": _sample, "series": _columns}
         body = {name: [items[name](kind, n) for n, kind in enumerate(kinds, 1)] for name in lists}
-        return json_samples.parse(json.dumps(body).encode(), now_ms=NOW_MS, cache=cache)
+        text = json.dumps(body).replace(_ESCAPED, "\\u0076alue")
+        return json_samples.parse(text.encode(), now_ms=NOW_MS, cache=cache)
 
     return read
 
