@@ -5,20 +5,14 @@ everything else passes to the storage below. Aggregates of whole hours come from
 are recorded now are not over. Enter by ``RecordedStorage.add``.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
 from alerts.recording.record import RecordedSamples
 from spm.arrays import BOOL, F64, I64
-from spm.query.request.batches import (
-    DeadlineCheck,
-    HourBatch,
-    Segments,
-    SeriesBatch,
-    SketchBatch,
-    no_deadline,
-)
+from spm.query.forwarding import ForwardingStorage
+from spm.query.request.batches import DeadlineCheck, SeriesBatch, no_deadline
 from spm.query.samples.sample_runs import SampleRuns
 from spm.query.storage import Storage
 from spm.store.matchers import Matcher, mask
@@ -26,11 +20,11 @@ from spm.store.matchers import Matcher, mask
 _Samples = tuple[Mapping[str, str], I64, F64]
 
 
-class RecordedStorage:
+class RecordedStorage(ForwardingStorage):
     """The data of another storage with samples added in memory."""
 
     def __init__(self, storage: Storage, recorded: dict[tuple[tuple[str, str], ...], _Samples] | None = None) -> None:
-        self._storage = storage
+        super().__init__(storage)
         self._recorded = {} if recorded is None else recorded
 
     def add(self, samples: RecordedSamples, times: I64) -> None:
@@ -44,12 +38,6 @@ class RecordedStorage:
         _, old_ts, old_values = self._recorded.get(key, (labels, np.empty(0, np.int64), np.empty(0)))
         earlier = old_ts < ts[0]
         self._recorded[key] = labels, np.append(old_ts[earlier], ts), np.append(old_values[earlier], values)
-
-    def select(
-        self, matchers: Sequence[Matcher], start_ms: int, end_ms: int, *, check_deadline: DeadlineCheck = no_deadline
-    ) -> SeriesBatch:
-        """Samples of the series that match, as ``Storage`` has it."""
-        return self.select_runs(matchers, start_ms, end_ms, check_deadline=check_deadline).batch()
 
     def select_runs(
         self, matchers: Sequence[Matcher], start_ms: int, end_ms: int, *, check_deadline: DeadlineCheck = no_deadline
@@ -77,77 +65,6 @@ class RecordedStorage:
     def with_retracted(self) -> Storage:
         """The same data as if nothing had been retracted."""
         return RecordedStorage(self._storage.with_retracted(), self._recorded)
-
-    def select_cells(
-        self,
-        matchers: Sequence[Matcher],
-        borders: I64,
-        names: Collection[str],
-        *,
-        check_deadline: DeadlineCheck = no_deadline,
-    ) -> HourBatch:
-        """Aggregates of cells, as ``Storage`` has it."""
-        return self._storage.select_cells(matchers, borders, names, check_deadline=check_deadline)
-
-    def select_segments(
-        self,
-        matchers: Sequence[Matcher],
-        segments: Segments,
-        names: Collection[str],
-        *,
-        check_deadline: DeadlineCheck = no_deadline,
-    ) -> HourBatch:
-        """Aggregates of segments, as ``Storage`` has it."""
-        return self._storage.select_segments(matchers, segments, names, check_deadline=check_deadline)
-
-    def select_sketches(
-        self, matchers: Sequence[Matcher], segments: Segments, *, check_deadline: DeadlineCheck = no_deadline
-    ) -> SketchBatch:
-        """Sketches of segments, as ``Storage`` has it."""
-        return self._storage.select_sketches(matchers, segments, check_deadline=check_deadline)
-
-    def series(
-        self,
-        matcher_sets: Sequence[Sequence[Matcher]],
-        start_ms: int,
-        end_ms: int,
-        *,
-        most: int | None = None,
-        check_deadline: DeadlineCheck = no_deadline,
-    ) -> list[dict[str, str]]:
-        """Labels of stored series, as ``Storage`` has it."""
-        return self._storage.series(matcher_sets, start_ms, end_ms, most=most, check_deadline=check_deadline)
-
-    def label_names(
-        self,
-        matcher_sets: Sequence[Sequence[Matcher]],
-        start_ms: int,
-        end_ms: int,
-        *,
-        check_deadline: DeadlineCheck = no_deadline,
-    ) -> list[str]:
-        """Names of labels of stored series, as ``Storage`` has it."""
-        return self._storage.label_names(matcher_sets, start_ms, end_ms, check_deadline=check_deadline)
-
-    def label_values(
-        self,
-        name: str,
-        matcher_sets: Sequence[Sequence[Matcher]],
-        start_ms: int,
-        end_ms: int,
-        *,
-        check_deadline: DeadlineCheck = no_deadline,
-    ) -> list[str]:
-        """Values of a label of stored series, as ``Storage`` has it."""
-        return self._storage.label_values(name, matcher_sets, start_ms, end_ms, check_deadline=check_deadline)
-
-    def notes(self) -> list[str]:
-        """Notes that hold for all answers."""
-        return self._storage.notes()
-
-    def damage(self) -> list[str]:
-        """Warnings about damaged rows."""
-        return self._storage.damage()
 
 
 def _join(stored: SeriesBatch, recorded: dict[tuple[tuple[str, str], ...], _Samples]) -> SeriesBatch:
