@@ -127,7 +127,10 @@ class DirectTransport(Transport):
 
     def _run(self) -> None:
         while messages := self._take():
-            past = _are_past([message.envelope for message in messages])
+            try:
+                past = _are_past([message.envelope for message in messages])
+            except MemoryError:  # what becomes of them is for the commit to say; this thread goes on
+                past = [False] * len(messages)
             self._pass_on([message for message, is_past in zip(messages, past, strict=True) if is_past])
             live = [message for message, is_past in zip(messages, past, strict=True) if not is_past]
             if live:

@@ -8,6 +8,7 @@ from functools import partial
 
 import pytest
 
+from ingest.transport import direct
 from ingest.transport.base import Submission, weight_of
 from ingest.transport.direct import DirectTransport
 from ingest.writer import WriteBatch, Writer
@@ -367,6 +368,20 @@ def test_live_messages_never_wait_for_one_with_samples_of_long_ago(opened: Opene
         slow.set()
         thread.join()
     assert look(reader(writer.store)) == plain([past, *live])
+
+
+def test_the_committer_outlives_a_lack_of_memory_before_its_commit(
+    opened: Opener, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(_: Sequence[Envelope]) -> list[bool]:
+        raise MemoryError
+
+    monkeypatch.setattr(direct, "_are_past", fail)
+    writer = Watched(lambda _: None)
+    transport = opened(writer)
+    sent = [envelope([(1, START + n, 1.0)], sequence=n, ms=START + n) for n in range(2, 5)]
+    assert together(transport, sent) == dict.fromkeys((2, 3, 4))
+    assert look(reader(writer.store)) == plain(sent)
 
 
 def test_messages_of_long_ago_are_committed_together_up_to_a_bound_of_hours(
