@@ -53,6 +53,14 @@ def pytest_configure(config: pytest.Config) -> None:
     hypothesis.settings.load_profile("integration" if integration else "patient")
 
 
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> Iterator[None]:
+    """Name what failed once more at the very end, a short line each: a long message may push all else out of sight."""
+    yield
+    for report in [*terminalreporter.getreports("failed"), *terminalreporter.getreports("error")]:
+        terminalreporter.write_line(f"FAILED {report.nodeid} ({report.when}, {report.duration:.0f} s)")
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     """``--database``: only the tests that touch the database; ``--grafana``: a folder of dashboards to import."""
     parser.addoption("--database", action="store_true", help="only tests that touch the database")
