@@ -133,6 +133,7 @@ product_extras() {
   [ "$(setting SPM_SPARK_MASTER)" != none ] || extras="server agent"
   [ "$(setting SPM_TRANSPORT)" != amqp ] || extras="$extras amqp"
   case $(setting SPM_CELERY_BROKER_URL) in amqp*) extras="$extras amqp" ;; esac
+  case $(setting SPM_OTLP_GRPC_PORT) in '' | 0) ;; *) extras="$extras grpc" ;; esac
   case $(setting SPM_STORE_URL) in hbase*) extras="$extras hbase" ;; esac
   case $(setting DATABASE_URL) in postgres*) extras="$extras postgres" ;; esac
   printf '%s' "$extras"

@@ -89,6 +89,16 @@ class PushApplication:
         await self._send(request, answer, scope, send)
         count_request(f"ingest:{endpoint.name}", request.method, answer.status, begun)
 
+    async def answer(self, endpoint: PushEndpoint, request: PushRequest, receive: Receive) -> PushAnswer:
+        """Return the answer to a push that came by another protocol than HTTP; ``receive`` is called when it is time
+        to read its body, and raises what is wrong with it.
+        """
+        begun = self._clock.monotonic()
+        answer = await self._answer(endpoint, request, _Arrival(receive, None, None, None, None))
+        _log(request, answer)
+        count_request(f"ingest:{endpoint.name}", request.method, answer.status, begun)
+        return answer
+
     def close(self) -> None:
         """Hand over what waits."""
         self._batcher.close()

@@ -26,6 +26,7 @@ class Options:
     web_processes: int
     accept_store: bool = False
     spark: bool = True
+    grpc_port: int = 0  # for OTLP; 0 is none
 
     @property
     def url(self) -> str:
@@ -68,6 +69,7 @@ def parse(arguments: Sequence[str], environ: Mapping[str, str], root: Path) -> O
         agent=not namespace.no_agent,
         web_processes=int(environ.get("SPM_WEB_PROCESSES", "1")),
         accept_store=namespace.accept_store,
+        grpc_port=int(environ.get("SPM_OTLP_GRPC_PORT") or 0),
         spark=not namespace.no_spark and environ.get("SPM_SPARK_MASTER") != NO_SPARK,
     )
 

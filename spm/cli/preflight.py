@@ -104,20 +104,20 @@ def clear_metrics(data: Path) -> None:
     (data / WEB_METRICS).mkdir(parents=True)
 
 
-def check_port(host: str, port: int) -> None:
-    """Raise ``CannotStart`` when this process cannot listen on ``port``."""
+def check_port(host: str, port: int, chosen_by: str = "--port") -> None:
+    """Raise ``CannotStart`` when this process cannot listen on ``port``, which an option or setting has chosen."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     with socket.socket(family, socket.SOCK_STREAM) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind((host, port))
         except OSError as error:
-            raise CannotStart(_port_sentence(host, port, error)) from error
+            raise CannotStart(_port_sentence(host, port, error, chosen_by)) from error
 
 
-def _port_sentence(host: str, port: int, error: OSError) -> str:
+def _port_sentence(host: str, port: int, error: OSError, chosen_by: str) -> str:
     if error.errno == errno.EADDRINUSE:
-        return f"Port {port} is in use by another program. Stop it, or choose another with --port."
+        return f"Port {port} is in use by another program. Stop it, or choose another with {chosen_by}."
     if error.errno == errno.EACCES:
-        return f"Port {port} may only be used by root. Choose one above 1023 with --port."
+        return f"Port {port} may only be used by root. Choose one above 1023 with {chosen_by}."
     return f"Cannot listen on {host}, port {port}: {error.strerror}."

@@ -42,6 +42,8 @@ def main(arguments: Sequence[str], environ: Mapping[str, str]) -> int:
         open_data(options.data)
         lock = lock_data(options.data)
         check_port(options.host, options.port)
+        if options.grpc_port:
+            check_port(options.host, options.grpc_port, "SPM_OTLP_GRPC_PORT")
         clear_metrics(options.data)
         login = prepare(options)
         Supervisor(options, login, SystemClock()).run()

@@ -5,6 +5,7 @@ All data of the product is in one folder (``SPM_DATA``), so that a backup is one
 
 from django.core.exceptions import ImproperlyConfigured
 from django.templatetags.static import static
+from environs import validate
 
 from spm.limits import OWN_METRICS_EVERY_S, QUOTA_SAMPLES_PER_S
 from spm.settings.environment import BASE_DIR, DATA, database, env, mail_server, own_hosts, secret
@@ -12,6 +13,8 @@ from spm.settings.environment import BASE_DIR, DATA, database, env, mail_server,
 SPM_ROOT = BASE_DIR
 SPM_DATA = DATA
 SPM_BASE_URL: str = env.str("SPM_BASE_URL", "http://localhost:8000").rstrip("/")
+SPM_BIND: str = env.str("SPM_BIND", "127.0.0.1")
+SPM_OTLP_GRPC_PORT: int = env.int("SPM_OTLP_GRPC_PORT", 0, validate=validate.Range(0, 65_535))
 SPM_STORE_URL: str = env.str("SPM_STORE_URL", f"lmdb://{DATA / 'store'}")
 SPM_TRANSPORT: str = env.str("SPM_TRANSPORT", "direct")
 SPM_AMQP_URL: str = env.str("SPM_AMQP_URL", "amqp://guest:guest@localhost:5672/%2F")

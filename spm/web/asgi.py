@@ -6,7 +6,7 @@ opens are of no use to its children. ``open_dispatcher`` is called in the proces
 
 import gc
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from importlib import import_module
 
@@ -35,7 +35,7 @@ from ingest.http.push_app import PushApplication  # noqa: E402
 from ingest.http.urls import endpoint_of  # noqa: E402
 from ingest.system_series import process_metrics  # noqa: E402
 from spm.store.backends import open_backend  # noqa: E402
-from spm.web.dispatch import AsgiApplication, Dispatcher, Site  # noqa: E402
+from spm.web.dispatch import AsgiApplication, Dispatcher, Listener, Site  # noqa: E402
 from spm.web.fair_pool import FairPool  # noqa: E402
 from spm.web.wsgi_bridge import WsgiApplication  # noqa: E402
 
@@ -63,12 +63,21 @@ def open_dispatcher() -> Dispatcher:
         address_connections_max=settings.SPM_ADDRESS_CONNECTIONS_MAX,
     )
     connections = Connections(bounds, TrustedProxies.parse(settings.SPM_TRUSTED_PROXIES))
-    site = Site(endpoint_of, _open_push_application, pages, queries, _open_streams)
+    site = Site(endpoint_of, _open_push_application, pages, queries, _open_streams, _open_listeners)
     return Dispatcher(site, connections, _clock)
 
 
 def _open_push_application(pool: FairPool) -> PushApplication:
     return PushApplication(process_acceptor, pool, _clock)
+
+
+def _open_listeners(push: PushApplication) -> Sequence[Listener]:
+    port = settings.SPM_OTLP_GRPC_PORT
+    if not port:
+        return ()
+    host = f"[{settings.SPM_BIND}]" if ":" in settings.SPM_BIND else settings.SPM_BIND
+    listener: Listener = import_module("ingest.rpc.server").OtlpServer(push, f"{host}:{port}")
+    return (listener,)
 
 
 def _open_streams(pool: FairPool) -> Mapping[str, AsgiApplication]:

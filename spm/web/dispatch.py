@@ -9,10 +9,11 @@
 Enter by ``Dispatcher``.
 """
 
+import asyncio
 import hashlib
 import logging
 import re
-from collections.abc import Awaitable, Callable, Hashable, Mapping
+from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from http.cookies import CookieError, SimpleCookie
@@ -68,6 +69,16 @@ class PushApplication(Protocol):
         """Hand over what waits, and take nothing more."""
 
 
+class Listener(Protocol):
+    """Takes pushes by another protocol than HTTP, at a port of its own."""
+
+    async def start(self) -> None:
+        """Listen."""
+
+    async def stop(self) -> None:
+        """Take nothing more; return when what is at work is answered."""
+
+
 class AsgiApplication(Protocol):
     """Answers on the event loop."""
 
@@ -87,6 +98,7 @@ class Site:
     pages: WsgiApplication
     queries: Callable[[], WsgiApplication]
     open_streams: Callable[[FairPool], Mapping[str, AsgiApplication]] = lambda _: {}  # by path
+    open_listeners: Callable[[Any], Sequence[Listener]] = lambda _: ()  # of its push application
 
 
 class Dispatcher:
@@ -104,6 +116,8 @@ class Dispatcher:
         self._logins = _pool("logins", limits.LOGIN_THREADS)
         self._push = site.open_push_application(self._names)
         self._streams = site.open_streams(self._names)
+        self._listeners = site.open_listeners(self._push)
+        self._stopping: list[asyncio.Task[None]] = []
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
@@ -120,10 +134,22 @@ class Dispatcher:
         else:
             await self._push(endpoint, scope, receive, send)
 
+    async def start(self) -> None:
+        """Listen at the ports that are not HTTP's."""
+        for listener in self._listeners:
+            await listener.start()
+
     def stop(self) -> None:
-        """End answers that wait for something to happen: no new connections come any more."""
+        """End answers that wait for something to happen, and take no pushes by other ports: no new connections come
+        any more.
+        """
         for application in self._streams.values():
             application.stop()
+        self._stopping = [asyncio.ensure_future(listener.stop()) for listener in self._listeners]
+
+    async def stopped(self) -> None:
+        """Return when the pushes by other ports are answered."""
+        await asyncio.gather(*self._stopping)
 
     def close(self) -> None:
         """Hand over the pushes that wait, and start nothing more."""

@@ -63,6 +63,7 @@ class LoopWorker(Worker):  # type: ignore[misc]  # gunicorn has no types
     async def _serve(self) -> int:
         try:
             application = self.wsgi()  # the factory that the command line names
+            await application.start()
             protocol = partial(BoundedHttpProtocol, connections=application.connections)
             last = _LastAnswers(application)
             config = _config(last, protocol, self._notify, self._certificate())
@@ -79,6 +80,7 @@ class LoopWorker(Worker):  # type: ignore[misc]  # gunicorn has no types
             for each in self.sockets:
                 bound_system_buffers(each.sock)
             await server.serve(sockets=[each.sock for each in self.sockets])
+            await application.stopped()
         finally:
             application.close()
         return 0 if server.started else _BOOT_ERROR

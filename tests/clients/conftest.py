@@ -41,7 +41,9 @@ class Brokered:
 @pytest.fixture(scope="package")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     """The embedded product, without this host's agent."""
-    running = start_product(tmp_path_factory.mktemp("clients"))
+    environment = {**os.environ, "SPM_OTLP_GRPC_PORT": str(free_port())}
+    running = start_product(tmp_path_factory.mktemp("clients"), environment=environment)
+    running.grpc_port = int(environment["SPM_OTLP_GRPC_PORT"])
     yield running
     running.stop()
 

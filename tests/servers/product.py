@@ -46,6 +46,7 @@ class Served:
     app: int = 0
     login: str = ""
     password: str = ""
+    grpc_port: int = 0
 
     def cpu(self) -> dict[str, float]:
         """CPU seconds so far by process name of the tree."""

@@ -1,17 +1,22 @@
-"""The OpenTelemetry SDK of Python with its own exporter, which records what the server has accepted.
+"""The OpenTelemetry SDK of Python with its own exporters, which record what the server has accepted.
 
-``Noting`` is the exporter, ``provider`` a MeterProvider that exports on request. ``observe`` adds gauges of known
-values, and ``without_resource`` removes the labels of the resource from the results of queries.
+``Noting`` is the exporter over HTTP, ``NotingGrpc`` that over gRPC, ``provider`` a MeterProvider that exports on
+request. ``observe`` adds gauges of known values, and ``without_resource`` removes the labels of the resource from the
+results of queries.
 """
 
 import math
 from collections.abc import Callable, Iterable
+from typing import Any
 
+import grpc
+from opentelemetry.exporter.otlp.proto.grpc.metric_exporter import OTLPMetricExporter as GrpcExporter
 from opentelemetry.exporter.otlp.proto.http import Compression
 from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
 from opentelemetry.metrics import CallbackOptions, Observation
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import (
+    MetricExporter,
     MetricExportResult,
     MetricsData,
     NumberDataPoint,
@@ -23,16 +28,11 @@ from tests.clients.support.known import Known, Labels, Samples, labels_of
 from tests.servers.product import Served
 
 
-class Noting(OTLPMetricExporter):
-    """The SDK's exporter; it records the exported and the accepted points."""
+class _Notes(MetricExporter):
+    """Records the exported and the accepted points of an exporter of the SDK."""
 
-    def __init__(self, served: Served, timeout_s: float = 30) -> None:
-        super().__init__(
-            endpoint=f"http://127.0.0.1:{served.port}/v1/metrics",
-            headers={"Authorization": f"Bearer {served.token}"},
-            compression=Compression.Gzip,
-            timeout=timeout_s,
-        )
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
         self.given: list[MetricsData] = []
         self.taken: list[MetricsData] = []
 
@@ -41,7 +41,7 @@ class Noting(OTLPMetricExporter):
     ) -> MetricExportResult:
         """Export as the SDK does."""
         self.given.append(metrics_data)
-        result = super().export(metrics_data, timeout_millis, **options)
+        result = super().export(metrics_data, timeout_millis, **options)  # type: ignore[arg-type, safe-super]
         if result is MetricExportResult.SUCCESS:
             self.taken.append(metrics_data)
         return result
@@ -58,7 +58,31 @@ class Noting(OTLPMetricExporter):
         return samples
 
 
-def provider(exporter: Noting) -> MeterProvider:
+class Noting(_Notes, OTLPMetricExporter):
+    """The exporter over HTTP."""
+
+    def __init__(self, served: Served, timeout_s: float = 30) -> None:
+        super().__init__(
+            endpoint=f"http://127.0.0.1:{served.port}/v1/metrics",
+            headers={"Authorization": f"Bearer {served.token}"},
+            compression=Compression.Gzip,
+            timeout=timeout_s,
+        )
+
+
+class NotingGrpc(_Notes, GrpcExporter):
+    """The exporter over gRPC."""
+
+    def __init__(self, served: Served, timeout_s: float = 30) -> None:
+        super().__init__(
+            endpoint=f"http://127.0.0.1:{served.grpc_port}",
+            headers={"authorization": f"Bearer {served.token}"},
+            compression=grpc.Compression.Gzip,
+            timeout=timeout_s,
+        )
+
+
+def provider(exporter: MetricExporter) -> MeterProvider:
     """A reader that exports on request."""
     reader = PeriodicExportingMetricReader(exporter, export_interval_millis=math.inf)
     return MeterProvider([reader], resource=Resource({"service.name": "shop", "service.instance.id": "one"}))

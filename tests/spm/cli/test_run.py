@@ -58,9 +58,17 @@ def test_a_start_without_spark_says_so_and_tells_its_programs() -> None:
     assert "Spark" not in welcome(LOGIN, parse([], {}, ROOT))
 
 
-@pytest.mark.parametrize(("master", "extras"), [("none", "server agent"), ("", "server agent spark")])
-def test_without_spark_its_packages_are_not_needed(master: str, extras: str) -> None:
-    environ = {"PATH": os.environ["PATH"], "SPM_SPARK_MASTER": master, "SPM_DOTENV": os.devnull}
+@pytest.mark.parametrize(
+    ("settings", "extras"),
+    [
+        ({"SPM_SPARK_MASTER": "none"}, "server agent"),
+        ({}, "server agent spark"),
+        ({"SPM_OTLP_GRPC_PORT": "0"}, "server agent spark"),
+        ({"SPM_OTLP_GRPC_PORT": "4317"}, "server agent spark grpc"),
+    ],
+)
+def test_packages_that_no_setting_asks_for_are_not_needed(settings: dict[str, str], extras: str) -> None:
+    environ = {"PATH": os.environ["PATH"], **settings, "SPM_DOTENV": os.devnull}
     script = f"root={ROOT}; . bin/lib.sh; product_extras"
     done = subprocess.run(["sh", "-euc", script], cwd=ROOT, env=environ, capture_output=True, text=True, check=True)
     assert done.stdout == extras

@@ -31,6 +31,12 @@ class Site:
             await asyncio.sleep(0.05)
         await send({"type": "http.response.body", "body": body})
 
+    async def start(self) -> None:
+        """Listen at no other port."""
+
+    async def stopped(self) -> None:
+        """Wait for nothing."""
+
     def stop(self) -> None:
         """End streams."""
         self._ending.set()
