@@ -77,5 +77,6 @@ SPECTACULAR_SETTINGS = {
         "drf_spectacular.hooks.postprocess_schema_enums",
         "frontend.api.base.describe_refusals",
         "frontend.prometheus.openapi.describe",  # adds the addresses that are no REST operations
+        "ingest.http.openapi.describe",
     ],
 }

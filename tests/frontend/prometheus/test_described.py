@@ -11,6 +11,7 @@ from drf_spectacular.generators import SchemaGenerator
 from frontend.prometheus import urls
 from frontend.transfer import urls as transfer
 from frontend.transfer.writers import FORMS
+from ingest.http.urls import ENDPOINTS
 from tests.support.people import Tenant
 
 
@@ -28,7 +29,9 @@ def paths(desk: Client) -> dict[str, Any]:
 def test_every_address_is_described_and_no_other(paths: dict[str, Any]) -> None:
     own = addresses("/prometheus/", list(urls.urlpatterns)) | addresses("/api/v1/", transfer.urlpatterns)
     assert own <= paths.keys()
-    assert {path for path in paths if path.startswith("/prometheus/")} <= own
+    pushed = {f"/{route}" for route in ENDPOINTS}
+    assert pushed <= paths.keys()
+    assert {path for path in paths if path.startswith("/prometheus/")} <= own | pushed
 
 
 def test_events_are_described_though_no_url_of_django_has_them(paths: dict[str, Any]) -> None:
