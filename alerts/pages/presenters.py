@@ -4,8 +4,10 @@ from dataclasses import dataclass
 
 from django.db.models import Count, F, Q, QuerySet
 
+from alerts.backtesting.backtests import version_of
 from alerts.durations import spell
 from alerts.judging.automaton import Phase
+from alerts.judging.kinds import Kind
 from alerts.models import AlertEvent, Aspect, Episode, Instance, Lane, Rule
 from alerts.rulebook import rules_of
 from spm.accounts.models import App
@@ -55,6 +57,12 @@ def condition_text(rule: Rule) -> str:
 def instances_of(rule: Rule) -> QuerySet[Instance]:
     """Select the instances of a rule that are not ok, without the one of its errors."""
     return Instance.objects.filter(rule=rule).exclude(aspect=Aspect.ERROR)
+
+
+def drawn_expr_of(rule: Rule) -> str:
+    """Return the expression whose values the rule compares; empty for a composite, which has none."""
+    version = version_of(rule)
+    return "" if version.kind is Kind.COMPOSITE else version.value_expr
 
 
 def events_of(rule: Rule) -> QuerySet[AlertEvent]:

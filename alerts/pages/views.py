@@ -39,6 +39,7 @@ def rule_list(request: HttpRequest) -> HttpResponse:
 def rule_page(request: HttpRequest, rule_id: int) -> HttpResponse:
     """Show one rule: the states of its series, and its history."""
     rule = rule_of(request, rule_id, Right.SEE_APP)
+    drawn_expr = presenters.drawn_expr_of(rule)
     return page(
         request,
         "rule",
@@ -47,7 +48,8 @@ def rule_page(request: HttpRequest, rule_id: int) -> HttpResponse:
         instances=presenters.instances_of(rule),
         events=presenters.events_of(rule),
         episodes=presenters.episodes_of(rule),
-        chart=chart_path(rule.app_id, rule.expr),
+        chart=chart_path(rule.app_id, drawn_expr or rule.expr),
+        drawn_expr=drawn_expr,
         scheduled=next_scheduled(rule, _clock.now_ms()),
     )
 

@@ -7,7 +7,7 @@ from django.contrib.auth.models import User
 from django.http import HttpResponse
 from django.views.generic import TemplateView
 
-from frontend.presenters.charts import QUICK_RANGES, first_range
+from frontend.presenters.charts import first_range
 from rollups.services.retractions import Actor
 from spm.accounts.access import require_app, rights_in
 from spm.accounts.models import App
@@ -45,7 +45,6 @@ class AppPage(LoginRequiredMixin, TemplateView):
             app=app,
             now_ms=now_ms,
             first_range=begin,
-            quick_ranges=QUICK_RANGES,
             rights=rights_in(self.person, app),
             **kwargs,
         )

@@ -113,7 +113,7 @@ def draw_draft(fields: Mapping[str, Any], preview: DraftPreview, now_ms: int) ->
     counts = preview.counts
     if counts.first_ms is None or counts.last_ms is None:
         return None
-    matchers = [each for each in parse_draft(fields, "").matchers if each.name != METRIC_NAME or each.op != "="]
+    matchers = [each for each in parse_draft(fields, "").matchers if each.name != METRIC_NAME]  # it meets all of them
     around_ms = max((counts.last_ms - counts.first_ms) // 2, AROUND_MS)
     return DrawnDraft(
         [

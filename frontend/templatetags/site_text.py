@@ -8,6 +8,7 @@ from typing import Any
 from django import template
 from django.utils.html import format_html
 
+from frontend.presenters.charts import QUICK_RANGES
 from frontend.presenters.hosts.filters import quote_value
 from frontend.presenters.sparkline import Sparkline, draw_sparkline
 from spm.clock import moment
@@ -21,6 +22,12 @@ _STATE_WORDS = {"gone": "down"}
 def sparkline(values: Sequence[float | None]) -> dict[str, Sparkline]:
     """Draw values as a small line with gaps, over their own range."""
     return {"line": draw_sparkline(values)}
+
+
+@register.simple_tag
+def quick_ranges() -> Sequence[str]:
+    """List the ranges that the bar of charts offers at once."""
+    return QUICK_RANGES
 
 
 @register.filter

@@ -27,8 +27,12 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """The answer, or why there is none; ``pointer`` is the expression's text up to the error."""
+    """The answer, or why there is none; ``pointer`` is the expression's text up to the error.
 
+    ``is_blank``: nothing is written yet, which is no mistake.
+    """
+
+    is_blank: bool = False
     error: str = ""
     pointer: str = ""
     rows: tuple[Row, ...] = ()
@@ -44,7 +48,7 @@ class Check:
 def check(app: int, version: RuleVersion, *, at_ms: int, querier: Querier) -> Check:
     """Evaluate the rule once; lists violated series first, then the largest values. A composite has no values."""
     if not version.expr.strip():
-        return Check(error="Write an expression.")
+        return Check(is_blank=True)
     if len(version.expr) > limits.RULE_EXPR_CHARS_MAX:
         return Check(error=f"An expression has at most {limits.RULE_EXPR_CHARS_MAX} characters.")
     try:

@@ -3,6 +3,7 @@
 ``promql`` is a threshold rule without a comparator: its expression alone decides.
 """
 
+import re
 from collections.abc import Mapping
 
 from alerts.judging.kinds import Kind
@@ -30,6 +31,10 @@ MEANINGS: Mapping[str, str] = {
     Kind.COMPOSITE: "Rules of this app by their number, such as #3 and not (#7 or #8).",
     PROMQL: "As in Prometheus: a series in the answer fires, one that is not in it is well. For example cpu > 90.",
 }
+_VARIABLE = re.compile(
+    r"""("(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*')|\$(?:__rate_interval|__interval|__range|window)\b""", re.DOTALL
+)
+_FIXED_WINDOW = "5m"
 _COMPARED = (Kind.THRESHOLD, Kind.RATE, Kind.CHANGE, Kind.ANOMALY, Kind.FORECAST)
 FIELD_KINDS: Mapping[str, tuple[str, ...]] = {  # fields that only some kinds use
     "comparator": _COMPARED,
@@ -50,3 +55,8 @@ FIELD_KINDS: Mapping[str, tuple[str, ...]] = {  # fields that only some kinds us
 def is_used(field: str, kind: str) -> bool:
     """Whether rules of a kind use a field."""
     return kind in FIELD_KINDS.get(field, (kind,))
+
+
+def with_fixed_windows(expr: str) -> str:
+    """Replace the variables of a chart, whose windows depend on its range: a rule has none, and judges at any time."""
+    return _VARIABLE.sub(lambda found: found[1] or _FIXED_WINDOW, expr)

@@ -17,7 +17,7 @@ from alerts.expressions import query_engine, with_admission
 from alerts.models import Rule
 from alerts.pages.editor.check import check
 from alerts.pages.editor.form import RuleForm, initial_of
-from alerts.pages.editor.kinds import CHOICES, MEANINGS
+from alerts.pages.editor.kinds import CHOICES, MEANINGS, with_fixed_windows
 from alerts.pages.editor.tries import RangeForm, try_draft, unsaved
 from alerts.pages.scope import app_of, person_of
 from alerts.pages.views import page, rule_of
@@ -35,6 +35,8 @@ def rule_new(request: HttpRequest) -> HttpResponse:
     """Create a rule; the person's own address is the first receiver."""
     app = app_of(request, Right.WRITE_RULES)
     prefilled = {name: request.GET[name] for name in RuleForm.base_fields if name in request.GET}
+    if "expr" in prefilled:
+        prefilled["expr"] = with_fixed_windows(prefilled["expr"])
     return _edit(request, app, None, {"receivers": person_of(request).email, "for_ms": "1m", **prefilled})
 
 

@@ -139,7 +139,9 @@ class Edit(View):
         dashboard, is_add = self.dashboard(), request.POST.get("act") == "add"
         try:
             base = base_of(request)
-            changed = _arranged(started_from(dashboard, base), request.POST.get("layout", ""))
+            changed = started_from(dashboard, base)
+            if not is_add or "layout" in request.POST:  # the page that shows a dashboard adds panels, and moves none
+                changed = _arranged(changed, request.POST.get("layout", ""))
             panel = PanelSpec(changed.next_number, title="New panel", y=changed.bottom)
             note = request.POST.get("note", "") or ("a panel added" if is_add else "")
             storage.save(dashboard, _with(changed, panel) if is_add else changed, self.author(note), base=base)

@@ -13,6 +13,7 @@ from typing import Any
 
 from django.db.models import Q
 
+from alerts.judging.kinds import Kind, value_expr
 from alerts.judging.reconciliation import EpisodeStatus
 from alerts.judging.run import Aspect
 from alerts.models import Episode, Rule
@@ -28,7 +29,13 @@ from spm.query.request.batches import METRIC_NAME
 CHART_BANDS_MAX = 200  # alerts, and as many events, that the charts of a range mark; people see no more
 _ENTRIES_READ = 2_000  # of the organisation's log within the range, newest first
 _THRESHOLDS_MAX = 3
-_GROWTH = re.compile(r"\b(?:i?rate|increase|i?delta|deriv)\s*\(")
+_SCALES = (  # functions whose values are on another scale than those of the metric
+    re.compile(r"\b(?:i?rate|increase|i?delta|deriv)\s*\("),
+    re.compile(
+        r"\b(?:absent|present|count|changes|resets|group|timestamp)(?:_over_time|_values)?\s*(?:by|without)?\s*\("
+    ),
+)
+_OWN_SCALES = (Kind.ANOMALY, Kind.HEARTBEAT, Kind.COMPOSITE)  # of spreads, of seconds, of nothing
 _OF_RULES = {"rule.create": "rule created", "rule.change": "rule changed", "rule.delete": "rule deleted"}
 _OF_APPS = {
     "retract": "retracted",
@@ -50,16 +57,23 @@ class Overlays:
     def of_chart(self, exprs: Sequence[str]) -> dict[str, Any]:
         """Return the bands and thresholds of a chart of these expressions (without variables), ready for JSON."""
         selectors = [selector for expr in exprs for selector in _selectors(expr)]
-        bands = [_band(each) for each in self.episodes if concerns(selectors, each.rule.expr, each.labels)]
+        bands = [
+            _band(each)
+            for each in self.episodes
+            if _judged(each.rule) in exprs or concerns(selectors, each.rule.expr, each.labels)
+        ]
         alike = [
             rule
             for rule in self.rules
-            if any(_is_alike(expr, rule) for expr in exprs) and concerns(selectors, rule.expr, {})
+            if rule.kind not in _OWN_SCALES
+            and (
+                _judged(rule) in exprs
+                or (any(_is_alike(expr, rule) for expr in exprs) and concerns(selectors, rule.expr, {}))
+            )
         ]
         thresholds = {
             rule.threshold: {"value": rule.threshold, "name": f"{rule.name}: {rule.comparator} {rule.threshold:g}"}
             for rule in alike
-            if concerns(selectors, rule.expr, {})
         }
         return {"alerts": bands, "thresholds": list(thresholds.values())[:_THRESHOLDS_MAX]}
 
@@ -113,7 +127,13 @@ def _selectors(expr: str) -> Sequence[plan.Selector]:
 
 def _is_alike(expr: str, rule: Rule) -> bool:
     """Whether the values of a rule and of a chart have one scale, as far as their texts say."""
-    return bool(_GROWTH.search(expr)) == bool(_GROWTH.search(rule.expr)) and "/" not in expr + rule.expr
+    judged = rule.expr if rule.kind == Kind.FORECAST else _judged(rule)  # a forecast is on the scale of what it reads
+    return "/" not in expr + judged and all(bool(each.search(expr)) == bool(each.search(judged)) for each in _SCALES)
+
+
+def _judged(rule: Rule) -> str:
+    """Return the expression whose values the rule compares, as the page of the rule draws it."""
+    return rule.expr if rule.kind == Kind.THRESHOLD else value_expr(Kind(rule.kind), rule.expr, rule.parameters)
 
 
 def _band(episode: Episode) -> dict[str, Any]:

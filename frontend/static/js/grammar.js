@@ -198,12 +198,23 @@ function hatch(ctx, colour) {
   return hatches.get(colour);
 }
 
+/** Unite spans that touch: of many alerts at once, the wash is no darker than that of one. */
+export function united(spans) {
+  const all = [];
+  for (const { start, end } of [...spans].sort((one, other) => one.start - other.start)) {
+    const last = all.at(-1);
+    if (last && start <= last.end) last.end = Math.max(last.end, end);
+    else all.push({ start, end });
+  }
+  return all;
+}
+
 /** Draw what lies behind the lines: alerts as a wash, what is not yet complete as hatching, retracted ranges. */
 export function drawUnderLines(chart, { figure, data, range }) {
   const { ctx, left, top, width, height, x, ratio, colour } = frame(chart, figure);
   ctx.save();
-  for (const { start, end } of data.alerts ?? []) {
-    const [from, to] = [x(start), x(end ?? range.end)];
+  for (const { start, end } of united((data.alerts ?? []).map((each) => ({ start: each.start, end: each.end ?? range.end })))) {
+    const [from, to] = [x(start), x(end)];
     ctx.globalAlpha = 0.08;
     ctx.fillStyle = colour("bad");
     ctx.fillRect(from, top, to - from, height);
@@ -336,7 +347,10 @@ function drawFlag(view, { left, events }) {
   ctx.lineTo(x + 7 * ratio, top + 2.5 * ratio);
   ctx.lineTo(x, top + 6 * ratio);
   ctx.fill();
-  if (events.length > 1) label(view, String(events.length), x + 9 * ratio, top + 8 * ratio, "accent", "left");
+  if (events.length < 2) return;
+  const text = String(events.length);
+  const fits = x + 9 * ratio + ctx.measureText(text).width <= view.left + view.width;
+  label(view, text, x + (fits ? 9 : -4) * ratio, top + 8 * ratio, "accent", fits ? "left" : "right");
 }
 
 /** The share of series that have a value at each time; 0 where none has. */

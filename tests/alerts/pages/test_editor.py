@@ -142,6 +142,21 @@ def test_a_rule_gets_a_schedule_and_its_page_says_when_its_alerts_are_told_next(
     assert re.search(r"told for 10h from 0 8 \* \* 1-5 \(Europe/Berlin\), next from <time [^>]*>20", page)
 
 
+@pytest.mark.parametrize(
+    ("drawn", "written"),
+    [
+        ("avg by (host) (avg_over_time(cpu[$window]))", "avg by (host) (avg_over_time(cpu[5m]))"),
+        ("rate(net[$__rate_interval]) + delta(x[$__range])", "rate(net[5m]) + delta(x[5m])"),
+        ('x{path="$window"}', 'x{path="$window"}'),
+    ],
+)
+def test_a_rule_that_begins_at_a_chart_has_windows_of_its_own(
+    drawn: str, written: str, app: App, editor: Client
+) -> None:
+    page = editor.get("/alerts/new", {"app": app.pk, "expr": drawn}).content.decode()
+    assert fields_of(page)["expr"].strip() == written
+
+
 def test_what_the_chosen_kind_does_not_use_is_not_looked_at(app: App, machine: Machine, editor: Client) -> None:
     sent = {**COMMON, "kind": "promql", "expr": "cpu > 90", "window_ms": "soon", "threshold": "", "weeks": "99"}
     assert editor.post(f"/alerts/new?app={app.pk}", sent).status_code == 302

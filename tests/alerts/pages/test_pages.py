@@ -189,9 +189,34 @@ def test_the_live_check_explains_an_error(
     assert "<known>" not in page
 
 
-def test_the_live_check_of_nothing_asks_nothing(app: App, machine: Machine, login: Callable[[str], Client]) -> None:
-    assert "Write an expression." in text(login("vera"), f"/alerts/check?app={app.pk}&expr=")
+def test_a_form_in_which_nothing_is_written_yet_shows_no_mistake(
+    app: App, machine: Machine, login: Callable[[str], Client]
+) -> None:
+    client = login("edda")
+    check = text(client, f"/alerts/check?app={app.pk}&expr=")
+    assert "Write an expression." in check
+    trial = client.post(f"/alerts/try?app={app.pk}", {"kind": "threshold", "expr": ""}).content.decode()
+    assert "notice error" not in check
+    assert "This field is required" not in trial
     assert machine.queries == []
+
+
+def test_a_rule_page_draws_what_the_rule_compares(
+    make_rule: Callable[..., Rule], login: Callable[[str], Client]
+) -> None:
+    client = login("vera")
+    rate = make_rule(expr="errors_total", kind="rate", window_ms=300_000)
+    assert 'data-expr="rate(errors_total[300000ms])"' in text(client, f"/alerts/rules/{rate.pk}")
+    composite = make_rule(name="Both", expr=f"#{rate.pk}", kind="composite")
+    assert "data-chart" not in text(client, f"/alerts/rules/{composite.pk}")
+
+
+def test_a_rule_without_receivers_says_who_hears_of_it(
+    make_rule: Callable[..., Rule], login: Callable[[str], Client]
+) -> None:
+    page = text(login("vera"), f"/alerts/rules/{make_rule(receivers=[]).pk}")
+    assert "It names no receiver" in page
+    assert "Messages go to ." not in page
 
 
 PATHS = [

@@ -73,6 +73,24 @@ def test_values_beside_a_chart_tell_neighbours_apart(
     assert page.evaluate(script, [ticks, unit, step]) == texts
 
 
+@pytest.mark.parametrize(
+    ("spans", "wanted"),
+    [
+        ([(10, 20), (12, 30), (5, 11)], [(5, 30)]),
+        ([(1, 2), (2, 3), (7, 9)], [(1, 3), (7, 9)]),
+        ([], []),
+    ],
+)
+def test_alerts_at_the_same_time_are_one_band(
+    spans: list[tuple[int, int]], wanted: list[tuple[int, int]], page: Page
+) -> None:
+    page.goto("/login")
+    script = (
+        "(all) => import('/static/js/grammar.js').then((m) => m.united(all.map(([start, end]) => ({ start, end }))))"
+    )
+    assert page.evaluate(script, spans) == [{"start": start, "end": end} for start, end in wanted]
+
+
 ADMIN = {
     "admin": "/admin/",
     "admin-organisation": "/admin/accounts/organisation/{organisation}/change/",

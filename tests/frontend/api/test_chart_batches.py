@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from django.test import Client
 
+from alerts.judging.kinds import Kind
 from alerts.models import Episode, Rule
 from frontend.api import chart_batches
 from frontend.presenters import charts, several_queries
@@ -234,6 +235,30 @@ def test_a_chart_shows_the_alerts_of_its_series(
     )
     answer = ask(desk, [panel(expr)], now_ms - HOUR, now_ms)["a"]
     assert (len(answer["alerts"]), len(answer["thresholds"])) == (bands, thresholds)
+
+
+@pytest.mark.parametrize(
+    ("rule", "expr", "thresholds"),
+    [
+        ({"expr": 'absent(mem_used_percent{host="web-9"})'}, "mem_used_percent", 0),
+        ({"expr": "count by (host) (mem_used_percent)"}, "mem_used_percent", 0),
+        ({"expr": "count by (host) (mem_used_percent)"}, "count(mem_used_percent)", 1),
+        ({"expr": "mem_used_percent", "kind": Kind.RATE.value}, "mem_used_percent", 0),
+        ({"expr": "mem_used_percent", "kind": Kind.RATE.value}, "rate(mem_used_percent[5m])", 1),
+        ({"expr": "mem_used_percent", "kind": Kind.HEARTBEAT.value}, "mem_used_percent", 0),
+        ({"expr": "mem_used_percent", "kind": Kind.ANOMALY.value}, "mem_used_percent", 0),
+        ({"expr": "mem_used_percent", "kind": Kind.FORECAST.value}, "mem_used_percent", 1),
+        ({"expr": '{__name__=~"mem_used_.*"}'}, '{__name__=~"mem_used_.*"}', 1),
+        ({"expr": "a / b"}, "a / b", 1),
+    ],
+)
+def test_a_threshold_is_drawn_where_values_have_its_scale(
+    rule: dict[str, str], expr: str, thresholds: int, desk: Client, alpha: Tenant, now_ms: int
+) -> None:
+    times = {"created_ms": now_ms, "changed_ms": now_ms}
+    Rule.objects.create(app=alpha.app, name="Memory", threshold=1, **times, **rule)
+    answer = ask(desk, [panel(expr)], now_ms - HOUR, now_ms)["a"]
+    assert len(answer["thresholds"]) == thresholds
 
 
 def test_events_of_other_apps_stay_where_they_are(desk: Client, alpha: Tenant, now_ms: int) -> None:

@@ -54,6 +54,16 @@ def test_adding_a_panel_keeps_what_was_moved_before(desk: Client, dashboard: Das
     assert [(each.x, each.y) for each in storage.document_of(dashboard).panels] == [(4, 0), (0, 8), (0, 16)]
 
 
+def test_a_panel_is_added_from_the_page_that_shows_the_dashboard(desk: Client, dashboard: Dashboard, at: str) -> None:
+    before = storage.document_of(dashboard).panels
+    page = desk.get(at).content.decode()
+    assert f'action="{at}/edit"' in page
+    answer = desk.post(f"{at}/edit", {"version": "1", "act": "add"})
+    assert answer["Location"].endswith("/panels/3")
+    dashboard.refresh_from_db()
+    assert storage.document_of(dashboard).panels[:-1] == before
+
+
 @pytest.mark.parametrize("layout", ["", "{", "{}", "[5]", '[{"number": 1, "x": 99, "y": 0, "w": 12, "h": 8}]'])
 def test_places_that_are_missing_or_wrong_change_nothing(desk: Client, at: str, layout: str) -> None:
     assert desk.post(f"{at}/edit", {"version": "1", "layout": layout}).status_code == 400

@@ -68,6 +68,12 @@ def test_a_preview_draws_what_would_be_left_of_its_first_metrics(desk: Client, p
     assert "data-chart " not in desk.post(place, {"source": "nobody"}).content.decode()
 
 
+def test_a_preview_of_several_metrics_by_pattern_names_each_once(desk: Client, place: str) -> None:
+    page = desk.post(place, {"series": '{__name__=~"cpu_usage_.*",host="db-1"}', "reason": "clock"}).content.decode()
+    assert 'data-expr="cpu_usage_iowait{host=&quot;db-1&quot;}"' in page
+    assert "=~&quot;cpu_usage_.*&quot;,host" not in "".join(re.findall('data-expr="[^"]*"', page))
+
+
 def test_a_draft_in_the_address_is_previewed_at_once_for_those_who_may(desk: Client, place: str, fleet: Tenant) -> None:
     assert "264 samples in 22 series" in text_of(desk, f"{place}?source=db-1")
     assert "samples in" not in text_of(desk, f"{place}?series=sum(")

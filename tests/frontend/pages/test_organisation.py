@@ -220,3 +220,9 @@ def test_only_one_of_two_owners_who_leave_goes(alpha: Tenant, people: dict[str, 
     members.leave(owners[0])
     with pytest.raises(Exception, match="at least one owner"):
         members.leave(owners[1])
+
+
+def test_the_menu_of_apps_leads_to_the_settings_of_their_organisation(desk: Client, alpha: Tenant) -> None:
+    page = desk.get(f"/apps/{alpha.app.pk}/").content.decode()
+    menu = page[page.index('<details class="menu" name="bar">') : page.index("<nav")]
+    assert f'href="/org/{alpha.organisation.pk}/settings/members"' in menu
