@@ -121,7 +121,7 @@ STATICFILES_DIRS = [
     ("vendor/pico", _MODULES / "@picocss" / "pico" / "css"),
 ]
 _PLAIN = "django.contrib.staticfiles.storage.StaticFilesStorage"
-_HASHED = "whitenoise.storage.CompressedManifestStaticFilesStorage"
+_HASHED = "spm.web.static_files.HashedStaticFiles"
 STORAGES = {
     "default": {"BACKEND": "django.core.files.storage.FileSystemStorage"},
     "staticfiles": {"BACKEND": _PLAIN if DEBUG else _HASHED},

@@ -58,6 +58,8 @@ export class Figures extends Plot {
     this.drawNote();
     this.body.className = `figures ${this.kind}`;
     this.body.replaceChildren(...(rows.length ? this[this.kind](rows) : []));
+    if (this.body.scrollHeight > this.body.clientHeight) this.body.tabIndex = 0; // not all browsers let keys scroll it
+    else this.body.removeAttribute("tabindex");
     this.area.setAttribute("aria-label", `${this.title}: ${rows.slice(0, 3).map(({ name, value }) => `${name} ${this.written(value)}`).join(", ") || "no data"}`);
     this.state(rows.length ? "drawn" : "empty", rows.length ? "" : this.emptyText());
     this.figure.dataset.points = rows.length;

@@ -5,15 +5,13 @@
 // the address says nothing. Nothing is asked for while nobody looks, and less often when the server is busy.
 
 import { durationText, parseMoment, parsePair, rangeMs } from "./grammar.js";
-import { Cells } from "./cells.js";
-import { Figures } from "./figures.js";
 import { chosenZone, rewriteTimes } from "./local_times.js";
 import { Plot } from "./plot.js";
 
 const REFRESH_S = 10;
 const SLOWEST_S = 60; // of a refresh that the server refuses
 const ANSWER_MS = 30_000; // a live chart that waited forever would never refresh
-const DRAWERS = { ...Object.fromEntries(["stat", "gauge", "toplist", "table"].map((kind) => [kind, Figures])), heatmap: Cells, states: Cells };
+const DRAWERS = await drawersOf(new Set([...document.querySelectorAll("[data-chart][data-kind]")].map(({ dataset }) => dataset.kind)));
 const BATCH = 40; // charts of one request
 const RECENT = 5; // ranges that are remembered
 const KEPT = ["range", "from", "to", "tz", "refresh", "asof"]; // parameters that links carry on
@@ -23,6 +21,20 @@ const kept = {
   get: (name) => { try { return JSON.parse(localStorage.getItem(`spm.${name}`)); } catch { return null; } },
   set: (name, value) => { try { localStorage.setItem(`spm.${name}`, JSON.stringify(value)); } catch { /* a browser without storage remembers nothing */ } },
 };
+
+/** Load what draws these kinds of panels; lines, which every page has, are drawn by Plot. */
+async function drawersOf(kinds) {
+  const drawers = {};
+  if (["stat", "gauge", "toplist", "table"].some((kind) => kinds.has(kind))) {
+    const { Figures } = await import("./figures.js");
+    Object.assign(drawers, { stat: Figures, gauge: Figures, toplist: Figures, table: Figures });
+  }
+  if (["heatmap", "states"].some((kind) => kinds.has(kind))) {
+    const { Cells } = await import("./cells.js");
+    Object.assign(drawers, { heatmap: Cells, states: Cells });
+  }
+  return drawers;
+}
 
 class ChartPage {
   constructor({ onRefusal, onDrawn } = {}) {

@@ -112,6 +112,23 @@ def test_a_dashboard_shows_every_kind_of_panel(look: str, open_page: Callable[..
         assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), f"{name} is wider than the screen"
 
 
+def test_scripts_of_panels_come_with_the_panels_that_need_them(open_page: Callable[..., Page], fleet: Tenant) -> None:
+    queries = [{"expr": "cpu_usage_total"}]
+    asked: list[str] = []
+    page = open_page()
+    log_in(page, fleet)
+    page.on("request", lambda request: asked.append(request.url.rpartition("/")[2]))
+    page.goto(save(fleet, check({"title": "Lines", "panels": [{"number": 1, "kind": "line", "queries": queries}]})))
+    drawn(page)
+    assert "plot.js" in asked
+    assert not {"cells.js", "figures.js"} & set(asked)
+    short = {"number": 1, "kind": "toplist", "h": 3, "w": 6, "queries": queries}
+    page.goto(save(fleet, check({"title": "Busiest", "panels": [short]})))
+    drawn(page)
+    assert "figures.js" in asked
+    expect(page.locator(".figures.toplist")).to_have_attribute("tabindex", "0")  # it is longer than its panel
+
+
 def test_forty_charts_in_sight_are_one_request(open_page: Callable[..., Page], fleet: Tenant) -> None:
     counts: list[int] = []
 
