@@ -1,6 +1,7 @@
 """Turns rows into what the alerting pages draw: a rule with its status."""
 
 from dataclasses import dataclass
+from typing import Any
 
 from django.db.models import Count, F, Q, QuerySet
 
@@ -13,6 +14,9 @@ from alerts.rulebook import rules_of
 from spm.accounts.models import App
 from spm.limits import RULE_PERIOD_MS
 
+RULES_SHOWN = 100
+RULE_STATES = ("firing", "error", "pending", "ok", "new", "off")
+_ORDER = {"firing": 0, "error": 1, "pending": 2}
 EVENTS_SHOWN = 100
 EPISODES_SHOWN = 20
 
@@ -35,11 +39,32 @@ class RuleRow:
     waiting: str
 
 
-def rows_of(app: App) -> list[RuleRow]:
-    """List the app's rules, firing ones first."""
-    order = {"firing": 0, "error": 1, "pending": 2}
-    rules = _rule_rows(Rule.objects.filter(pk__in=rules_of(app)))
-    return sorted(rules, key=lambda row: (order.get(row.status, 3), row.rule.name.lower()))
+@dataclass(frozen=True, slots=True)
+class RulePage:
+    """A part of the rules that a filter leaves. ``following``: where the next part begins; 0 if there is none."""
+
+    rows: list[RuleRow]
+    total: int
+    matching: int
+    following: int
+
+
+def list_rules(app: App, *, text: str = "", state: str = "", start: int = 0) -> RulePage:
+    """List rules whose name or expression contains the text and that are in the state, firing ones first."""
+    chosen = rules_of(app).filter(Q(name__icontains=text) | Q(expr__icontains=text))
+    heads = _counted(chosen).only("name", "enabled", "created_ms")
+    lane = Lane.objects.filter(app=app).first()
+    failing = set(Instance.objects.filter(rule__app=app, aspect=Aspect.ERROR).values_list("rule", flat=True))
+    states = {
+        rule: _status(rule, rule.firing, rule.pending, "x" * (rule.pk in failing), is_judged=_is_judged(rule, lane))
+        for rule in heads
+    }
+    matching = [rule for rule, status in states.items() if state in ("", status)]
+    matching.sort(key=lambda rule: (_ORDER.get(states[rule], len(_ORDER)), rule.name.lower()))
+    shown = [rule.pk for rule in matching[start : start + RULES_SHOWN]]
+    rows = {row.rule.pk: row for row in _rule_rows(Rule.objects.filter(pk__in=shown))}
+    following = start + RULES_SHOWN if start + RULES_SHOWN < len(matching) else 0
+    return RulePage([rows[pk] for pk in shown if pk in rows], rules_of(app).count(), len(matching), following)
 
 
 def row_of(rule: Rule) -> RuleRow:
@@ -76,11 +101,15 @@ def episodes_of(rule: Rule) -> QuerySet[Episode]:
     return Episode.objects.filter(rule=rule)[:EPISODES_SHOWN]
 
 
-def _rule_rows(rules: QuerySet[Rule]) -> list[RuleRow]:
+def _counted(rules: QuerySet[Rule]) -> QuerySet[Any]:
     is_error = Q(instances__aspect=Aspect.ERROR)
     firing = Count("instances", filter=Q(instances__phase__in=(Phase.FIRING, Phase.RECOVERING)) & ~is_error)
     pending = Count("instances", filter=Q(instances__phase=Phase.PENDING) & ~is_error)
-    chosen = list(rules.annotate(firing=firing, pending=pending).select_related("app", "created_by"))
+    return rules.annotate(firing=firing, pending=pending)
+
+
+def _rule_rows(rules: QuerySet[Rule]) -> list[RuleRow]:
+    chosen = list(_counted(rules).select_related("app", "created_by"))
     lanes = {lane.app_id: lane for lane in Lane.objects.filter(app__in={rule.app_id for rule in chosen})}
     failing = Instance.objects.filter(rule__in=chosen, aspect=Aspect.ERROR).values_list("rule", "detail")
     errors = {number: detail or "the expression could not be evaluated" for number, detail in failing}
@@ -90,11 +119,15 @@ def _rule_rows(rules: QuerySet[Rule]) -> list[RuleRow]:
 
 
 def _rule_row(rule: Rule, firing: int, pending: int, lane: Lane | None, error: str) -> RuleRow:
-    is_judged = lane is not None and lane.position_ms > rule.created_ms - RULE_PERIOD_MS
+    is_judged = _is_judged(rule, lane)
     status = _status(rule, firing, pending, error, is_judged=is_judged)
     judged_ms = lane.position_ms if lane is not None and is_judged else None
     waiting = lane.waiting if lane is not None else ""
     return RuleRow(rule, firing, pending, error, status, condition_text(rule), judged_ms, waiting)
+
+
+def _is_judged(rule: Rule, lane: Lane | None) -> bool:
+    return lane is not None and lane.position_ms > rule.created_ms - RULE_PERIOD_MS
 
 
 def _status(rule: Rule, firing: int, pending: int, error: str, *, is_judged: bool) -> str:

@@ -5,6 +5,7 @@ they did not exist.
 """
 
 from typing import Any
+from urllib.parse import urlencode
 
 from django.contrib import messages
 from django.contrib.auth.decorators import login_required
@@ -22,6 +23,7 @@ from spm.accounts import access
 from spm.accounts.models import App
 from spm.accounts.organisations.rights import Right
 from spm.clock import SystemClock
+from spm.limits import RULES_PER_APP_MAX
 
 _clock = SystemClock()
 
@@ -29,9 +31,14 @@ _clock = SystemClock()
 @login_required
 @require_GET
 def rule_list(request: HttpRequest) -> HttpResponse:
-    """Show the rules of an app."""
-    app = app_of(request)
-    return page(request, "rules", app, rows=presenters.rows_of(app))
+    """Show the rules of an app: those that a text and a state leave, a page at a time."""
+    app, given = app_of(request), request.GET
+    text, state, at = given.get("q", "").replace("\0", "").strip(), given.get("state", ""), given.get("start", "")
+    start = int(at) if at.isdecimal() and len(at) < len(str(RULES_PER_APP_MAX)) + 1 else 0
+    rules = presenters.list_rules(app, text=text, state=state, start=start)
+    chosen = {"app": app.pk, **{name: value for name, value in (("q", text), ("state", state)) if value}}
+    search = {"text": text, "state": state, "states": presenters.RULE_STATES, "query": urlencode(chosen)}
+    return page(request, "rules", app, rules=rules, rows=rules.rows, search=search)
 
 
 @login_required

@@ -59,4 +59,4 @@ def is_used(field: str, kind: str) -> bool:
 
 def with_fixed_windows(expr: str) -> str:
     """Replace the variables of a chart, whose windows depend on its range: a rule has none, and judges at any time."""
-    return _VARIABLE.sub(lambda found: found[1] or _FIXED_WINDOW, expr)
+    return _VARIABLE.sub(lambda match: match[1] or _FIXED_WINDOW, expr)

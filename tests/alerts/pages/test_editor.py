@@ -153,7 +153,7 @@ def test_a_rule_gets_a_schedule_and_its_page_says_when_its_alerts_are_told_next(
 def test_a_rule_that_begins_at_a_chart_has_windows_of_its_own(
     drawn: str, written: str, app: App, editor: Client
 ) -> None:
-    page = editor.get("/alerts/new", {"app": app.pk, "expr": drawn}).content.decode()
+    page = editor.get("/alerts/new", {"app": str(app.pk), "expr": drawn}).content.decode()
     assert fields_of(page)["expr"].strip() == written
 
 

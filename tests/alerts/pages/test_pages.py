@@ -75,6 +75,23 @@ def test_the_list_shows_rules_and_what_fires(fired: Rule, login: Callable[[str],
     assert "&gt; 90" in page
 
 
+def test_the_list_is_filtered_and_shows_a_hundred_at_a_time(
+    fired: Rule, make_rule: Callable[..., Rule], login: Callable[[str], Client]
+) -> None:
+    for number in range(120):
+        make_rule(name=f"Disk {number:03d}", expr="disk_used")
+    client = login("vera")
+    first = text(client, "/alerts/")
+    assert first.count('class="row"') == 100
+    assert first.index("CPU is busy") < first.index("Disk 000")  # it fires
+    assert "Disk 118" in text(client, "/alerts/?start=100")
+    one = text(client, "/alerts/?q=disk+007")
+    assert "1 of 121 rules" in one
+    assert one.count('class="row"') == 1
+    assert text(client, "/alerts/?state=firing").count('class="row"') == 1
+    assert "No such rule" in text(client, f"/alerts/?q=nothing%00+of+it&start={'9' * 5_000}")
+
+
 def test_a_rule_page_shows_series_and_history(fired: Rule, login: Callable[[str], Client]) -> None:
     page = text(login("vera"), f"/alerts/rules/{fired.pk}")
     assert page.count("cpu host=a") == 3  # its state, its alert, its history

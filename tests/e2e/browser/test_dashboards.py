@@ -114,18 +114,18 @@ def test_a_dashboard_shows_every_kind_of_panel(look: str, open_page: Callable[..
 
 def test_scripts_of_panels_come_with_the_panels_that_need_them(open_page: Callable[..., Page], fleet: Tenant) -> None:
     queries = [{"expr": "cpu_usage_total"}]
-    asked: list[str] = []
+    files: list[str] = []
     page = open_page()
     log_in(page, fleet)
-    page.on("request", lambda request: asked.append(request.url.rpartition("/")[2]))
+    page.on("request", lambda request: files.append(request.url.rpartition("/")[2]))
     page.goto(save(fleet, check({"title": "Lines", "panels": [{"number": 1, "kind": "line", "queries": queries}]})))
     drawn(page)
-    assert "plot.js" in asked
-    assert not {"cells.js", "figures.js"} & set(asked)
+    assert "plot.js" in files
+    assert not {"cells.js", "figures.js"} & set(files)
     short = {"number": 1, "kind": "toplist", "h": 3, "w": 6, "queries": queries}
     page.goto(save(fleet, check({"title": "Busiest", "panels": [short]})))
     drawn(page)
-    assert "figures.js" in asked
+    assert "figures.js" in files
     expect(page.locator(".figures.toplist")).to_have_attribute("tabindex", "0")  # it is longer than its panel
 
 
