@@ -22,7 +22,8 @@ from spm.limits import DAY_HOURS, HOUR_MS
 from spm.store import dictionary, epochs, keys
 from spm.store.backends.base import Backend, Reader
 from spm.store.encoding import kernels
-from spm.store.encoding.blocks import ChunkPage, TimelinesPage
+from spm.store.encoding.blocks import TimelinesPage
+from spm.store.encoding.chunk_page import ChunkPage
 from spm.store.ledger import commit_records
 from spm.store.manifest import OPEN, Entry, Generation, Manifest
 from spm.store.matchers import Matcher, mask, matches_empty

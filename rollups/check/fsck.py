@@ -33,7 +33,8 @@ from spm.limits import DAY_HOURS
 from spm.store import epochs, keys, manifest
 from spm.store.backends.base import Backend, Reader
 from spm.store.encoding import blocks
-from spm.store.encoding.blocks import ChunkPage, LogBlock, TimelinesPage
+from spm.store.encoding.blocks import LogBlock, TimelinesPage
+from spm.store.encoding.chunk_page import ChunkPage
 from spm.store.ledger import commit_records, watermarks
 from spm.store.manifest import (
     EXPIRED,

@@ -26,7 +26,8 @@ from spm.errors import CorruptBlock, IntegrityError
 from spm.limits import DAY_HOURS
 from spm.store import epochs, keys, manifest
 from spm.store.backends.base import Backend, Reader, scan_ranges
-from spm.store.encoding.blocks import ChunkPage, LogBlock, TimelinesPage
+from spm.store.encoding.blocks import LogBlock, TimelinesPage
+from spm.store.encoding.chunk_page import ChunkPage
 from spm.store.ledger import commit_records, dead_letters
 from spm.store.ledger.dead_letters import DeadLetter
 from spm.store.manifest import Entry, Generation, Manifest, Replay, State, joined_sources, named_sources

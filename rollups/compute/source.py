@@ -15,7 +15,8 @@ from rollups.decide.work import HourShardTask, MergedGeneration
 from spm.errors import IntegrityError
 from spm.store import keys
 from spm.store.backends.base import Reader
-from spm.store.encoding.blocks import ChunkPage, TimelinesPage
+from spm.store.encoding.blocks import TimelinesPage
+from spm.store.encoding.chunk_page import ChunkPage
 from spm.store.manifest import Generation, Replay
 from spm.store.rollup import rows as rollup_rows
 from spm.store.rollup.rows import StepColumns

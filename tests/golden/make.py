@@ -14,7 +14,8 @@ import numpy as np
 
 from spm.store import epochs, keys, manifest
 from spm.store.encoding import blocks
-from spm.store.encoding.blocks import ChunkPage, LogBlock, Messages, TimelinesPage
+from spm.store.encoding.blocks import LogBlock, Messages, TimelinesPage
+from spm.store.encoding.chunk_page import ChunkPage
 from spm.store.keys import PlacementEpoch, PlacementTable
 from spm.store.ledger import commit_records, dead_letters, watermarks
 from spm.store.ledger.commit_records import BatchRows, Commit

@@ -7,7 +7,7 @@ together, and reused for every other hour with an equal layout. Enter by ``Selec
 
 import dataclasses
 from collections.abc import Callable, Sequence
-from dataclasses import field
+from dataclasses import field, replace
 
 import numpy as np
 from numba import njit
@@ -21,7 +21,8 @@ from spm.query.samples.intern import intern
 from spm.query.samples.pointers import address_of, shorts_at, unsigned_at
 from spm.query.samples.sample_runs import SampleRuns, SampleRunsBuilder, Timelines, is_ascending
 from spm.query.series.index import SeriesByMetric
-from spm.store.encoding.blocks import ChunkPage
+from spm.store.encoding.chunk_page import ChunkPage
+from spm.store.encoding.paged import PagedValues, TakePlan
 from spm.store.versions.generations import TimelinePool
 from spm.store.versions.kernels import first_not_below
 from spm.store.versions.merge import Winners
@@ -50,25 +51,42 @@ class CachedTimelines:
 class SharedPage(ChunkPage):
     """A page whose columns but the values are shared with pages that have equal ones."""
 
-    address: int = 0  # of the first value
-    layout: bytes = b""  # five int64: number of series; addresses of series, timeline and counts; values of each or -1
+    address: int = 0  # of the first value; 0 where they are packed
+    layout: bytes = b""  # six int64: number of series; addresses of series, timeline and counts; values of each or -1;
+    # address of the ends of packed values' pages, or 0
 
     @classmethod
     def of(cls, page: ChunkPage) -> "SharedPage":
         """Share the columns of a page; raises ``CorruptBlock`` for types that kernels cannot read by their address."""
-        types = [column.dtype for column in (page.series, page.timeline, page.counts, page.values)]
-        if types != _TYPES:
+        types = [column.dtype for column in (page.series, page.timeline, page.counts)]
+        if types != _TYPES or not (isinstance(page.values, PagedValues) or page.values.dtype == np.float64):
             raise CorruptBlock("a chunk has columns of a wrong kind", got=types)
-        series, values = intern(np.ascontiguousarray(page.series)), np.ascontiguousarray(page.values)
+        series, values, address, ends = intern(np.ascontiguousarray(page.series)), page.values, 0, 0
+        if isinstance(values, PagedValues):
+            values = replace(values, ends=intern(values.ends))
+            ends = address_of(values.ends)
+        else:
+            values = np.ascontiguousarray(values)
+            address = address_of(values)
         timeline, counts = intern(np.ascontiguousarray(page.timeline)), intern(np.ascontiguousarray(page.counts))
         even = int(counts[0]) if len(counts) and (counts == counts[0]).all() else _UNEVEN
-        layout = [len(series), address_of(series), address_of(timeline), address_of(counts), even]
-        return cls(series, timeline, counts, values, address_of(values), np.array(layout, np.int64).tobytes())
+        layout = [len(series), address_of(series), address_of(timeline), address_of(counts), even, ends]
+        return cls(series, timeline, counts, values, address, np.array(layout, np.int64).tobytes())
 
 
-_LAYOUT_FIELDS, _UNEVEN = 5, -1
+_LAYOUT_FIELDS, _UNEVEN = 6, -1
 _FEW = 8  # up to one in so many of a page's series, each is looked up; more are collected in one pass over the page
-_TYPES = [np.uint64, np.int32, np.int32, np.float64]
+_TYPES = [np.uint64, np.int32, np.int32]
+
+
+@dataclass(frozen=True, slots=True)
+class PackedPart:
+    """What is taken of one page with packed values: ``plan`` gives ``count`` values from ``begin`` on of a column."""
+
+    page: int  # its number
+    plan: TakePlan
+    begin: int
+    count: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +94,9 @@ class PageSelection:
     """The selected series of an hour-shard's pages, valid for all hour-shards whose pages have this layout."""
 
     layout_pages: Sequence[SharedPage]  # keep the columns alive whose addresses are the layout
-    used: tuple[int, ...]  # numbers of the pages with any selected series; entries number these from 0
+    whole: tuple[int, ...]  # numbers of the pages whose values are one column, with any selected series
+    packed: tuple[PackedPart, ...]  # of the pages whose values are packed: together they fill one column, the first
+    packed_count: int  # its values
     entries: I64  # [N, 4], without their timelines
     counts: I32
     timeline: I32
@@ -99,9 +119,10 @@ class PageSelection:
         entries, per_page = np.empty((room, 4), np.int64), np.zeros(len(chunks), np.int64)
         counts, timeline = np.empty(room, np.int32), np.empty(room, np.int32)
         size, samples = _select(layouts, ids, by_metric.numbers, spans, entries, counts, timeline, per_page)
-        used, timeline = tuple(np.flatnonzero(per_page).tolist()), timeline[:size]
+        entries, counts, timeline = entries[:size], counts[:size], timeline[:size]
+        whole, packed, packed_count = _take_parts(chunks, entries, counts, per_page)
         pages = tuple(sorted(set((timeline >> shift).tolist())))
-        return cls(chunks, used, entries[:size], counts[:size], timeline, shift, pages, samples)
+        return cls(chunks, whole, packed, packed_count, entries, counts, timeline, shift, pages, samples)
 
     def entries_along(self, cached: CachedTimelines) -> I64:
         """The entries with timelines of a pool; raises ``IntegrityError`` if values and times differ in length."""
@@ -118,6 +139,33 @@ class PageSelection:
                 entries,
             )  # the timelines stay alive, so no other has their id
         return complete[1]
+
+
+def _take_parts(
+    chunks: Sequence[SharedPage], entries: I64, counts: I32, per_page: I64
+) -> tuple[tuple[int, ...], tuple[PackedPart, ...], int]:
+    """Return (pages taken as they are, parts of pages with packed values, number of their values).
+
+    Let the entries refer to the columns that come of it: packed ones are the first, the others follow.
+    """
+    used = np.flatnonzero(per_page).tolist()
+    first_whole = int(any(isinstance(chunks[page].values, PagedValues) for page in used))
+    whole: list[int] = []
+    packed: list[PackedPart] = []
+    begin = end = 0
+    for page in used:
+        own = slice(end, end := end + int(per_page[page]))
+        values = chunks[page].values
+        if isinstance(values, PagedValues):
+            ends = np.cumsum(counts[own], dtype=np.int64)
+            plan, count = TakePlan.of(entries[own, 2].copy(), counts[own], values.ends), int(ends[-1])
+            packed.append(PackedPart(page, plan, begin, count))
+            entries[own, 1], entries[own, 2] = 0, begin + ends - counts[own]
+            begin += count
+        else:
+            entries[own, 1] = first_whole + len(whole)
+            whole.append(page)
+    return tuple(whole), tuple(packed), begin
 
 
 @njit(cache=True, nogil=True)
@@ -228,8 +276,13 @@ class SelectedPages:
         timelines = cached.timelines
         if not is_whole:
             timelines = timelines.within(self.builder.start_ms, self.builder.end_ms)
-        used = [pages[number] for number in selection.used]
-        values, addresses = [page.values for page in used], [page.address for page in used]
+        values = [pages[number].unpacked() for number in selection.whole]
+        addresses = [pages[number].address for number in selection.whole]
+        if selection.packed:
+            column = np.empty(selection.packed_count)
+            for part in selection.packed:
+                pages[part.page].take(part.plan, column[part.begin : part.begin + part.count])
+            values, addresses = [column, *values], [address_of(column), *addresses]
         self.builder.add(selection.entries_along(cached), values, timelines, selection.samples, addresses)
 
     def add_winners(self, parts: Sequence[Winners], *, is_whole: bool) -> None:

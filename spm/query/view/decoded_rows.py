@@ -7,7 +7,7 @@ needs: ``view.view`` does. Enter by ``DecodedRows.fetch``.
 from array import array
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, is_dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
@@ -18,7 +18,8 @@ from spm.errors import CorruptBlock
 from spm.query.samples.page_selection import CachedTimelines, Pages, SharedPage
 from spm.store import keys, manifest
 from spm.store.backends.base import Reader
-from spm.store.encoding.blocks import ChunkPage, TimelinesPage
+from spm.store.encoding.blocks import TimelinesPage
+from spm.store.encoding.chunk_page import ChunkPage
 from spm.store.manifest import Generation, Manifest, Month, month_of
 from spm.store.rollup import rows as rollup_rows
 from spm.store.versions import generations
@@ -30,8 +31,23 @@ COLUMN = b"v"
 _MANIFEST_GROWTH = 12  # bytes of a decoded manifest for each byte of its cell
 TIMELINES_OF_PAGES = "lines"  # the cache's name of ``CachedTimelines``, beside the names of tables
 Decoder = Callable[[Mapping[bytes, bytes]], object]
+
+
+class _Damaged(NamedTuple):
+    """What is left of a page of which parts are damaged."""
+
+    page: SharedPage
+    error: CorruptBlock
+
+
+def _shared_page(raw: bytes) -> SharedPage | _Damaged:
+    page, damage = ChunkPage.undamaged(raw)
+    shared = SharedPage.of(page)
+    return shared if damage is None else _Damaged(shared, damage)
+
+
 _DECODERS: dict[str, Decoder] = {
-    "chunks": lambda row: SharedPage.of(ChunkPage.from_bytes(row[COLUMN])),
+    "chunks": lambda row: _shared_page(row[COLUMN]),
     "timelines": lambda row: TimelinesPage.from_bytes(row[COLUMN]),
     "inputs": lambda row: generations.decode_inputs(row[COLUMN]),
     "log": Piece.of_row,
@@ -164,7 +180,11 @@ class DecodedRows:
 
     def _decode(self, table: str, key: bytes, row: Mapping[bytes, bytes], decoder: Decoder) -> object:
         try:
-            return decoder(row)
+            decoded = decoder(row)
+            if isinstance(decoded, _Damaged):
+                self._quarantine.report(self._app, table, key, b"".join(row.values()), decoded.error)
+                return decoded.page
+            return decoded
         except CorruptBlock as error:
             self._quarantine.report(self._app, table, key, b"".join(row.values()), error)
             return error
@@ -204,4 +224,4 @@ def _weight(page: Any) -> int:
         return 64 + sum(map(_weight, page))
     if isinstance(page, dict):
         return 64 + sum(100 + _weight(value) for value in page.values())
-    return int(getattr(page, "nbytes", 64))
+    return 40 + len(page) if isinstance(page, bytes | str) else int(getattr(page, "nbytes", 64))

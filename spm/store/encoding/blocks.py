@@ -1,9 +1,10 @@
 """The content of a cell: a checksummed, versioned frame around columns or a small record.
 
-Enter by the classes: ``LogBlock`` (a batch's part of a HourShard), ``ChunkPage`` and ``TimelinesPage`` (merged
-samples); by ``encode_columns`` for plain named columns and ``encode_record`` for small records. Bytes that fail their
-checksum or shape raise ``CorruptBlock`` and are never shown as numbers. ``READERS`` has a reader for every version that
-was ever written; the greatest version of a kind is written. Drawings: FORMAT.md; golden bytes: tests/golden.
+Enter by the classes: ``LogBlock`` (a batch's part of a HourShard) and ``TimelinesPage`` (``chunk_page`` has the
+values of merged samples); by ``encode_columns`` for plain named columns and ``encode_record`` for small records. Bytes
+that fail their checksum or shape raise ``CorruptBlock`` and are never shown as numbers. ``READERS`` has a reader for
+every version that was ever written; the greatest version of a kind is written. Drawings: FORMAT.md; golden bytes:
+tests/golden.
 """
 
 import struct
@@ -105,8 +106,22 @@ def frame(kind: int, payload: bytes, version: int | None = None) -> bytes:
     return _HEAD.pack(kind, version, zlib.crc32(payload, zlib.crc32(bytes((kind, version))))) + payload
 
 
+def frame_with_pages(kind: int, payload: bytes, pages: bytes) -> bytes:
+    """Frame a payload in the newest version of a kind whose frames have pages after them, with their own checksums."""
+    return frame(kind, len(payload).to_bytes(4, "big") + payload) + pages
+
+
+def split_pages(raw: bytes) -> tuple[bytes, bytes]:
+    """Return (the frame, the pages after it: none in versions without)."""
+    if tuple(raw[:2]) not in _WITH_PAGES:
+        return raw, b""
+    end = _HEAD.size + 4 + int.from_bytes(raw[_HEAD.size : _HEAD.size + 4], "big")
+    return raw[:end], raw[end:]
+
+
 def unframe(kind: int, raw: bytes) -> tuple[int, bytes]:
-    """Check a frame of this kind and return (version, payload); raise ``CorruptBlock``."""
+    """Check a frame of this kind and return (version, payload); raise ``CorruptBlock``. Pages are not looked at."""
+    raw, _ = split_pages(raw)
     if len(raw) < _HEAD.size:
         raise CorruptBlock("a block ends before its header does", got=f"{len(raw)} bytes", wanted=_HEAD.size)
     got, version, crc = _HEAD.unpack_from(raw)
@@ -153,14 +168,25 @@ def encode_columns(
     ``apart`` names columns whose neighbouring values may be unrelated. Columns that many frames share may be encoded
     once, by ``codec.encode``. What runs write is packed more densely than what an append has to wait for.
     """
+    return frame(kind, pack_columns(kind, columns, texts, apart=apart))
+
+
+def pack_columns(
+    kind: int,
+    columns: Mapping[str, Column | codec.Encoded],
+    texts: list[str] | None = None,
+    *,
+    apart: Collection[str] = (),
+) -> bytes:
+    """Encode columns and texts as the payload of a frame."""
     packed: _ENCODED = []
     for name, c in columns.items():
         how = {"random": name.endswith("_hash"), "apart": name in apart, "dense": kind in (CHUNK, HOURS)}
         packed.append((name, *(c if isinstance(c, tuple) else codec.encode(c, **how))))
     if READERS[kind, _NEWEST[kind]] is _numbered_columns:
         numbered = [(_NUMBER[name], form * _KINDS + _KIND[dtype], *rest) for name, form, dtype, *rest in packed]
-        return frame(kind, _PACK.encode((texts or [], numbered)))
-    return frame(kind, _PACK.encode((texts or [], packed)))
+        return _PACK.encode((texts or [], numbered))
+    return _PACK.encode((texts or [], packed))
 
 
 def decode_columns(kind: int, raw: bytes) -> tuple[dict[str, Column], list[str]]:
@@ -231,6 +257,11 @@ def _columns(payload: bytes) -> tuple[dict[str, Column], list[str]]:
     return {name: codec.decode((form, dtype, n, k, body)) for name, form, dtype, n, k, body in packed}, texts
 
 
+def _columns_with_pages(payload: bytes) -> tuple[dict[str, Column], list[str]]:
+    """Columns before pages; the payload begins with its length, by which the pages are found."""
+    return _columns(payload[4:])
+
+
 def _numbered_columns(payload: bytes) -> tuple[dict[str, Column], list[str]]:
     """Columns with numbers for names, forms and kinds: in blocks of few samples the names would outweigh the values."""
     try:
@@ -279,12 +310,14 @@ READERS: Mapping[tuple[int, int], Callable[[bytes], Any]] = MappingProxyType(
         },
         **{(kind, 2): _numbered_columns for kind in (LOG, PENDING, LEDGER)},
         **{(kind, 1): _numbered_columns for kind in (STAMPS, VECTOR)},
+        (CHUNK, 2): _columns_with_pages,
         (TIMELINES, 2): _columns_with_lags,
         (INPUTS, 2): _columns,
         (MANIFEST, 2): _record,
     }
 )
 _NEWEST = dict(sorted(READERS))  # of each kind: the version that is written
+_WITH_PAGES = frozenset({(CHUNK, 2)})
 
 
 def _unzstd(body: bytes) -> bytes:
@@ -324,7 +357,7 @@ class Messages:
     def of(cls, columns: Mapping[str, Column], texts: list[str]) -> "Messages":
         """Build a table from the columns of a block; a source number without a name is damage."""
         source = columns["source"]
-        _same_length(columns, _MESSAGES)
+        same_length(columns, _MESSAGES)
         _points_into("a message's source", source, len(texts))
         process, sequence = columns["process"].astype(np.int64), columns["sequence"].astype(np.int64)
         return cls(columns["ms"], process, sequence, source, tuple(texts))
@@ -396,9 +429,9 @@ class LogBlock:
     def from_bytes(cls, raw: bytes) -> "LogBlock":
         """Decode a block; raise ``CorruptBlock``."""
         c, texts = decode_named(LOG, raw, _LOG)
-        _same_length(c, ("ts", "message", "values"))
-        _same_length(c, ("series_hash", "metric", "counts"))
-        _adds_up(c["counts"], len(c["ts"]))
+        same_length(c, ("ts", "message", "values"))
+        same_length(c, ("series_hash", "metric", "counts"))
+        adds_up(c["counts"], len(c["ts"]))
         _points_into("a row's message", c["message"], len(c["ms"]))
         _points_into("a series' metric", c["metric"], len(c["metric_hash"]))
         return cls(
@@ -410,34 +443,6 @@ class LogBlock:
             c["ts"],
             c["values"],
         )
-
-
-@dataclass(frozen=True, slots=True)
-class ChunkPage:
-    """Merged samples of one metric and hour: per series (u64[S], sorted) its timeline's number, length and values."""
-
-    series: U64
-    timeline: I32
-    counts: I32
-    values: F64
-
-    def to_bytes(self) -> bytes:
-        """The framed page."""
-        columns: dict[str, Column] = {
-            "series_hash": self.series,
-            "timeline": self.timeline,
-            "counts": self.counts,
-            "values": self.values,
-        }
-        return encode_columns(CHUNK, columns)
-
-    @classmethod
-    def from_bytes(cls, raw: bytes) -> "ChunkPage":
-        """Decode a page; raise ``CorruptBlock``."""
-        c, _ = decode_named(CHUNK, raw, _CHUNK)
-        _same_length(c, ("series_hash", "timeline", "counts"))
-        _adds_up(c["counts"], len(c["values"]))
-        return cls(c["series_hash"], c["timeline"], c["counts"], c["values"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -468,25 +473,24 @@ class TimelinesPage:
     def from_bytes(cls, raw: bytes) -> "TimelinesPage":
         """Decode a page; raise ``CorruptBlock``."""
         c, texts = decode_named(TIMELINES, raw, _TIMELINES)
-        _same_length(c, ("ts", "message"))
-        _adds_up(c["counts"], len(c["ts"]))
+        same_length(c, ("ts", "message"))
+        adds_up(c["counts"], len(c["ts"]))
         _points_into("a row's message", c["message"], len(c["ms"]))
         return cls(Messages.of(c, texts), c["counts"], c["ts"], c["message"])
 
 
 _LOG = (*_MESSAGES, "series_hash", "metric_hash", "metric", "counts", "message", "ts", "values")
-_CHUNK = ("series_hash", "timeline", "counts", "values")
 _TIMELINES = (*_MESSAGES, "counts", "ts", "message")
 
 
-def _same_length(columns: Mapping[str, Column], names: tuple[str, ...]) -> None:
+def same_length(columns: Mapping[str, Column], names: tuple[str, ...]) -> None:
     rows = len(columns[names[0]])
     for name in names:
         if len(columns[name]) != rows:
             raise CorruptBlock("columns of one table differ in length", got=(name, len(columns[name])), wanted=rows)
 
 
-def _adds_up(counts: Column, rows: int) -> None:
+def adds_up(counts: Column, rows: int) -> None:
     """Check that the counts per series add up to the number of rows."""
     if (len(counts) and int(counts.min()) < 0) or int(counts.sum()) != rows:
         raise CorruptBlock("a block's counts do not add up", got=int(counts.sum()), wanted=rows)

@@ -12,8 +12,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import zstandard
-from pcodec import ChunkConfig, DeltaSpec, ModeSpec, standalone
+from pcodec import ChunkConfig, DeltaSpec, ModeSpec, PagingSpec, standalone
 
+from spm.arrays import F64, I32
 from spm.errors import CorruptBlock, LimitExceeded
 from spm.limits import COLUMN_VALUES_MAX
 from spm.store.encoding import kernels
@@ -28,7 +29,7 @@ _NAMES = {dtype: name for name, dtype in _DTYPES.items()}
 _SMALL = 1_024  # values
 _FEW = 4  # values for which no form beats raw bytes
 _MISS_SHARE = 64  # with one exception in so many values the integer form is still smaller
-_SCALES = 10  # decimals are tried up to 9 digits after the point
+SCALES = 10  # decimals are tried up to 9 digits after the point
 
 _INTEGERS = ChunkConfig(compression_level=8, delta_spec=DeltaSpec.try_consecutive(1), mode_spec=ModeSpec.classic())
 _APART = ChunkConfig(compression_level=8, delta_spec=DeltaSpec.no_op(), mode_spec=ModeSpec.classic())
@@ -78,37 +79,61 @@ def _is_constant(column: Column) -> bool:
     return bool(raw[0] == raw[-1]) and bool((raw == raw[0]).all())
 
 
-def _encode_floats(column: Column, *, dense: bool) -> Encoded:
+def split_decimals(column: F64) -> tuple[int, Column, I32]:
+    """Return the scale k of decimals, the integers × 10^k, and the places of values that are none; or -1, the column.
+
+    An exception's place repeats the integer before it. Up to one value in ``_MISS_SHARE`` may be one.
+    """
     bits = column.view(np.int64)
     misses_max = len(column) // _MISS_SHARE
     k, _ = kernels.decimal_scale(column, bits, misses_max)
     if k >= 0:
         whole, missed = kernels.decimal_split(column, bits, k, misses_max)
         if not (len(missed) == 1 and missed[0] < 0):
-            packed = standalone.simple_compress(whole, _INTEGERS)
-            head = len(missed).to_bytes(4, "little") + missed.tobytes() + bits[missed].tobytes()
-            return DECIMAL, "<f8", len(column), k, head + packed
+            return k, whole, missed
+    return -1, column, np.empty(0, np.int32)
+
+
+def paged_config(numbers: Column, sizes: list[int]) -> ChunkConfig:
+    """Return how integers, or floats that are kept for long, are packed in pages of these sizes."""
+    mode = ModeSpec.classic() if numbers.dtype == np.int64 or not _saves_by_modes(numbers) else ModeSpec.auto()
+    return ChunkConfig(
+        compression_level=8,
+        delta_spec=DeltaSpec.try_consecutive(1),
+        mode_spec=mode,
+        paging_spec=PagingSpec.exact_page_sizes(sizes),
+    )
+
+
+def _encode_floats(column: Column, *, dense: bool) -> Encoded:
+    k, whole, missed = split_decimals(column)
+    if k >= 0:
+        packed = standalone.simple_compress(whole, _INTEGERS)
+        head = len(missed).to_bytes(4, "little") + missed.tobytes() + column.view(np.int64)[missed].tobytes()
+        return DECIMAL, "<f8", len(column), k, head + packed
     return FLOAT, "<f8", len(column), 0, _pack_densely(column) if dense else standalone.simple_compress(column, _FLOATS)
 
 
 def _pack_densely(column: Column) -> bytes:
-    """Pack floats in pcodec's classic mode, or in the mode that it finds if this saves enough on pieces of the column.
+    """Pack floats in pcodec's classic mode, or in the mode that it finds if this saves enough."""
+    return bytes(standalone.simple_compress(column, _MODES if _saves_by_modes(column) else _DENSE))
+
+
+def _saves_by_modes(column: Column) -> bool:
+    """Return whether the mode that pcodec finds is smaller than the classic one, on pieces of the column.
 
     pcodec's own choice is an estimate: of a walk in small steps it takes multiples although classic is smaller.
     """
     pieces = range(0, len(column), max(_PIECE, len(column) // _PIECES))
-    whole = len(column) <= _PIECE
-    sample = column if whole else np.concatenate([column[at : at + _PIECE] for at in pieces])
+    sample = column if len(column) <= _PIECE else np.concatenate([column[at : at + _PIECE] for at in pieces])
     classic, searched = (standalone.simple_compress(sample, how) for how in (_DENSE, _MODES))
-    saves = _SAVING * len(searched) <= (_SAVING - 1) * len(classic)
-    packed: bytes = searched if saves else classic
-    return packed if whole else bytes(standalone.simple_compress(column, _MODES if saves else _DENSE))
+    return bool(_SAVING * len(searched) <= (_SAVING - 1) * len(classic))
 
 
 def decode(encoded: Encoded) -> Column:
     """Decode a column; raise ``CorruptBlock`` when the bytes do not hold as many values as they claim."""
     form, dtype, count, parameter, raw = encoded
-    if dtype not in _DTYPES or not 0 <= count <= COLUMN_VALUES_MAX or not 0 <= parameter < _SCALES:
+    if dtype not in _DTYPES or not 0 <= count <= COLUMN_VALUES_MAX or not 0 <= parameter < SCALES:
         raise CorruptBlock("a column of unknown kind or size", got=(form, dtype, count, parameter))
     try:
         column = _decode(form, _DTYPES[dtype], count, parameter, raw)

@@ -20,7 +20,8 @@ from spm.fast_dataclass import dataclass
 from spm.store import keys
 from spm.store.backends.base import Reader, RowPut
 from spm.store.encoding import blocks, kernels
-from spm.store.encoding.blocks import ChunkPage, Messages, TimelinesPage
+from spm.store.encoding.blocks import Messages, TimelinesPage
+from spm.store.encoding.chunk_page import ChunkPage
 from spm.store.encoding.codec import Column
 from spm.store.manifest import Generation, Replay, named_sources
 from spm.store.versions.merge import Piece
@@ -398,8 +399,7 @@ def _piece(metric: int, page: ChunkPage, chunk_rows: I64, pool: TimelinePool) ->
     counts = page.counts[chunk_rows]
     check_lengths(metric, counts, pool, place)
     total = int(counts.sum())
-    starts = np.cumsum(page.counts, dtype=np.int64) - page.counts
-    values = page.values[kernels.take_segments(starts[chunk_rows], counts, total)]
+    values = page.values_of(chunk_rows)
     rows = kernels.take_segments(pool.starts[place], counts, total)
     metrics = np.full(len(chunk_rows), metric, np.uint64)
     return Piece(pool.messages, page.series[chunk_rows], metrics, counts, pool.message[rows], pool.ts[rows], values)

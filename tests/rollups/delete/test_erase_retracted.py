@@ -20,7 +20,8 @@ from spm.query.request.provenance import DAYS, RAW
 from spm.store import epochs, keys, manifest
 from spm.store.backends.base import Backend
 from spm.store.backends.memory import MemoryBackend
-from spm.store.encoding.blocks import ChunkPage, TimelinesPage
+from spm.store.encoding.blocks import TimelinesPage
+from spm.store.encoding.chunk_page import ChunkPage
 from spm.store.manifest import SEALED, Generation
 from spm.store.versions import generations, retractions
 from spm.store.versions.generations import HourShard

@@ -21,7 +21,7 @@ from spm.query.request.provenance import Provenance
 from spm.query.samples.page_selection import CachedTimelines, SelectedPages, SharedPage
 from spm.query.samples.sample_runs import SampleRuns, SampleRunsBuilder, Timelines, entries_of, is_ascending, run_count
 from spm.query.series.index import SeriesByMetric
-from spm.store.encoding.blocks import ChunkPage
+from spm.store.encoding.chunk_page import ChunkPage
 from spm.store.rollup.aggregates import compensated
 
 STALE = np.array([0x7FF0000000000002], np.uint64).view(np.float64)[0]

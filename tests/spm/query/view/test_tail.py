@@ -17,7 +17,7 @@ from spm.query.view.tail import Tail
 from spm.store import keys
 from spm.store.backends.base import Reader
 from spm.store.backends.memory import MemoryBackend
-from spm.store.encoding.blocks import ChunkPage
+from spm.store.encoding.chunk_page import ChunkPage
 from spm.store.keys import PendingKey, PlacementTable, hour_column
 from spm.store.versions.merge import Piece, merge
 from spm.store.versions.quarantine import Quarantine

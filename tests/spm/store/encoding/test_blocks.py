@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from spm.errors import CorruptBlock, LimitExceeded
 from spm.store import manifest
 from spm.store.encoding import blocks
-from spm.store.encoding.blocks import ChunkPage, LogBlock, Messages, TimelinesPage
+from spm.store.encoding.blocks import LogBlock, Messages, TimelinesPage
+from spm.store.encoding.chunk_page import ChunkPage
 from spm.store.ledger import commit_records, dead_letters
 from spm.store.ledger.commit_records import BatchRows, Commit
 from spm.store.manifest import Entry, Generation, HourInputs, HourPack, Manifest, Month, Replay, State

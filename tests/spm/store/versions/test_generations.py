@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from spm.errors import CorruptBlock, IntegrityError
 from spm.store import keys
 from spm.store.backends.memory import MemoryBackend
-from spm.store.encoding.blocks import ChunkPage, TimelinesPage
+from spm.store.encoding.blocks import TimelinesPage
+from spm.store.encoding.chunk_page import ChunkPage
 from spm.store.manifest import Replay
 from spm.store.versions import generations
 from spm.store.versions.generations import HourShard, PageRequest, Pages
