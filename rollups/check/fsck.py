@@ -186,7 +186,7 @@ def _verify_generation(reader: Reader, hour_shard: HourShard, generation: Genera
     place = hour_shard.shard, hour_shard.hour, generation.number
     names = purge.pages_of(hour_shard.app, place, inputs)
     for key in names["chunks"]:
-        _verify_row(reader, "chunks", key, lambda row: ChunkPage.from_bytes(row[generations.COLUMN]), report)
+        _verify_row(reader, "chunks", key, lambda row: ChunkPage.from_bytes(row[generations.COLUMN]).unpacked(), report)
     for key in names["timelines"]:
         _verify_row(reader, "timelines", key, lambda row: TimelinesPage.from_bytes(row[generations.COLUMN]), report)
     start = keys.timeline(hour_shard.shard, hour_shard.app, hour_shard.hour, generation.number, 0)

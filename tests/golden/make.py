@@ -93,6 +93,19 @@ def _page() -> ChunkPage:
     return ChunkPage(_log().series, np.array([0, 0, 1, 1, 2], np.int32), _log().counts, _values(20))
 
 
+def _large_page(*, floats: bool = False) -> ChunkPage:
+    """Series of several lengths, one of none, with odd values at the borders of pages."""
+    counts = np.array([360, 361, 0, 2_500, 1, 359, 1_000, 700], np.int32)
+    steps = np.arange(int(counts.sum()), dtype=np.float64)
+    values = np.sqrt(steps) if floats else steps**2 % 4_099 / 100
+    values[[0, 3_220, 3_221, len(values) - 1]] = STALE, -0.0, np.inf, 5e-324
+    return ChunkPage(np.arange(3, 3 + len(counts), dtype=np.uint64), counts % 4, counts, values)
+
+
+def _unpacked(page: ChunkPage) -> ChunkPage:
+    return ChunkPage(page.series, page.timeline, page.counts, page.unpacked())
+
+
 def _timelines() -> TimelinesPage:
     return TimelinesPage(_messages(), _log().counts, _log().ts, _log().message)
 
@@ -250,13 +263,15 @@ GOLDEN: dict[str, Golden] = {
     ),
     "columns-1-dense": Golden(
         _every_mode(),
-        lambda v: blocks.encode_columns(blocks.CHUNK, v),
+        lambda v: blocks.encode_columns(blocks.CHUNK, v, version=1),
         lambda raw: blocks.decode_columns(blocks.CHUNK, raw)[0],
     ),
     "log-1": Golden(_log(), None, LogBlock.from_bytes),
     "log-2": Golden(_log(), _BYTES, LogBlock.from_bytes),
     "chunk-1": Golden(_page(), None, ChunkPage.from_bytes),
     "chunk-1-dense": Golden(_page(), _BYTES, ChunkPage.from_bytes),
+    "chunk-2": Golden(_large_page(), _BYTES, lambda raw: _unpacked(ChunkPage.from_bytes(raw))),
+    "chunk-2-floats": Golden(_large_page(floats=True), _BYTES, lambda raw: _unpacked(ChunkPage.from_bytes(raw))),
     "timelines-1": Golden(_timelines(), None, TimelinesPage.from_bytes),
     "timelines-2": Golden(_jittered(), _BYTES, TimelinesPage.from_bytes),
     "inputs-1": Golden(INPUTS, None, generations.decode_inputs),

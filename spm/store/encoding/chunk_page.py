@@ -36,7 +36,7 @@ class ChunkPage:
             "counts": self.counts,
         }
         if len(values) < paged.PAGED_FROM:
-            return blocks.frame(blocks.CHUNK, blocks.pack_columns(blocks.CHUNK, columns | {"values": values}), 1)
+            return blocks.encode_columns(blocks.CHUNK, columns | {"values": values}, version=1)
         directory, pages = paged.pack(values, self.counts)
         return blocks.frame_with_pages(blocks.CHUNK, blocks.pack_columns(blocks.CHUNK, columns | directory), pages)
 

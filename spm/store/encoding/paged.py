@@ -32,7 +32,7 @@ _local = threading.local()
 
 def pack(values: F64, counts: I32) -> tuple[dict[str, Column], bytes]:
     """Pack the values of series with these counts: the columns of the directory, and the pages one after the other."""
-    sizes = page_sizes(counts)
+    sizes = page_sizes(counts, PAGE_VALUES, SERIES_VALUES_MAX)
     scale, numbers, missed = codec.split_decimals(values)
     compressor = wrapped.FileCompressor()
     chunk = compressor.chunk_compressor(numbers, codec.paged_config(numbers, sizes.tolist()))
@@ -50,15 +50,15 @@ def pack(values: F64, counts: I32) -> tuple[dict[str, Column], bytes]:
 
 
 @njit(cache=True, nogil=True)
-def page_sizes(counts: I32) -> I32:
-    """Return how many values each page of series with these counts has."""
-    sizes, pages, size = np.empty(len(counts) + int(counts.sum()) // SERIES_VALUES_MAX + 1, np.int32), 0, 0
+def page_sizes(counts: I32, page_values: int, series_values_max: int) -> I32:
+    """Return how many values each page of series with these counts has; see ``PAGE_VALUES``."""
+    sizes, pages, size = np.empty(len(counts) + int(counts.sum()) // series_values_max + 1, np.int32), 0, 0
     for count in counts:
         size += count
-        while size > SERIES_VALUES_MAX:
-            sizes[pages] = SERIES_VALUES_MAX
-            pages, size = pages + 1, size - SERIES_VALUES_MAX
-        if size >= PAGE_VALUES:
+        while size > series_values_max:
+            sizes[pages] = series_values_max
+            pages, size = pages + 1, size - series_values_max
+        if size >= page_values:
             sizes[pages] = size
             pages, size = pages + 1, 0
     if size:

@@ -26,7 +26,7 @@ from spm.store.encoding.codec import Column
 from spm.store.manifest import Generation, Replay, named_sources
 from spm.store.versions.merge import Piece
 
-FORM = 2  # of the rows that are written now: 2 has inputs as columns, and stamps as lags after times
+FORM = 3  # of the rows that are written now: 2 has inputs as columns and stamps as lags after times, 3 values in pages
 COLUMN = b"v"
 _PAGE_BITS_MAX = 16  # a key has two bytes for the page
 
