@@ -164,10 +164,11 @@ def encode_columns(
     apart: Collection[str] = (),
     version: int | None = None,
 ) -> bytes:
-    """Encode named columns and a list of texts as a frame, by default in the newest version. Columns named ``*_hash`` hold hashes and are stored raw.
+    """Encode named columns and a list of texts as a frame, by default in the newest version.
 
-    ``apart`` names columns whose neighbouring values may be unrelated. Columns that many frames share may be encoded
-    once, by ``codec.encode``. What runs write is packed more densely than what an append has to wait for.
+    Columns named ``*_hash`` hold hashes and are stored raw. ``apart`` names columns whose neighbouring values may be
+    unrelated. Columns that many frames share may be encoded once, by ``codec.encode``. What runs write is packed more
+    densely than what an append has to wait for.
     """
     return frame(kind, pack_columns(kind, columns, texts, apart=apart), version)
 

@@ -23,7 +23,9 @@ from spm.store.encoding import codec
 from spm.store.encoding.codec import Column
 
 PAGE_VALUES = 2_048  # about 8 series of an hour at 10 s: smaller pages take more room, larger ones more time
-PAGED_FROM = 4_096  # values; fewer are unpacked together in the time that a page's tables take
+PAGED_FROM = (
+    16_384  # values; fewer are unpacked together, and kept so: a directory of pages would take an eighth more room
+)
 SERIES_VALUES_MAX = 65_536
 GROUP_VALUES_MAX = 65_536  # unpacked before they are copied: half a megabyte stays in the processor's cache
 _FLOATS = -1  # in the place of a scale: values that are no decimals
