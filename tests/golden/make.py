@@ -95,7 +95,7 @@ def _page() -> ChunkPage:
 
 def _large_page(*, floats: bool = False) -> ChunkPage:
     """Series of several lengths, one of none, with odd values at the borders of pages."""
-    counts = np.array([360, 361, 0, 2_500, 1, 359, 1_000, 700], np.int32)
+    counts = np.array([360, 361, 0, 12_500, 1, 359, 2_500, 700], np.int32)
     steps = np.arange(int(counts.sum()), dtype=np.float64)
     values = np.sqrt(steps) if floats else steps**2 % 4_099 / 100
     values[[0, 3_220, 3_221, len(values) - 1]] = STALE, -0.0, np.inf, 5e-324
