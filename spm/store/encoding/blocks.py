@@ -1,10 +1,9 @@
 """The content of a cell: a checksummed, versioned frame around columns or a small record.
 
-Enter by the classes: ``LogBlock`` (a batch's part of a HourShard) and ``TimelinesPage`` (``chunk_page`` has the
-values of merged samples); by ``encode_columns`` for plain named columns and ``encode_record`` for small records. Bytes
-that fail their checksum or shape raise ``CorruptBlock`` and are never shown as numbers. ``READERS`` has a reader for
-every version that was ever written; the greatest version of a kind is written. Drawings: FORMAT.md; golden bytes:
-tests/golden.
+Enter by ``LogBlock`` (a batch's part of a HourShard), ``TimelinesPage`` (of merged samples, with ``chunk_page``),
+``encode_columns`` for plain named columns, ``encode_record`` for small records. Bytes that fail their checksum or shape
+raise ``CorruptBlock`` and are never shown as numbers. ``READERS`` has a reader for every version that was ever written;
+the greatest version of a kind is written. Drawings: FORMAT.md; golden bytes: tests/golden.
 """
 
 import struct
@@ -104,11 +103,6 @@ def frame(kind: int, payload: bytes, version: int | None = None) -> bytes:
     """Frame a payload as kind ‖ version ‖ CRC-32 ‖ payload, by default in the version that is written now."""
     version = _NEWEST[kind] if version is None else version
     return _HEAD.pack(kind, version, zlib.crc32(payload, zlib.crc32(bytes((kind, version))))) + payload
-
-
-def frame_with_pages(kind: int, payload: bytes, pages: bytes) -> bytes:
-    """Frame a payload in the newest version of a kind whose frames have pages after them, with their own checksums."""
-    return frame(kind, len(payload).to_bytes(4, "big") + payload) + pages
 
 
 def split_pages(raw: bytes) -> tuple[bytes, bytes]:

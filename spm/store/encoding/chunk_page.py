@@ -38,7 +38,8 @@ class ChunkPage:
         if len(values) < paged.PAGED_FROM:
             return blocks.encode_columns(blocks.CHUNK, columns | {"values": values}, version=1)
         directory, pages = paged.pack(values, self.counts)
-        return blocks.frame_with_pages(blocks.CHUNK, blocks.pack_columns(blocks.CHUNK, columns | directory), pages)
+        head = blocks.pack_columns(blocks.CHUNK, columns | directory)
+        return blocks.frame(blocks.CHUNK, len(head).to_bytes(4, "big") + head) + pages
 
     @classmethod
     def from_bytes(cls, raw: bytes) -> "ChunkPage":
