@@ -4,6 +4,7 @@ import io
 import time
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
@@ -55,6 +56,7 @@ def test_a_gap_in_the_data_is_a_gap_in_the_line() -> None:
     assert not near(image, LINE, (500, 20, 800, 420))
 
 
+@pytest.mark.timed
 def test_it_is_small_and_fast() -> None:
     noisy = data(values=[float(hash((n, "x")) % 1_000) for n in range(240)])
     draw(noisy)

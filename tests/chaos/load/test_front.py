@@ -96,6 +96,7 @@ def test_a_broker_that_nobody_vouches_for_is_not_talked_to(broker: RabbitMQ, lin
     strange.transport.close()
 
 
+@pytest.mark.timed
 def test_a_blocked_broker_is_told_to_senders_within_a_second_and_heals(
     line: Line, token: str, signed: Signed, broker: RabbitMQ
 ) -> None:

@@ -102,6 +102,7 @@ def test_values_in_place_of_short_names_have_a_bound() -> None:
     assert time.process_time() - began_s < 5  # of values without a bound it takes minutes
 
 
+@pytest.mark.timed
 def test_tables_have_a_bound_of_cells_and_a_page_one_of_texts() -> None:
     began_s = time.process_time()
     table = "|a" * 312 + "|\n" + "|-" * 312 + "|\n" + "x\n" * 1_875

@@ -161,6 +161,7 @@ def test_an_expression_that_re2_does_not_know_is_refused(regex: str) -> None:
         pick(["a"], regex)
 
 
+@pytest.mark.timed
 def test_no_expression_takes_longer_than_its_text() -> None:
     began = time.process_time()
     assert list(pick(["a" * 2_000 + "b"] * 100, "(a*)*(a*)*(a*)*c")) == []

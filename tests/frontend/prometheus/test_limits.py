@@ -273,6 +273,7 @@ def test_names_have_the_time_limit_that_their_caller_sets(
     assert (answer.status_code, json.loads(answer.content)["errorType"]) == (503, "timeout")
 
 
+@pytest.mark.timed
 @pytest.mark.django_db
 def test_timeout_of_a_query_ends_its_waiting_for_admission(
     client: Client, alpha: Tenant, monkeypatch: pytest.MonkeyPatch
@@ -299,6 +300,7 @@ BOMBS = {
 }
 
 
+@pytest.mark.timed
 @pytest.mark.django_db
 @pytest.mark.parametrize("text", BOMBS.values(), ids=BOMBS.keys())
 @pytest.mark.parametrize("path", ["query", "query_range", "format_query", "parse_query", "series"])

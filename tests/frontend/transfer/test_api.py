@@ -304,6 +304,7 @@ def test_a_long_import_waits_for_its_rate_and_not_for_ever(for_s: int, waits: bo
     assert clock.monotonic() - start_s == (30 if waits else 10)
 
 
+@pytest.mark.timed
 def test_a_file_that_grows_a_thousandfold_is_refused_early(client: Client, alpha: Tenant) -> None:
     """1 GB of comments in 972 kB of gzip held a thread for 110 s."""
     body = gzip.compress(b"# x\n" * 5_000_000)

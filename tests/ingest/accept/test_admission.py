@@ -178,6 +178,7 @@ class Hanging(MemoryBackend):
         return super().get(*given, **named)
 
 
+@pytest.mark.timed
 def test_a_store_that_hangs_holds_the_first_body_for_a_second_and_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(store_pause, "STORE_WAIT_S", 0.2)
     first: list[Callable[[Admission], object]] = [lambda at: at.check_rate(APP), lambda at: at.admit(APP, message("a"))]

@@ -83,6 +83,7 @@ def test_each_command_of_the_agent_from_a_wheel_works(installed: Installed, serv
     assert installed.say("discover").returncode == 0
 
 
+@pytest.mark.timed
 @pytest.mark.timeout(0)
 def test_the_agent_from_a_wheel_costs_little_at_its_usual_period(installed: Installed, server: FakeServer) -> None:
     seconds = float(os.environ.get("SPM_AGENT_PROOF_S", "300"))

@@ -59,6 +59,7 @@ def test_the_agent_imports_neither_django_nor_numpy_nor_pika() -> None:
     assert answer.stdout.strip() == "[]"
 
 
+@pytest.mark.timed
 def test_the_agent_stays_small_while_it_pushes(start: Start, server: FakeServer) -> None:
     process = psutil.Process(start().pid)
     wait_for(lambda: len(server.requests) >= 3)
@@ -99,6 +100,7 @@ def test_a_killed_agent_loses_nothing_it_had_spooled(start: Start, server: FakeS
     assert times == sorted(set(times))
 
 
+@pytest.mark.timed
 def test_collecting_continues_while_the_server_hangs(start: Start, server: FakeServer, tmp_path: Path) -> None:
     def waiting() -> int:
         return sum(segment.waiting(0) for segment in segments.inspect(tmp_path / "spool")[0])

@@ -61,6 +61,7 @@ def bomb(name: str) -> tuple[bytes, str]:
     return bytes(make(bytes(1 << 26))), "snappy"
 
 
+@pytest.mark.timed
 @pytest.mark.parametrize("name", ["gzip", "deflate", "zstd", "zstd, size unsaid", "snappy", "snappy framed"])
 def test_bomb_is_refused_within_its_memory_and_time(name: str) -> None:
     raw, encoding = bomb(name)

@@ -127,6 +127,7 @@ def test_without_room_each_body_is_refused_and_nothing_is_stamped() -> None:
     on_loop(act())
 
 
+@pytest.mark.timed
 def test_a_failing_transport_is_an_unknown_outcome_for_its_bodies_alone() -> None:
     async def act() -> None:
         transport = HeldTransport()
@@ -158,6 +159,7 @@ def test_a_message_that_is_lost_for_good_is_not_acknowledged() -> None:
     on_loop(act())
 
 
+@pytest.mark.timed
 def test_senders_hear_within_a_second_that_the_store_stands_still_and_their_message_is_counted_once() -> None:
     async def act() -> None:
         transport = HeldTransport(confirms=False)

@@ -129,6 +129,7 @@ def test_a_full_queue_refuses_and_the_sender_is_told(amqp_vhost: str, monkeypatc
             transport.publish(message(1), 10)
 
 
+@pytest.mark.timed
 def test_publishing_fails_within_a_second_while_the_broker_is_out_of_memory(own_rabbitmq: RabbitMQ) -> None:
     with opened(own_rabbitmq.url) as transport:
         transport.publish(message(1), 10)
@@ -166,6 +167,7 @@ def test_a_killed_broker_loses_nothing_confirmed_and_the_same_transport_publishe
     assert confirmed <= {d.body for d in drained(own_rabbitmq.url, 101)}
 
 
+@pytest.mark.timed
 def test_a_broker_that_hangs_is_unavailable_when_the_time_is_up(own_rabbitmq: RabbitMQ) -> None:
     node = own_rabbitmq.process_id()
     with opened(own_rabbitmq.url) as transport:

@@ -153,6 +153,7 @@ def test_messages_that_wait_at_the_same_time_are_committed_together(opened: Open
     assert look(reader(writer.store)) == plain([message(i) for i in range(9)])
 
 
+@pytest.mark.timed
 def test_a_failed_commit_is_made_again_with_the_same_bytes_after_its_sender_was_told(opened: Opener) -> None:
     store, outcomes = Flaky(failures=3), list[bool]()
     transport = opened(Watched(store=store))
@@ -305,6 +306,7 @@ def test_closing_waits_for_what_is_under_way_and_takes_no_more(opened: Opener) -
         transport.reserve(APP, "host", 1)
 
 
+@pytest.mark.timed
 def test_closing_does_not_wait_for_ever(opened: Opener) -> None:
     transport, outcomes = opened(Watched(store=Flaky(failures=10**9))), list[bool]()
     with pytest.raises(StoreUnavailable):
@@ -330,6 +332,7 @@ def test_many_threads_over_lmdb_lose_nothing(tmp_path: object, opened: Opener) -
     backend.close()
 
 
+@pytest.mark.timed
 def test_submitted_messages_say_why_they_are_not_durable_and_are_in_the_end(opened: Opener) -> None:
     store, outcomes = Flaky(failures=10**9), list[bool]()
     transport = opened(Watched(store=store))

@@ -138,6 +138,7 @@ def test_while_the_broker_is_blocked_nothing_is_taken_written_or_waited_for() ->
     buffer.reserve("001", WEIGHT, 0)
 
 
+@pytest.mark.timed
 def test_a_block_frees_those_who_wait_already_within_a_second() -> None:
     buffer = PublishBuffer(real := _Real())
     buffer.connected()

@@ -76,6 +76,7 @@ def test_the_cluster_puts_equal_data_into_force_as_this_process(
     exact(theirs)
 
 
+@pytest.mark.timed
 def test_a_slow_task_gets_a_rival_and_the_answers_stay_right(
     session: SparkSession, hbase_url: str, tmp_path: Path
 ) -> None:

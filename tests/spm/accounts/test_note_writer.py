@@ -365,6 +365,7 @@ def test_the_thread_survives_a_fault_of_ours(
     waits_for(lambda: database.rounds == [{apps[0]: {"k": "y"}}])
 
 
+@pytest.mark.timed
 @pytest.mark.django_db(transaction=True)
 def test_a_process_ends_in_time_although_the_database_hangs(
     apps: list[int], queue: NoteQueue[str, str], monkeypatch: pytest.MonkeyPatch

@@ -353,6 +353,7 @@ def test_a_closed_pool_ends_those_who_wait_and_takes_nobody() -> None:
     on_loop(act())
 
 
+@pytest.mark.timed
 def test_a_turn_costs_as_much_with_ten_thousand_waiting_as_with_few() -> None:
     async def seconds(waiting: int) -> float:
         fair = pool(threads=4, of_key=2)

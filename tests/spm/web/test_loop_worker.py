@@ -148,6 +148,7 @@ def test_a_new_arbiter_takes_over_without_a_failed_request(web: Web) -> None:
     assert wait_until(lambda: not answers(web.port), 20)
 
 
+@pytest.mark.timed
 def test_an_end_answers_what_is_at_work_and_closes_idle_connections(web: Web) -> None:
     web.start()
     idle = socket.create_connection(("127.0.0.1", web.port), timeout=20)
@@ -185,6 +186,7 @@ def test_a_request_that_comes_during_the_end_is_answered_as_its_connections_last
     assert (answer.read(), answer.getheader("connection")) == (pid, "close")
 
 
+@pytest.mark.timed
 def test_a_request_that_takes_too_long_is_cut_off_at_the_end(web: Web) -> None:
     web.start()
     with socket.create_connection(("127.0.0.1", web.port), timeout=20) as client:

@@ -163,6 +163,7 @@ def test_an_application_may_give_its_status_with_its_first_piece() -> None:
     assert (status, body) == (418, b"tea")
 
 
+@pytest.mark.timed
 def test_a_slow_reader_stops_the_application_and_a_reader_that_leaves_ends_it() -> None:
     given = list[int]()
 

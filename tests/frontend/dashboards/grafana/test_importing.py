@@ -132,6 +132,7 @@ def test_panels_beyond_the_bound_are_listed_and_not_read() -> None:
     assert (len(result.document.panels), result.counts["left_out"]) == (limits.PANELS_MAX, 2)
 
 
+@pytest.mark.timed
 @pytest.mark.parametrize(
     "spec",
     [

@@ -45,6 +45,7 @@ def names(batches: Sequence[Batch]) -> list[tuple[int, str]]:
     return [(at, p.measurement) for at, points in batches for p in points if "collector" not in p.labels]
 
 
+@pytest.mark.timed
 def test_a_collector_that_hangs_stops_no_other_and_its_late_points_keep_their_time(
     collectors: Callable[..., CollectorThreads],
 ) -> None:
@@ -119,6 +120,7 @@ def test_collectors_are_turned_off_by_name_or_kind(collectors: Callable[..., Col
     assert len(own.names()) == 3
 
 
+@pytest.mark.timed
 def test_the_collectors_have_a_bound_and_end(
     collectors: Callable[..., CollectorThreads], monkeypatch: pytest.MonkeyPatch
 ) -> None:

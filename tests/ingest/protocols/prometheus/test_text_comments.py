@@ -46,6 +46,7 @@ def test_descriptions_are_bounded_in_number_and_length() -> None:
     assert len(one.help) == METADATA_HELP_CHARS_MAX
 
 
+@pytest.mark.timed
 @pytest.mark.parametrize(
     "body", [b"#\n" * 10**6, b'# HELP "' + b"\\" * 10**6, b"# HELP " + b" " * 10**6], ids=["marks", "escapes", "spaces"]
 )

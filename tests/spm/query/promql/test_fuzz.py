@@ -101,6 +101,7 @@ def engine() -> Engine:
     return warmed
 
 
+@pytest.mark.timed
 @pytest.mark.parametrize("text", BOMBS.values(), ids=BOMBS.keys())
 @pytest.mark.parametrize("step_ms", [1, 60_000, 86_400_000])
 def test_bomb_is_refused_or_answered_in_time(engine: Engine, text: str, step_ms: int) -> None:
@@ -117,6 +118,7 @@ def test_fuzz_of_many_texts(engine: Engine) -> None:
     assert _fuzzed(engine, int(os.environ.get("SPM_FUZZ", "100000"))) < LIMIT_S + 1
 
 
+@pytest.mark.timed
 def test_stored_samples_are_not_visited_past_the_time_limit() -> None:
     ts = START + np.arange(200_000) * 15_000
     storage = FakeStorage().add("long", {}, ts, np.arange(200_000.0))

@@ -86,6 +86,7 @@ ROWS = int(os.environ.get("SPM_REGION_ROWS", "20000"))
 ROUNDS = 6
 
 
+@pytest.mark.timed
 @pytest.mark.proof
 @pytest.mark.seed("A26", compares="rows a second written into 16 regions with those into one, by turns, on one server")
 def test_many_regions_take_as_many_writes_as_one(hbase: HBase, tmp_path: Path, figure: Note) -> None:

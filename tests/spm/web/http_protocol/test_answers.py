@@ -155,6 +155,7 @@ def test_an_answer_that_breaks_off_ends_its_connection(served: Served) -> None:
     served.log.clear()
 
 
+@pytest.mark.timed
 def test_the_body_is_asked_for_when_the_application_first_reads(served: Served) -> None:
     with connect(served) as link:
         link.sendall(b"POST /sleepy HTTP/1.1\r\n" + HOST + b"Expect: 100-continue\r\nContent-Length: 3\r\n\r\n")

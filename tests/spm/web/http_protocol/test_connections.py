@@ -250,6 +250,7 @@ def test_more_bytes_never_shorten_a_clients_time(begun: float, waited: float, by
     assert due(moved, byte_count) <= moved + 20
 
 
+@pytest.mark.timed
 @pytest.mark.serial
 def test_a_look_at_ten_thousand_idle_connections_takes_less_than_five_milliseconds() -> None:
     table, _ = started(replace(BOUNDS, connections_max=20_000))

@@ -141,6 +141,7 @@ def test_a_sender_that_goes_on_after_its_answer_is_closed_after_a_number_of_byte
         assert wait_until(lambda: not served.server.server_state.connections, 5)
 
 
+@pytest.mark.timed
 @pytest.mark.parametrize(("pause_s", "wanted_s"), [(0.05, QUICK.linger_s), (10.0, QUICK.linger_stall_s)])
 def test_a_sender_that_goes_on_after_its_answer_is_closed_after_a_time(
     served: Served, pause_s: float, wanted_s: float

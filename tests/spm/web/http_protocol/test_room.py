@@ -137,6 +137,7 @@ def test_readers_that_take_nothing_are_ended_where_more_bytes_wait_than_may() ->
         assert served.tracebacks() == []
 
 
+@pytest.mark.timed
 def test_a_stop_closes_idle_connections_at_once_and_lets_requests_end() -> None:
     with serving() as served, connect(served) as idle, connect(served) as silent, busy(served, b"/slow") as link:
         idle.sendall(GET)
@@ -153,6 +154,7 @@ def test_a_stop_closes_idle_connections_at_once_and_lets_requests_end() -> None:
         assert served.tracebacks() == []
 
 
+@pytest.mark.timed
 def test_a_stop_cuts_requests_that_do_not_end_in_their_time() -> None:
     with serving(grace_s=1) as served, busy(served) as link:
         assert wait_until(lambda: len(served.requests) == 1, 5)

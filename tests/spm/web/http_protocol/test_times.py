@@ -41,6 +41,7 @@ def closed_after(link: socket.socket) -> tuple[bytes, float]:
     return read_all(link), time.monotonic() - begun
 
 
+@pytest.mark.timed
 def test_a_connection_that_sends_nothing_is_closed_without_a_word(served: Served) -> None:
     with connect(served) as link:
         data, seconds = closed_after(link)
@@ -48,6 +49,7 @@ def test_a_connection_that_sends_nothing_is_closed_without_a_word(served: Served
     assert QUICK.silent_s <= seconds < QUICK.silent_s + 1
 
 
+@pytest.mark.timed
 @pytest.mark.parametrize("begin", [b"", GET], ids=["at once", "behind a request"])
 @pytest.mark.parametrize("head", [b"G", b"GET /echo HTTP/1.1\r\n", b"\r\n", GET[:-1]])
 def test_a_head_that_stops_is_answered_408(served: Served, begin: bytes, head: bytes) -> None:
@@ -59,6 +61,7 @@ def test_a_head_that_stops_is_answered_408(served: Served, begin: bytes, head: b
     assert QUICK.head_s <= seconds < QUICK.head_s + 1
 
 
+@pytest.mark.timed
 def test_a_head_that_goes_on_and_on_is_over_after_the_same_time(served: Served) -> None:
     with connect(served) as link:
         link.sendall(GET[:-2])
@@ -67,6 +70,7 @@ def test_a_head_that_goes_on_and_on_is_over_after_the_same_time(served: Served) 
     assert QUICK.head_s <= seconds < QUICK.head_s + 1
 
 
+@pytest.mark.timed
 def test_blank_lines_do_not_keep_a_connection(served: Served) -> None:
     with connect(served) as link:
         seconds = drip(link, b"\r\n" * 1_000, 0.02)
@@ -82,6 +86,7 @@ def test_a_head_in_pieces_within_its_time_is_a_request(served: Served) -> None:
         assert answers(read_all(link))[0].status == 200
 
 
+@pytest.mark.timed
 def test_an_idle_connection_is_closed_and_one_that_asks_now_and_then_is_not(served: Served) -> None:
     with connect(served) as link:
         for _ in range(4):
@@ -95,6 +100,7 @@ def test_an_idle_connection_is_closed_and_one_that_asks_now_and_then_is_not(serv
     assert QUICK.idle_s <= seconds < QUICK.idle_s + 1
 
 
+@pytest.mark.timed
 @pytest.mark.parametrize("begin", [b"", b"abc"])
 def test_a_body_that_stands_still_is_answered_408(served: Served, begin: bytes) -> None:
     with connect(served) as link:
@@ -104,6 +110,7 @@ def test_a_body_that_stands_still_is_answered_408(served: Served, begin: bytes) 
     assert QUICK.body_stall_s <= seconds < QUICK.body_stall_s + 1
 
 
+@pytest.mark.timed
 @pytest.mark.parametrize(
     ("head", "piece"),
     [(b"Content-Length: 100000\r\n\r\n", b"a"), (b"Transfer-Encoding: chunked\r\n\r\n", b"1\r\na\r\n")],
@@ -136,6 +143,7 @@ def test_time_in_which_the_application_takes_no_body_does_not_count(served: Serv
     assert (answer.status, answer.body) == (200, str(len(body)).encode())
 
 
+@pytest.mark.timed
 def test_a_body_that_stops_after_such_a_pause_is_answered_408(served: Served) -> None:
     body = b"a" * 6_000_000
     with connect(served) as link:
@@ -159,6 +167,7 @@ SLOW_READER = replace(QUICK, answer_bytes_per_s_min=1_000_000.0)
 LARGE = b"GET /large?%d HTTP/1.1\r\n" + HOST + b"\r\n"
 
 
+@pytest.mark.timed
 @pytest.mark.parametrize("last", [False, True], ids=["kept", "closed"])
 def test_a_client_that_takes_no_byte_of_its_answer_is_left(last: bool) -> None:
     with serving() as served, connect(served, receive_bytes=4_096) as link:
@@ -170,6 +179,7 @@ def test_a_client_that_takes_no_byte_of_its_answer_is_left(last: bool) -> None:
         assert QUICK.answer_stall_s <= time.monotonic() - begun < QUICK.answer_stall_s + 1.5
 
 
+@pytest.mark.timed
 def test_a_client_that_takes_its_answer_too_slowly_is_left_after_its_grace() -> None:
     with serving(replace(QUICK, answer_bytes_per_s_min=5_000_000.0)) as served, connect(served) as link:
         link.sendall(LARGE % 100_000_000)
@@ -185,6 +195,7 @@ def test_a_client_that_takes_its_answer_too_slowly_is_left_after_its_grace() -> 
     assert QUICK.answer_grace_s <= seconds < QUICK.answer_grace_s + 6
 
 
+@pytest.mark.timed
 def test_a_client_that_takes_its_answer_slowly_but_steadily_gets_all_of_it() -> None:
     with serving() as served, connect(served) as link:
         link.sendall((LARGE % 30_000_000).replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n"))

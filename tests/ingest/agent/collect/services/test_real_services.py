@@ -140,6 +140,7 @@ def test_the_real_nginx_counts_what_it_was_asked_and_is_found(nginx: int) -> Non
         collect("nginx", url=f"{url}/")
 
 
+@pytest.mark.timed
 def test_the_real_rabbitmq_shows_its_node_and_each_queue(broker: RabbitMQ) -> None:
     make = urllib.request.Request(f"{broker.management_url}/api/queues/%2F/work", b"{}", GUEST, method="PUT")
     urllib.request.urlopen(make, timeout=READY_S).close()

@@ -131,6 +131,7 @@ def test_a_server_that_is_no_redis_is_reported(answers: tuple[bytes, ...], passw
     assert "secret" not in str(caught.value)
 
 
+@pytest.mark.timed
 def test_a_service_that_hangs_is_given_up() -> None:
     began = time.monotonic()
     with listening(lambda link: time.sleep(1)) as port, pytest.raises(Unreachable):
@@ -256,6 +257,7 @@ def test_an_answer_too_large_is_rejected() -> None:
         fetch(f"{url}/x", Access(bytes_max=9_999))
 
 
+@pytest.mark.timed
 def test_a_slow_answer_is_given_up() -> None:
     def drip(link: socket.socket) -> None:
         link.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n")

@@ -167,6 +167,7 @@ def test_the_agent_with_pika_carries_no_numpy_and_stays_small() -> None:
     assert answer.stdout.split() == ["False", "False", "True"]
 
 
+@pytest.mark.timed
 @pytest.mark.real
 @pytest.mark.django_db(transaction=True)
 def test_a_push_through_the_broker_is_confirmed_and_accepted(amqp_vhost: str, secret: str) -> None:

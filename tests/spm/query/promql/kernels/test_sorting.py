@@ -61,6 +61,7 @@ def test_many_floats_are_sorted(scale: float) -> None:
     assert np.array_equal(ascending(values), np.sort(values))
 
 
+@pytest.mark.timed
 def test_an_order_made_against_quicksort_costs_what_any_other_does() -> None:
     count = 4_000
     assert _seconds(_killer(count)) < 3 * _seconds(

@@ -210,6 +210,7 @@ def test_no_known_bad_pattern_delays_the_search_for_its_groups() -> None:
     assert slow_patterns(lambda pattern: (cuts_characters(pattern), name_groups(pattern, "group"))) == {}
 
 
+@pytest.mark.timed
 @pytest.mark.parametrize("pattern", ["(a+)+$", "(?:.*,){11}P", "(a{1,100}){1,100}", "[" * 4_000, "a)|(?:b"])
 def test_a_query_with_a_known_bad_pattern_is_answered_or_refused_in_time(pattern: str) -> None:
     storage = FakeStorage()
