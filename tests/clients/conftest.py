@@ -14,6 +14,7 @@ import pytest
 
 from tests.clients.support.programs import Running
 from tests.conftest import missing_service
+from tests.servers.processes import free_ports
 from tests.servers.product import Served, free_port, start_product
 from tests.servers.rabbitmq import RabbitMQ
 
@@ -41,9 +42,10 @@ class Brokered:
 @pytest.fixture(scope="package")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     """The embedded product, without this host's agent."""
-    environment = {**os.environ, "SPM_OTLP_GRPC_PORT": str(free_port())}
-    running = start_product(tmp_path_factory.mktemp("clients"), environment=environment)
-    running.grpc_port = int(environment["SPM_OTLP_GRPC_PORT"])
+    port, grpc_port = free_ports(2)  # asked for one by one, they may be one
+    environment = {**os.environ, "SPM_OTLP_GRPC_PORT": str(grpc_port)}
+    running = start_product(tmp_path_factory.mktemp("clients"), environment=environment, port=port)
+    running.grpc_port = grpc_port
     yield running
     running.stop()
 
