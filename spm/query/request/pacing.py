@@ -74,6 +74,12 @@ class QueryPacer:
         """Pace the queries of this thread while the context lasts; ``key``: the organisation."""
         return _Paced(self, key)
 
+    @property
+    def is_long(self) -> bool:
+        """Whether the query of this thread is a long one."""
+        query: _Query | None = getattr(self._local, "query", None)
+        return query is not None and query.is_long
+
     def begin(self, key: Hashable) -> _Query | None:
         """Begin to pace this thread; ``None`` where what begins is a part of a query that is paced already."""
         if getattr(self._local, "query", None) is not None:

@@ -25,7 +25,7 @@ STALE_BITS = np.uint64(0x7FF0000000000002)
 KEEPS_NAME = frozenset({"last_over_time", "first_over_time"})
 _NEWEST, _STAMP = -1, -2  # codes beside those of the range functions
 _SHARED_FROM = 1_000_000  # samples and values: below a millisecond of work a second thread costs more than it saves
-VISITS_AT_ONCE = 20_000_000  # samples between two checks of the deadline: some tens of ms
+VISITS_AT_ONCE = 2_000_000  # samples between two checks of the deadline: some ms, so that a long query gives way soon
 _VISITS_OF_SORTING = 20  # what one sample costs that is sorted, beside one that is added up
 
 
@@ -128,7 +128,7 @@ def _sweep_all(
 def run_in_slices(step: Callable[[I64], bool], check_deadline: DeadlineCheck) -> None:
     """Call a kernel, which stops after a bounded amount of work, until it is done; check the deadline in between."""
     cursor = np.zeros(2, np.int64)
-    while not step(cursor):
+    while not run_parallel([partial(step, cursor)])[0]:
         check_deadline()
 
 

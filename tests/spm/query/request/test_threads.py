@@ -1,14 +1,18 @@
 """Claims about parts of a query on threads: equal numbers, errors after all have ended, no wait for a thread."""
 
+import os
 import threading
 from collections.abc import Callable
 
 import numpy as np
 import pytest
 
+from spm.clock import FakeClock
+from spm.limits import QUERY_SHORT_S
 from spm.query.promql.kernels import windows
 from spm.query.promql.kernels.windows import Steps
 from spm.query.request import threads as request_threads
+from spm.query.request.pacing import QueryPacer
 from spm.query.samples.sample_runs import SampleRuns
 from tests.spm.query.promql.generated import START, dataset, stored
 
@@ -64,9 +68,47 @@ def test_an_error_of_a_part_is_raised_when_all_parts_have_ended(monkeypatch: pyt
 def test_a_part_that_no_thread_has_started_is_run_by_the_caller(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(request_threads, "thread_count", lambda: 2)
     free = threading.Event()
-    busy = request_threads._pool().submit(free.wait, 60)
+    busy = request_threads._pool("query", 1).submit(free.wait, 60)
     try:
         assert request_threads.run_parallel([threading.get_ident, threading.get_ident]) == [threading.get_ident()] * 2
     finally:
         free.set()
         busy.result()
+
+
+def test_parts_of_a_long_query_leave_the_processors_to_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = FakeClock(0)
+    pacer = QueryPacer(clock, parallel=1, cpu_s=clock.monotonic)
+    monkeypatch.setattr(request_threads, "process_pacer", lambda: pacer)
+
+    def nice() -> int:
+        return os.getpriority(os.PRIO_PROCESS, 0)
+
+    own = nice()
+    with pacer.query("an organisation"):
+        assert request_threads.run_parallel([nice]) == [own]
+        clock.advance(int(1_000 * QUERY_SHORT_S) + 1)
+        pacer.tick()
+        parts = request_threads.run_parallel([nice, nice, nice])
+        assert parts == [min(19, own + request_threads._NICE)] * 3
+    assert nice() == own
+    assert request_threads.run_parallel([nice]) == [own]
+
+
+def test_an_error_of_a_long_query_s_part_is_raised_when_all_parts_have_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(request_threads, "thread_count", lambda: 2)
+    monkeypatch.setattr(QueryPacer, "is_long", True)
+    started, ended = threading.Event(), threading.Event()
+
+    def own() -> None:
+        assert started.wait(60)
+        raise ValueError("mine")
+
+    def others() -> None:
+        started.set()
+        ended.wait(0.2)
+        ended.set()
+
+    with pytest.raises(ValueError, match="mine"):
+        request_threads.run_parallel([own, others])
+    assert ended.is_set()
