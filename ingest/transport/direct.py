@@ -59,7 +59,9 @@ class DirectTransport(Transport):
 
     def __init__(self, writer: Writer, clock: Clock | None = None) -> None:
         self._writer, self._clock = writer, clock or SystemClock()
-        self._changed = threading.Condition()
+        lock = threading.RLock()
+        self._changed = threading.Condition(lock)  # what the committer waits for, and ``close``
+        self._past_changed = threading.Condition(lock)  # each thread is woken for its own messages alone
         self._queue: deque[_PendingMessage] = deque()
         self._past: deque[_PendingMessage] = deque()  # messages with samples of long ago
         self._weight = 0  # of all that is reserved and not settled
@@ -85,7 +87,8 @@ class DirectTransport(Transport):
     def release(self, weight: int) -> None:
         with self._changed:
             self._weight -= weight
-            self._changed.notify_all()
+            if self._closing:
+                self._notify_all()
 
     def submit(self, messages: Sequence[Submission]) -> list[Trouble]:
         self._enqueue([_PendingMessage(each.envelope, each.weight, each.outcome) for each in messages])
@@ -103,10 +106,14 @@ class DirectTransport(Transport):
     def close(self) -> None:
         with self._changed:
             self._closing = True
-            self._changed.notify_all()
+            self._notify_all()
             if not self._changed.wait_for(lambda: self._weight == 0, limits.PUBLISH_CLOSE_S):
                 log.error("%d bytes were not committed before the end", self._weight)
         self._stopped.set()
+
+    def _notify_all(self) -> None:
+        self._changed.notify_all()
+        self._past_changed.notify_all()
 
     def _enqueue(self, messages: Sequence[_PendingMessage]) -> None:
         with self._changed:
@@ -145,7 +152,7 @@ class DirectTransport(Transport):
             if self._past_thread is None:
                 self._past_thread = threading.Thread(target=self._run_past, name="committer of the past", daemon=True)
                 self._past_thread.start()
-            self._changed.notify_all()
+            self._past_changed.notify_all()
 
     def _run_past(self) -> None:
         while messages := self._take_past():
@@ -153,8 +160,8 @@ class DirectTransport(Transport):
 
     def _take_past(self) -> list[_PendingMessage]:
         """Wait for messages with samples of long ago and return those of the next commit; none at the end."""
-        with self._changed:
-            self._changed.wait_for(lambda: self._past or (self._closing and not self._weight))
+        with self._past_changed:
+            self._past_changed.wait_for(lambda: self._past or (self._closing and not self._weight))
             messages: list[_PendingMessage] = []
             hours = size = 0
             while self._past:
@@ -199,6 +206,7 @@ class DirectTransport(Transport):
             self._aside.setdefault(app, []).extend(messages)
             self._aside_why[app] = str(why)
             self._aside_due = self._clock.monotonic() + limits.PUBLISH_AGAIN_S
+            self._changed.notify_all()
 
     def _commit(self, messages: list[_PendingMessage]) -> None:
         envelopes = [message.envelope for message in messages]

@@ -2,9 +2,11 @@
 
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 import pytest
 
@@ -13,7 +15,7 @@ from ingest.transport.base import Submission, weight_of
 from ingest.transport.direct import DirectTransport
 from ingest.writer import WriteBatch, Writer
 from spm import limits
-from spm.errors import QueueUnavailable, SpmError, StoreUnavailable
+from spm.errors import AppUnavailable, QueueUnavailable, SpmError, StoreUnavailable
 from spm.store import epochs
 from spm.store.backends import open_backend
 from spm.store.backends.base import Step
@@ -371,6 +373,43 @@ def test_live_messages_never_wait_for_one_with_samples_of_long_ago(opened: Opene
         slow.set()
         thread.join()
     assert look(reader(writer.store)) == plain([past, *live])
+
+
+def test_live_messages_do_not_wake_the_thread_that_commits_those_of_long_ago(opened: Opener) -> None:
+    transport = opened(Watched())
+    past = envelope([(1, START - limits.LIVE_HOURS * limits.HOUR_MS - 1, 1.0)], sequence=1, ms=START)
+    assert together(transport, [past]) == {1: None}
+    looks = _Looks()
+    transport._past = looks
+    for number in range(2, 12):
+        assert together(transport, [message(number)]) == {number: None}
+    assert looks.seen <= 1  # it may still have been on its way from its own commit to its next wait
+
+
+class _Looks(deque[Any]):
+    """A queue that counts how often a thread looks whether it has anything."""
+
+    seen = 0
+
+    def __bool__(self) -> bool:
+        self.seen += 1
+        return len(self) > 0
+
+
+def test_messages_of_long_ago_that_are_set_aside_are_tried_again(opened: Opener) -> None:
+    refusals = [AppUnavailable("a row by which data is written is damaged")]
+
+    def fail_once(_: Sequence[Envelope]) -> None:
+        if refusals:
+            raise refusals.pop()
+
+    writer = Watched(fail_once)
+    transport = opened(writer)
+    past = envelope([(1, START - limits.LIVE_HOURS * limits.HOUR_MS - 1, 1.0)], sequence=1, ms=START)
+    transport.reserve(APP, past.source, 1)
+    transport.submit([Submission(past, 1, lambda stored: None)])
+    assert soon(lambda: len(writer.batches) == 2)
+    assert soon(lambda: look(reader(writer.store)) == plain([past]))
 
 
 def test_the_committer_outlives_a_lack_of_memory_before_its_commit(
