@@ -37,6 +37,9 @@ class _ReadOnlyAdmin(ModelAdmin):  # type: ignore[misc]  # unfold is untyped
     def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         return False
 
+    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return False
+
 
 @admin.register(RejectedLine)
 class RejectedLineAdmin(_ReadOnlyAdmin):

@@ -1,9 +1,11 @@
 """The admin of accounts: organisations, people, apps, tokens, sources, the audit log.
 
 A token's hash is never shown; its secret once, in a message after it was issued. Fields that the system writes (last
-use, last seen, the log) are read-only. All acts go through ``services``, like those of the pages.
+use, last seen, the log) are read-only. Acts go through ``services``, like those of the pages, or are noted in the audit
+log by ``Audited``, with what was there before and after.
 """
 
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, cast
 
@@ -14,14 +16,15 @@ from django.contrib import admin, messages
 from django.contrib.auth.admin import GroupAdmin as DjangoGroupAdmin
 from django.contrib.auth.admin import UserAdmin as DjangoUserAdmin
 from django.contrib.auth.models import Group, User
+from django.db import transaction
 from django.db.models import Model, QuerySet
-from django.forms import ModelForm
+from django.forms import BaseModelFormSet, ModelForm
 from django.http import HttpRequest
 from unfold.admin import ModelAdmin, TabularInline
 from unfold.forms import AdminPasswordChangeForm, UserChangeForm, UserCreationForm
 
 from spm.accounts import audit
-from spm.accounts.forms import TokenAdminForm
+from spm.accounts.forms import TokenAdminForm, fields_after, fields_before
 from spm.accounts.logins.origins import address_of
 from spm.accounts.models import App, AuditEntry, Membership, Organisation, Source, Token
 from spm.accounts.services import delete_app, delete_organisation, issue_token, password_changed, revoke_token
@@ -43,6 +46,29 @@ class ReadOnly(ModelAdmin):  # type: ignore[misc]  # unfold is untyped
         return False
 
 
+class Audited:
+    """Rows that staff change: each act is noted, with the changed fields before and after, in its transaction."""
+
+    def save_related(self, request: HttpRequest, form: "ModelForm[Any]", formsets: Iterable[Any], change: bool) -> None:
+        """Save the rows that belong to this one, and note what changed in all of them."""
+        super().save_related(request, form, formsets, change)  # type: ignore[misc]  # of ModelAdmin
+        note_form(request, form, "changed" if change else "added")
+        for formset in formsets:
+            _note_formset(request, formset)
+
+    def delete_model(self, request: HttpRequest, obj: Model) -> None:
+        """Delete a row, and note it."""
+        note_deletion(request, obj)
+        super().delete_model(request, obj)  # type: ignore[misc]
+
+    def delete_queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> None:
+        """Delete rows, and note each."""
+        with transaction.atomic():
+            for each in queryset:
+                note_deletion(request, each)
+            super().delete_queryset(request, queryset)  # type: ignore[misc]
+
+
 class MembershipInline(TabularInline):  # type: ignore[misc]
     """The people of an organisation."""
 
@@ -61,7 +87,7 @@ class AppInline(TabularInline):  # type: ignore[misc]
 
 
 @admin.register(Organisation)
-class OrganisationAdmin(ModelAdmin):  # type: ignore[misc]
+class OrganisationAdmin(Audited, ModelAdmin):  # type: ignore[misc]
     """Organisations, with their people and apps."""
 
     list_display: ClassVar = ["name", "people", "app_names", "created", "going"]
@@ -102,7 +128,7 @@ class OrganisationAdmin(ModelAdmin):  # type: ignore[misc]
 
 
 @admin.register(Membership)
-class MembershipAdmin(ModelAdmin):  # type: ignore[misc]
+class MembershipAdmin(Audited, ModelAdmin):  # type: ignore[misc]
     """The roles of people in organisations."""
 
     list_display: ClassVar = ["user", "organisation", "role", "created"]
@@ -114,7 +140,7 @@ class MembershipAdmin(ModelAdmin):  # type: ignore[misc]
 
 
 @admin.register(App)
-class AppAdmin(ModelAdmin):  # type: ignore[misc]
+class AppAdmin(Audited, ModelAdmin):  # type: ignore[misc]
     """Apps. Their number is part of the store's keys, so that nobody can choose it; an action deletes an app."""
 
     list_display: ClassVar = [
@@ -135,15 +161,6 @@ class AppAdmin(ModelAdmin):  # type: ignore[misc]
     autocomplete_fields: ClassVar = ["organisation"]
     readonly_fields: ClassVar = ["id", "created", "going"]
     actions: ClassVar = ["delete_with_data"]
-
-    def save_model(self, request: HttpRequest, obj: App, form: "ModelForm[App]", change: bool) -> None:
-        """Save the app, and record changed quotas in the audit log."""
-        super().save_model(request, obj, form, change)
-        quotas: dict[str, Any] = {
-            name: getattr(obj, name) for name in ("series_max", "rate_max") if name in form.changed_data
-        }
-        if quotas:
-            audit.record("change quotas", obj.name, actor=_who(request), organisation=obj.organisation, detail=quotas)
 
     def has_delete_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
         """Refuse the plain deletion, which would leave the data in the store: an action deletes both."""
@@ -181,6 +198,10 @@ class TokenAdmin(ModelAdmin):  # type: ignore[misc]
 
     def get_readonly_fields(self, request: HttpRequest, obj: Token | None = None) -> list[str]:
         return self._shown if obj else []
+
+    def has_change_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
+        """Whether the person may revoke tokens; one that was issued is never edited."""
+        return obj is None and bool(request.user.has_perm("accounts.change_token"))
 
     def has_delete_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
         """Tokens are revoked and never deleted, so that the audit log stays readable."""
@@ -229,7 +250,7 @@ class AuditEntryAdmin(ReadOnly):
 
 
 @admin.register(User)
-class UserAdmin(DjangoUserAdmin, ModelAdmin):  # type: ignore[misc,type-arg]
+class UserAdmin(Audited, DjangoUserAdmin, ModelAdmin):  # type: ignore[misc,type-arg]
     """People. A password set here replaces the first one, and removes the file with it."""
 
     form = UserChangeForm
@@ -242,13 +263,11 @@ class UserAdmin(DjangoUserAdmin, ModelAdmin):  # type: ignore[misc,type-arg]
         """Log a change as Django does and in the audit log; a changed password also removes the file with the first."""
         if "password" in str(message).lower():
             password_changed(obj, Path(settings.SPM_DATA), address=address_of(request), actor=_who(request))
-        else:
-            audit.record("user changed", obj.get_username(), actor=_who(request), organisation=None)
         return super().log_change(request, obj, message)
 
 
 @admin.register(EmailAddress)
-class EmailAddressAdmin(ModelAdmin):  # type: ignore[misc]
+class EmailAddressAdmin(Audited, ModelAdmin):  # type: ignore[misc]
     """The addresses of people. One that is verified is a login, and gets the mail that sets a new password."""
 
     list_display: ClassVar = ["email", "user", "verified", "primary"]
@@ -256,11 +275,6 @@ class EmailAddressAdmin(ModelAdmin):  # type: ignore[misc]
     list_select_related: ClassVar = ["user"]
     search_fields: ClassVar = ["email", "user__username"]
     autocomplete_fields: ClassVar = ["user"]
-
-    def log_change(self, request: HttpRequest, obj: EmailAddress, message: Any) -> Any:
-        """Log a change as Django does, and in the audit log."""
-        audit.record("address changed by staff", obj.email, actor=_who(request), organisation=None)
-        return super().log_change(request, obj, message)
 
 
 @admin.register(Authenticator)
@@ -294,8 +308,67 @@ class AuthenticatorAdmin(ReadOnly):
 
 
 @admin.register(Group)
-class GroupAdmin(DjangoGroupAdmin, ModelAdmin):  # type: ignore[misc]
+class GroupAdmin(Audited, DjangoGroupAdmin, ModelAdmin):  # type: ignore[misc]
     """Groups of the admin's own permissions."""
+
+
+def note_form(request: HttpRequest, form: "ModelForm[Any]", verb: str) -> None:
+    """Note what a form changed; an app's retention and quotas have the same entries as when a page changes them."""
+    row, after = form.instance, fields_after(form)
+    if not after and verb == "changed":
+        return
+    detail = {"before": fields_before(form), "after": after} if verb == "changed" else {"after": after}
+    for organisation in _organisations_of(row, form.initial.get("organisation")):
+        _record(request, f"{row._meta.verbose_name} {verb}", row, organisation, detail)
+    if isinstance(row, App) and verb == "changed":
+        _note_app(request, row, form, set(after))
+
+
+def _note_app(request: HttpRequest, app: App, form: "ModelForm[Any]", changed: set[str]) -> None:
+    quotas: dict[str, Any] = {name: getattr(app, name) for name in ("series_max", "rate_max") if name in changed}
+    if quotas:
+        _record(request, "change quotas", app, app.organisation, quotas)
+    names = ("raw_days", "hour_days", "day_days")
+    if changed & set(names):
+        after = {name: getattr(app, name) for name in names}
+        before = {name: form.initial.get(name) for name in names}
+        _record(request, "retention changed", app, app.organisation, {"before": before, "after": after})
+
+
+def _note_formset(request: HttpRequest, formset: "BaseModelFormSet[Any, Any]") -> None:
+    for form in formset.initial_forms:
+        if form in formset.deleted_forms:
+            note_deletion(request, form.instance)
+        elif form.has_changed():
+            note_form(request, form, "changed")
+    for form in formset.extra_forms:
+        if form.has_changed() and form not in formset.deleted_forms:
+            note_form(request, form, "added")
+
+
+def note_deletion(request: HttpRequest, row: Model) -> None:
+    """Note that a row is deleted."""
+    for organisation in _organisations_of(row):
+        _record(request, f"{row._meta.verbose_name} deleted", row, organisation, {})
+
+
+def _organisations_of(row: Model, former: Any = None) -> Sequence[Organisation | None]:
+    """The organisations whose log has what happens to a row, with the one that it left; none for the site's own."""
+    if isinstance(row, Organisation):
+        return [row]
+    if isinstance(row, User):
+        return list(Organisation.objects.filter(memberships__user=row)) or [None]
+    if isinstance(row, (App, Membership)):
+        left = Organisation.objects.filter(pk=former).exclude(pk=row.organisation_id) if former else ()
+        return [row.organisation, *left]
+    return [None]
+
+
+def _record(
+    request: HttpRequest, action: str, row: Model, organisation: Organisation | None, detail: dict[str, Any]
+) -> None:
+    app = {"app": row.pk} if isinstance(row, App) else {}
+    audit.record(action, str(row), actor=_who(request), organisation=organisation, detail={**app, **detail})
 
 
 def _who(request: HttpRequest) -> User:

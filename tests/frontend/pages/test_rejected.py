@@ -174,7 +174,7 @@ def test_staff_change_quotas_in_the_admin_and_the_log_says_so(client: Client, al
     alpha.app.refresh_from_db()
     assert (alpha.app.series_max, alpha.app.rate_max) == (7, 70)
     entry = AuditEntry.objects.get(action="change quotas")
-    assert entry.detail == {"series_max": 7, "rate_max": 70}
+    assert entry.detail == {"app": alpha.app.pk, "series_max": 7, "rate_max": 70}
 
 
 def test_old_rejections_know_no_way(alpha: Tenant, desk: Client) -> None:
