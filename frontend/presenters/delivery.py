@@ -13,6 +13,7 @@ from typing import Any
 import orjson
 from django.http import StreamingHttpResponse
 
+from frontend.transfer.cells import guarded
 from ingest.accounting import balance
 from ingest.accounting.balance import BalanceLine, HourSpan
 from rollups.services import runs as services_runs
@@ -211,7 +212,7 @@ def csv_lines(columns: Sequence[str], rows: Iterator[Row]) -> Iterator[bytes]:
     writer = csv.writer(buffer)
     writer.writerow(columns)
     for number, row in enumerate(rows, start=1):
-        writer.writerow([_escape_formula(row[column]) for column in columns])
+        writer.writerow([guarded(cell) if isinstance(cell := row[column], str) else cell for column in columns])
         if number % _LINES_AT_ONCE == 0:
             yield buffer.getvalue().encode()
             buffer.seek(0)
@@ -236,10 +237,6 @@ def download_response(app: App, hours: int, content: str, form: str) -> Streamin
     name = f"{content}-of-app-{app.pk}-until-{rfc3339(span.until_ms)[:19].replace(':', '')}Z.{form}"
     headers = {"Content-Disposition": f'attachment; filename="{name}"', "Cache-Control": "no-store"}
     return StreamingHttpResponse(lines(columns, rows(span)), content_type=content_type, headers=headers)
-
-
-def _escape_formula(value: Any) -> Any:
-    return f"'{value}" if isinstance(value, str) and value.lstrip()[:1] in ("=", "+", "-", "@", "|") else value
 
 
 def rfc3339(ms: int) -> str:

@@ -21,7 +21,7 @@ from spm.query.formats.prometheus import numbers
 from spm.store.encoding.arrow import as_mask, bools, ints, strings
 
 _NAN_BITS = int(np.array([np.nan]).view(np.uint64)[0])
-_GUARDED = re.compile(r"'*[=+\-@\t\r]")
+_GUARDED = re.compile(r"'*(?:\s*[=+\-@|＝＋－＠]|[\t\r\n])")  # the wide signs, too, begin a formula
 _PAYLOAD = re.compile(r"nan:([0-9a-f]{16})", re.IGNORECASE)
 _SPECIAL_VALUES = {
     "nan": np.nan,

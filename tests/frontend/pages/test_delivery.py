@@ -106,7 +106,7 @@ def test_the_download_has_a_row_per_hour_and_source_and_no_formula(desk: Client,
     assert {row["source"] for row in rows} == {"web-1", "web-2", "db-1 =cmd|'/C calc'!A0"}
 
 
-@pytest.mark.parametrize("source", ["=1+1", "+1", "-1", "@SUM(A1)", "\t=1", " =1", "|x", "\r=1"])
+@pytest.mark.parametrize("source", ["=1+1", "+1", "-1", "@SUM(A1)", "\t=1", " =1", "|x", "\r=1", "\n=1", "＝1"])
 def test_no_cell_of_the_csv_is_taken_for_a_formula(source: str) -> None:
     line = b"".join(delivery.csv_lines(["source"], iter([{"source": source}]))).decode()
     [[cell]] = list(csv.reader(io.StringIO(line.partition("\n")[2], newline="")))

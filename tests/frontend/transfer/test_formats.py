@@ -113,7 +113,14 @@ def test_text_that_is_no_series_is_refused(text: str) -> None:
 def test_cell_of_text_is_never_a_formula_and_reads_back(text: str) -> None:
     cell = cells.guarded(text)
     assert cells.unguarded(cell) == text
-    assert not cell.startswith(("=", "+", "-", "@", "\t", "\r"))
+    assert not cell.startswith(("\t", "\r", "\n"))
+    assert not cell.lstrip().startswith(("=", "+", "-", "@", "|", "＝", "＋", "－", "＠"))
+
+
+@pytest.mark.parametrize("text", [" =1", "|calc", "\n=1", "\nplain", "＝1", "　＠x", "'=1", "' =1"])
+def test_every_text_that_a_spreadsheet_may_take_for_a_formula_gets_an_apostrophe(text: str) -> None:
+    assert cells.guarded(text) == "'" + text
+    assert cells.unguarded("'" + text) == text
 
 
 def test_negative_number_in_a_table_stays_a_number() -> None:
