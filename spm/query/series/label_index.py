@@ -17,7 +17,7 @@ from spm.fast_dataclass import dataclass
 from spm.limits import LABEL_MASK_BYTES_MAX, LABEL_MASKS_MAX
 from spm.store.encoding import kernels
 from spm.store.encoding.arrow import strings
-from spm.store.matchers import Matcher, literals, mask
+from spm.store.matchers import Matcher, literals, mask, portions
 
 _LAG = 8  # the inverse is made anew when an eighth of the series is newer
 _LAG_LEAST = 10_000
@@ -124,13 +124,31 @@ class LabelIndex:
             satisfies = np.zeros(0, np.bool_)
         if len(satisfies) < len(self.values):
             if texts is None:
-                new = self.values[len(satisfies) :] if len(satisfies) else self._column()
-                satisfies = np.concatenate((satisfies, mask(new, matcher, check_deadline=check_deadline)))
-            else:
-                satisfies = self._mask(self._named(texts))
-            # A mask larger than the whole limit is cached too, alone.
-            self._masks.put(key, satisfies, min(len(satisfies), LABEL_MASK_BYTES_MAX))
+                return self._match_further(matcher, satisfies, check_deadline)
+            satisfies = self._mask(self._named(texts))
+            self._keep_mask(key, satisfies)
         return satisfies
+
+    def _match_further(self, matcher: Matcher, satisfies: BOOL, check_deadline: Callable[[], None]) -> BOOL:
+        """Match the values behind those that ``satisfies`` knows.
+
+        What is matched before the deadline is remembered, so that the next question goes on from there.
+        """
+        new = strings(self.values[len(satisfies) :]) if len(satisfies) else self._column()
+        masks = [satisfies]
+        try:
+            for portion in portions(new):
+                check_deadline()
+                masks.append(mask(portion, matcher))
+        finally:
+            if len(masks) > 1:
+                satisfies = np.concatenate(masks)
+                self._keep_mask((matcher.op, matcher.value), satisfies)
+        return satisfies
+
+    def _keep_mask(self, key: tuple[str, str], satisfies: BOOL) -> None:
+        # A mask larger than the whole limit is cached too, alone.
+        self._masks.put(key, satisfies, min(len(satisfies), LABEL_MASK_BYTES_MAX))
 
     def _mask(self, hits: Hits) -> BOOL:
         if not isinstance(hits, NamedValues):

@@ -9,11 +9,13 @@ metric might lie in a shard that was not read, and the read starts again. Enter 
 import threading
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from functools import partial
 
 from spm import limits
 from spm.clock import Clock
 from spm.errors import QueryTooLarge
 from spm.limits import DAY_HOURS, HOUR_MS
+from spm.query.request.batches import DeadlineCheck
 from spm.query.request.provenance import ProvenanceBuilder, moment
 from spm.query.series.index import SeriesIndex
 from spm.query.view.decoded_rows import DecodedRows, MonthManifests, PageCache
@@ -71,7 +73,10 @@ class AppState:
             # Erased samples are hidden at any as-of time: a cached tail may still contain them.
             in_force = tuple(filter(request.is_retracted_by, retractions_of_app))
             visibility = Visibility(
-                tuple(filter(request.is_affected_by, in_force)), self._series_of, request.asof_ms, request.knowledge
+                tuple(filter(request.is_affected_by, in_force)),
+                partial(self._series_of, check_deadline=request.check_deadline),
+                request.asof_ms,
+                request.knowledge,
             )
             provenance = ProvenanceBuilder(
                 request.asof_ms, request.erased(retractions_of_app), request.hours(), visibility.is_past
@@ -185,13 +190,13 @@ class AppState:
                 self.index.load(reader)
                 self._nonces.update(nonces)
 
-    def _series_of(self, retraction: Retraction) -> Pairs:
+    def _series_of(self, retraction: Retraction, check_deadline: DeadlineCheck) -> Pairs:
         """The series that a retraction's matchers select, selected again when more series are known."""
         with self.lock:
             count = len(self.index)
             selected = self._retracted_series.get(retraction.number)
             if selected is None or selected[0] != count:
-                rows = self.index.select(retraction.matchers)
+                rows = self.index.select(retraction.matchers, check_deadline)
                 ids, metrics = self.index.columns()
                 selected = count, (ids[rows], metrics[rows])
                 if retraction.number != retractions.DRAFT:  # the next draft has other matchers

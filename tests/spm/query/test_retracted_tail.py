@@ -1,5 +1,7 @@
 """A series ends where its data was retracted: its last value does not go on for the length of the look-back."""
 
+import inspect
+
 import pytest
 
 from spm import limits
@@ -105,6 +107,19 @@ def test_drafts_of_one_storage_do_not_share_the_series_that_they_select(world: W
         result = Engine(world.readers.with_draft(draft)).instant("m0", START + 10 * MINUTE)
         assert [labels["n"] for labels in result.labels] == [{"0": "3", "3": "0"}[number]]
         assert "retraction" not in " ".join(result.notes)
+
+
+def test_the_regular_expression_of_a_retraction_ends_with_the_query(world: World) -> None:
+    class Late(Exception):
+        """The deadline."""
+
+    def check_deadline() -> None:
+        if any(frame.function == "_series_of" for frame in inspect.stack()):
+            raise Late
+
+    storage = world.readers.with_draft(retraction_of(world, "", (Matcher("n", "=~", "[0-9]+"),)))
+    with pytest.raises(Late):
+        storage.select([Matcher("__name__", "=", "m0")], START, START + 20 * MINUTE, check_deadline=check_deadline)
 
 
 def retraction_of(world: World, source: str, matchers: tuple[Matcher, ...] = ()) -> Retraction:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from spm.errors import QueryTimeout
 from spm.query.request.batches import METRIC_NAME, Matcher
 from spm.query.series import canonical_columns, label_index
 from spm.query.series.index import SeriesIndex
-from spm.store import keys
+from spm.store import keys, matchers
 from spm.store.backends.base import Backend
 from spm.store.backends.memory import MemoryBackend
 from spm.store.matchers import mask
@@ -119,3 +122,26 @@ def test_answers_of_regular_expressions_are_remembered_up_to_a_bound(monkeypatch
     label.add(np.arange(2, 3), np.arange(1), [b"bb"], 3)
     assert np.asarray(label.hits(Matcher("host", "=~", "b+"), lambda: None)).tolist() == [False, False, True, True]
     assert label._masks.weight == 10
+
+
+def test_a_regular_expression_goes_on_where_a_deadline_ended_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(matchers, "MATCHED_BYTES_AT_ONCE", 60)
+    matched: list[int] = []
+    monkeypatch.setattr(label_index, "mask", lambda texts, matcher: matched.append(len(texts)) or mask(texts, matcher))
+    label = label_index.LabelIndex()
+    label.add(np.arange(100), np.arange(100), [b"host-%03d" % number for number in range(100)], 100)
+    matcher, left = Matcher("host", "=~", "h.*9"), [3]
+
+    def check_deadline() -> None:
+        left[0] -= 1
+        if left[0] < 0:
+            raise QueryTimeout("late")
+
+    for _ in range(100):
+        with suppress(QueryTimeout):
+            hits = label.hits(matcher, check_deadline)
+            break
+        left[0] = 3
+    assert np.flatnonzero(np.asarray(hits)).tolist() == [number for number in range(1, 101) if (number - 1) % 10 == 9]
+    assert sum(matched) == 101, "no value, the absent one included, is matched twice"
+    assert len(matched) > 10
