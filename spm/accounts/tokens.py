@@ -81,9 +81,12 @@ def authenticate(secret: str, scope: str, clock: Clock | None = None) -> Princip
     if not well_formed(secret):
         return None
     clock, digest = clock or _clock, _digest(secret)
-    principal = _principals.get_or_load(
-        digest, clock.monotonic(), lambda: _look_up(digest, secret[: 4 + _ID_CHARS], clock.now_ms())
-    )
+    now_s = clock.monotonic()
+    try:
+        principal = _remembered(digest, now_s)
+    except KeyError:
+        principal = _look_up(digest, secret[: 4 + _ID_CHARS], clock.now_ms())
+        (_unknown if principal is None else _principals).get_or_load(digest, now_s, lambda: principal)
     return principal if principal is not None and principal.may(scope) else None
 
 
@@ -100,7 +103,7 @@ def digest_of(secret: str) -> bytes | None:
 
 def principal_from_cache(digest: bytes, scope: str, clock: Clock | None = None) -> Principal | None:
     """As ``authenticate_from_cache``, of a token's hash."""
-    principal = _principals.valid(digest, (clock or _clock).monotonic())
+    principal = _remembered(digest, (clock or _clock).monotonic())
     return principal if principal is not None and principal.may(scope) else None
 
 
@@ -159,12 +162,28 @@ def revoke(token: Token, clock: Clock | None = None) -> bool:
     """Revoke a token; false when it was revoked before. Other processes follow within ``TOKEN_CACHE_S``."""
     now = moment((clock or _clock).now_ms())
     is_revoked = Token.objects.filter(pk=token.pk, revoked=None).update(revoked=now) == 1
-    _principals.clear()
+    forget_tokens()
     return is_revoked
 
 
-# principals by digest, for a few seconds; unknown digests too, so that guessing costs the database little
+def forget_tokens() -> None:
+    """Look every token up anew."""
+    _principals.clear()
+    _unknown.clear()
+
+
+def _remembered(digest: bytes, now_s: float) -> Principal | None:
+    """The principal of a hash, or None for one that is known to be nobody's; ``KeyError`` where neither is known."""
+    try:
+        return _principals.valid(digest, now_s)
+    except KeyError:
+        return _unknown.valid(digest, now_s)
+
+
+# By digest, for a few seconds. Unknown ones too, so that guessing costs the database little; they lie apart, since
+# anybody can send as many as they like, and none of them may push out one that is valid.
 _principals: TtlMap[bytes, Principal | None] = TtlMap(TOKEN_CACHE_ITEMS_MAX, TOKEN_CACHE_S)
+_unknown: TtlMap[bytes, Principal | None] = TtlMap(TOKEN_CACHE_ITEMS_MAX, TOKEN_CACHE_S)
 _clock = SystemClock()
 _WRITE_USE = "UPDATE accounts_token SET last_used = %s WHERE id = %s AND (last_used IS NULL OR last_used < %s)"
 

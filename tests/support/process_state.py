@@ -12,7 +12,7 @@ from tests.support import notes
 
 
 def forget_tokens() -> None:
-    tokens._principals.clear()
+    tokens.forget_tokens()
 
 
 def forget_notes() -> None:

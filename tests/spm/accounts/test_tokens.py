@@ -116,6 +116,22 @@ def test_the_cache_never_grows_beyond_its_limit(app: App, monkeypatch: pytest.Mo
         assert len(tokens._principals) <= 3
 
 
+def test_however_many_tokens_of_nobody_come_those_that_are_valid_stay_remembered(
+    app: App, monkeypatch: pytest.MonkeyPatch, django_assert_num_queries: Queries
+) -> None:
+    for name in ("_principals", "_unknown"):
+        monkeypatch.setattr(tokens, name, TtlMap(3, 60))
+    _, secret = tokens.issue(app, name="x", scopes=["read"])
+    assert tokens.authenticate(secret, "read")
+    for number in range(5):
+        token, forged = tokens.issue(app, name=str(number), scopes=["read"])
+        token.delete()
+        assert tokens.authenticate(forged, "read") is None
+    with django_assert_num_queries(0):
+        assert tokens.authenticate(secret, "read")
+        assert tokens.authenticate(forged, "read") is None  # nor is the database asked twice for one of these
+
+
 @pytest.mark.parametrize(
     ("later_ms", "moves"), [(30_000, False), (limits.TOKEN_USED_EVERY_MS + 1, True)], ids=["half a minute", "a minute"]
 )
