@@ -124,12 +124,18 @@ class Supervisor:
         while not self._stops:
             self._turn()
             if answers(self._options):
-                print(json_line(self._login) if self._options.json else welcome(self._login, self._options), flush=True)
+                self._tell_ready()
                 return
             if self._clock.monotonic() > deadline or self._failures.get("web", 0) > 2:
                 web = self._children.get("web")
                 output = "\n".join(web.log.last_lines(12)) if web else ""
                 raise CannotStart(f"{output}\nThe web server gave no answer; its log is {self._logs / 'web.log'}")
+
+    def _tell_ready(self) -> None:
+        if self._options.json:
+            print(json_line(self._login), flush=True)
+        else:
+            print(welcome(self._login, self._options, shows_secrets=sys.stdout.isatty()), flush=True)
 
     def _turn(self) -> None:
         """Move output to the logs, handle programs that have ended, start those that are due."""

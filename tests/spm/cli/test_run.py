@@ -53,9 +53,9 @@ def test_a_program_that_there_is_not_is_refused_in_one_sentence(tmp_path: Path) 
 def test_a_start_without_spark_says_so_and_tells_its_programs() -> None:
     for chosen in (parse(["--no-spark"], {}, ROOT), parse([], {"SPM_SPARK_MASTER": "none"}, ROOT)):
         assert environment_of(chosen)["SPM_SPARK_MASTER"] == "none"
-        assert "without Spark" in welcome(LOGIN, chosen)
+        assert "without Spark" in welcome(LOGIN, chosen, shows_secrets=True)
     assert "SPM_SPARK_MASTER" not in environment_of(parse([], {}, ROOT))
-    assert "Spark" not in welcome(LOGIN, parse([], {}, ROOT))
+    assert "Spark" not in welcome(LOGIN, parse([], {}, ROOT), shows_secrets=True)
 
 
 @pytest.mark.parametrize(

@@ -136,9 +136,31 @@ def test_json_line_has_the_fields_that_scripts_need_and_no_agent_token() -> None
 
 
 def test_welcome_leaves_out_a_password_that_was_changed() -> None:
-    text = welcome({**LOGIN, "password": None, "token": None}, options())
+    text = welcome({**LOGIN, "password": None, "token": None}, options(), shows_secrets=True)
     assert "Password" not in text
     assert "Token" not in text
+
+
+def test_welcome_shows_the_first_password_at_a_terminal_alone() -> None:
+    shown, logged = (welcome(LOGIN, options(SPM_DATA="/d"), shows_secrets=each) for each in (True, False))
+    assert LOGIN["password"] in shown
+    assert LOGIN["token"] in shown
+    assert str(LOGIN["password"]) not in logged
+    assert str(LOGIN["token"]) not in logged
+    assert "in /d/first-login.json" in logged
+
+
+@pytest.mark.parametrize(
+    ("host", "url", "warns"),
+    [
+        ("127.0.0.1", "http://localhost:8000", False),
+        ("0.0.0.0", "http://10.0.0.1:8000", True),
+        ("0.0.0.0", "https://monitoring.example", False),
+    ],
+)
+def test_welcome_warns_where_other_machines_send_passwords_in_the_clear(host: str, url: str, warns: bool) -> None:
+    text = welcome({**LOGIN, "url": url}, options(SPM_BIND=host), shows_secrets=True)
+    assert ("without TLS" in text) == warns
 
 
 @pytest.mark.parametrize(
