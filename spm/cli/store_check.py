@@ -8,7 +8,7 @@ Enter by ``check_store``.
 
 from spm.accounts.models import StoreBinding
 from spm.clock import random_bytes
-from spm.errors import SpmError, StoreUnavailable
+from spm.errors import SpmError, StoreDamaged, StoreUnavailable
 from spm.store.backends.base import Backend
 from spm.store.check_and_put import COLUMN
 
@@ -24,7 +24,7 @@ class StoreMismatch(SpmError):
 def check_store(store: Backend, name: str, *, accept: bool = False) -> None:
     """Raise ``StoreMismatch`` if the store ``name`` is not the database's; with ``accept`` make it so.
 
-    A store that does not answer is checked by the next start.
+    A store that does not answer is checked by the next start; one that is damaged raises ``StoreDamaged``.
     """
     binding, _ = StoreBinding.objects.get_or_create(pk=1, defaults={"identity": random_bytes(_IDENTITY_BYTES)})
     own = bytes(binding.identity)
@@ -38,6 +38,8 @@ def check_store(store: Backend, name: str, *, accept: bool = False) -> None:
         if present is None:
             store.check_and_put("config", IDENTITY, COLUMN, None, own)
             present = _identity(store)
+    except StoreDamaged:
+        raise
     except StoreUnavailable:
         return
     if present != own:

@@ -39,8 +39,10 @@ class Command(BaseCommand):
             step()
         try:
             check_store(open_backend(settings.SPM_STORE_URL), settings.SPM_STORE_URL, accept=accept_store)
-        except (StoreMismatch, StoreDamaged) as error:
+        except StoreMismatch as error:
             raise CommandError(str(error)) from error
+        except StoreDamaged as error:
+            raise CommandError(f"{error} The store is {settings.SPM_STORE_URL}.") from error
         login = create_demo(Path(settings.SPM_DATA), url)
         internal_app.create()
         self.stdout.write(json.dumps(login))

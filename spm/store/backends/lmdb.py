@@ -23,6 +23,7 @@ from spm.store.backends.base import Cells, Reader, Row, RowPut, Step, taken
 
 _ENVIRONMENTS: dict[str, "LmdbBackend"] = {}  # LMDB forbids opening one folder twice in a process
 _LOCK = threading.Lock()
+_DAMAGE = (lmdb.InvalidError, lmdb.VersionMismatchError, lmdb.CorruptedError, lmdb.PageNotFoundError)
 _LOOK_S = 0.5  # between two looks at the size of a copy
 _UNWRITTEN_PAGES_MAX = 1_024  # pages at the end that a transaction took and gave back are counted, but never written
 
@@ -57,7 +58,7 @@ class LmdbBackend:
             self._check_length()
             self._tables = {t: self._env.open_db(t.encode()) for t in layout.TABLES}
         except (lmdb.Error, OSError) as error:
-            raise _translate(error, path) from error
+            raise _translate(error) from error
 
     def _check_length(self) -> None:
         """Raise ``StoreDamaged`` for a file that ends early: reading a page that is not there would end the process."""
@@ -66,7 +67,7 @@ class LmdbBackend:
         if length < needed:
             self._env.close()
             raise StoreDamaged(
-                f"the store {self.path}/data.mdb has lost its end: {length:,} bytes are there, {needed:,} were written."
+                f"the store's file data.mdb has lost its end: {length:,} bytes are there, {needed:,} were written."
                 " Put a copy back that is whole."
             )
 
@@ -79,7 +80,7 @@ class LmdbBackend:
             with self._env.begin(write=True) as transaction:
                 self._put(transaction, piece)
         except lmdb.Error as error:
-            raise _translate(error, self.path) from error
+            raise _translate(error) from error
 
     def _put(self, transaction: Any, piece: Sequence[Step]) -> None:
         for table, rows in piece:
@@ -114,7 +115,7 @@ class LmdbBackend:
                 transaction.put(cell, value)
                 return True
         except lmdb.Error as error:
-            raise _translate(error, self.path) from error
+            raise _translate(error) from error
 
     def check_and_put_many(self, table: str, column: bytes, rows: Sequence[tuple[bytes, bytes]]) -> list[bytes | None]:
         return self.put_new(table, column, rows, [])
@@ -136,7 +137,7 @@ class LmdbBackend:
                 for piece in together:
                     self._put(transaction, piece)
         except lmdb.Error as error:
-            raise _translate(error, self.path) from error
+            raise _translate(error) from error
         for piece in pieces[len(together) :]:
             self._write(piece)
         return before
@@ -148,10 +149,10 @@ class LmdbBackend:
                     for cell in _row_cells(transaction, table, key) if columns is None else columns:
                         transaction.delete(_cell(table, key, cell))
         except lmdb.Error as error:
-            raise _translate(error, self.path) from error
+            raise _translate(error) from error
 
     def snapshot(self) -> AbstractContextManager[Reader]:
-        return _Opened(self._env, self._tables, self.path)
+        return _Opened(self._env, self._tables)
 
     def used_bytes(self) -> int:
         return int((self._env.info()["last_pgno"] + 1) * self._env.stat()["psize"])
@@ -182,7 +183,7 @@ class LmdbBackend:
         try:
             self._env.copy(folder, compact=True)
         except (lmdb.Error, OSError) as error:
-            raise _translate(error, folder) from error
+            raise _translate(error) from error
         finally:
             ended.set()
             looker.join()
@@ -197,22 +198,22 @@ class LmdbBackend:
 class _Opened:
     """A snapshot while the context lasts. Its transaction begins with the context, and ends with it."""
 
-    __slots__ = ("_env", "_path", "_tables", "_transaction")
+    __slots__ = ("_env", "_tables", "_transaction")
 
-    def __init__(self, env: Any, tables: Mapping[str, Any], path: str) -> None:
-        self._env, self._tables, self._path = env, tables, path
+    def __init__(self, env: Any, tables: Mapping[str, Any]) -> None:
+        self._env, self._tables = env, tables
 
     def __enter__(self) -> Reader:
         try:
             self._transaction = self._env.begin()
         except lmdb.Error as error:
-            raise _translate(error, self._path) from error
+            raise _translate(error) from error
         return _Snapshot(self._transaction, self._tables)
 
     def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
         self._transaction.abort()
         if isinstance(error, lmdb.Error):
-            raise _translate(error, self._path) from error
+            raise _translate(error) from error
 
 
 class _Snapshot:
@@ -349,6 +350,11 @@ def _bytes(cells: Cells) -> int:
     return sum(map(len, cells.values())) + 64 * len(cells)
 
 
-def _translate(error: Exception, path: str) -> StoreUnavailable:
-    full = isinstance(error, lmdb.MapFullError) or "No space left" in str(error)
-    return (StoreFull if full else StoreUnavailable)(f"LMDB in {path}: {error}")
+def _translate(error: Exception) -> StoreUnavailable:
+    """The error in words that any client may read: without the folder of the store."""
+    text = str(error).rpartition("/")[2]
+    if isinstance(error, lmdb.MapFullError) or "No space left" in text:
+        return StoreFull("the store's disk is full: nothing is stored until it has room again; reads go on")
+    if isinstance(error, _DAMAGE):
+        return StoreDamaged(f"the store's file data.mdb is damaged ({text}). Put a copy back that is whole.")
+    return StoreUnavailable(f"LMDB: {text}")

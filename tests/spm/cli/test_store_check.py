@@ -125,6 +125,27 @@ def test_a_file_that_has_lost_its_end_is_refused_in_one_sentence(file: Path, par
         LmdbBackend(str(file.parent))
 
 
+@pytest.mark.parametrize(
+    ("pages", "reason"),
+    [(range(2), "MDB_INVALID"), (range(2, 4_000), "MDB_CORRUPTED")],
+    ids=["the first pages", "the pages with rows"],
+)
+def test_a_file_with_pages_of_zeros_is_refused_in_one_sentence(file: Path, pages: range, reason: str) -> None:
+    with file.open("r+b") as handle:
+        for page in pages:
+            handle.seek(page * 4_096)
+            handle.write(bytes(4_096))
+    with pytest.raises(StoreDamaged, match=rf"^the store's file data\.mdb is damaged \(.*{reason}.*\)\. Put a copy"):
+        check(LmdbBackend(str(file.parent)))
+
+
+def test_what_a_client_reads_of_a_store_names_no_folder(file: Path) -> None:
+    file.write_bytes(b"none")
+    with pytest.raises(StoreUnavailable) as raised:
+        LmdbBackend(str(file.parent))
+    assert str(file.parent) not in str(raised.value)
+
+
 def test_prepare_says_what_is_wrong(tmp_path: Path, settings: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("spm.management.commands.prepare.steps", list)
     settings.SPM_STORE_URL = f"lmdb://{tmp_path}/store"
