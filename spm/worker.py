@@ -19,6 +19,7 @@ from celery.beat import Service
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "spm.settings")
 
 from spm.celery import PunctualScheduler, app  # reads the settings
+from spm.settings.database_files import hold_database_files
 
 THREADS = 4
 
@@ -45,6 +46,7 @@ def main(words: Sequence[str]) -> int:
     )
     gc.freeze()  # nor does it need to be looked through later
     gc.enable()
+    hold_database_files()
     worker.start()
     return worker.exitcode or 0
 

@@ -1,9 +1,12 @@
-"""Lists the apps a caller may read, and an app's sources, metric names, labels and completeness."""
+"""Lists the addresses of the interfaces, the apps a caller may read, an app's sources, metric names and labels."""
 
 from typing import Any
 
 from drf_spectacular.utils import extend_schema
+from drf_spectacular.views import SpectacularAPIView
 from rest_framework import serializers
+from rest_framework.permissions import IsAuthenticated
+from rest_framework.renderers import JSONRenderer
 from rest_framework.request import Request
 from rest_framework.response import Response
 
@@ -69,6 +72,17 @@ class LabelsSerializer(serializers.Serializer[dict[str, Any]]):
     """Values by label name."""
 
     labels = serializers.DictField(child=serializers.ListField(child=serializers.CharField()))
+
+
+class Schema(Operation, SpectacularAPIView):
+    """The OpenAPI schema of all interfaces. Strangers do not get it: each answer is built anew."""
+
+    permission_classes = [IsAuthenticated]
+
+    def handle_exception(self, exc: Exception) -> Response:
+        """Answer a failure as JSON, whatever form of the schema was asked for."""
+        self.request.accepted_renderer, self.request.accepted_media_type = JSONRenderer(), JSONRenderer.media_type
+        return super().handle_exception(exc)
 
 
 class Apps(Operation):

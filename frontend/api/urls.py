@@ -1,7 +1,6 @@
 """The URLs of the REST interface under ``/api/v1/``. Those that take data are in ``ingest``."""
 
 from django.urls import URLPattern, URLResolver, path
-from drf_spectacular.views import SpectacularAPIView
 
 from frontend.api import (
     agents,
@@ -40,7 +39,7 @@ _DASHBOARD = "apps/<int:app_id>/dashboards/<slug:uid>"
 _GROUP = "events/groups/<slug:name>"
 app_name = "api"
 urlpatterns: list[URLPattern | URLResolver] = [
-    path("schema", SpectacularAPIView.as_view(), name="schema"),
+    path("schema", catalogue.Schema.as_view(), name="schema"),
     path("charts", charts.Charts.as_view(), name="charts"),
     path("charts/batch", chart_batches.ChartBatch.as_view(), name="chart_batch"),
     path("events", events.PostEvent.as_view(), name="events"),  # GET is answered on the event loop

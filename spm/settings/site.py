@@ -73,6 +73,7 @@ MIDDLEWARE = [
     "spm.web.request_metrics.RequestMetrics",
     "django.middleware.security.SecurityMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
+    "spm.web.protective_headers.PrivateAnswers",
     "frontend.compression.CompressAnswers",
     "csp.middleware.CSPMiddleware",
     "spm.web.admin_csp.AdminPolicy",
@@ -186,12 +187,14 @@ LOGGING = {
     "version": 1,
     "disable_existing_loggers": False,
     "formatters": {"line": {"format": "%(asctime)s %(levelname)s %(name)s: %(message)s"}},
+    "filters": {"hosts": {"()": "spm.web.error_status.ForeignHosts"}},
     "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "line"}},
     "root": {"handlers": ["stderr"], "level": env.str("SPM_LOG_LEVEL", "INFO")},
     "loggers": {
         "django.request": {"level": "ERROR"},
         # Anybody can send a form that is too large, and each would be a traceback; answers are counted by their status.
         **{f"django.security.{name}": {"level": "CRITICAL"} for name in _TOO_LARGE},
+        "django.security.DisallowedHost": {"filters": ["hosts"]},
         # A line per tick is of no use; failures are logged at a higher level.
         **{
             name: {"level": "WARNING"}

@@ -34,6 +34,7 @@ from ingest.accept.process_acceptor import process_acceptor  # noqa: E402  # its
 from ingest.http.push_app import PushApplication  # noqa: E402
 from ingest.http.urls import endpoint_of  # noqa: E402
 from ingest.system_series import process_metrics  # noqa: E402
+from spm.settings.database_files import hold_database_files  # noqa: E402
 from spm.store.backends import open_backend  # noqa: E402
 from spm.web.dispatch import AsgiApplication, Dispatcher, Listener, Site  # noqa: E402
 from spm.web.fair_pool import FairPool  # noqa: E402
@@ -57,6 +58,7 @@ def queries() -> WsgiApplication:
 
 def open_dispatcher() -> Dispatcher:
     """Return the application of this process, and start the thread that sends its own metrics."""
+    hold_database_files()
     process_metrics.start("web")
     bounds = HttpBounds(
         connections_max=allowed_connections(WEB_CONNECTIONS_MAX),

@@ -5,10 +5,12 @@ its own errors (no token, an unknown content type) and of errors that it means d
 ``text_of``.
 """
 
+import logging
 from collections.abc import Mapping
 
 from django.db import InterfaceError, OperationalError
 
+from spm.clock import Clock, SystemClock
 from spm.errors import (
     BadMessage,
     BadQuery,
@@ -27,6 +29,10 @@ Statuses = Mapping[type[Exception], int]
 
 DATABASE_AWAY = (OperationalError, InterfaceError)
 _DATABASE_TEXT = "the database does not answer now; try again after Retry-After seconds"
+
+_DATABASE_FULL_TEXT = "the database's disk is full: nothing is changed until it has room again; reads go on"
+_FULL = ("database or disk is full", "No space left")  # in SQLite's words, and in PostgreSQL's
+_HOSTS_EVERY_S = 60.0
 
 HOST_REFUSED = (
     "requests to this host name are not served here: the operator sets SPM_BASE_URL to the address that people use,"
@@ -56,4 +62,31 @@ def status_of(error: Exception, special: Statuses | None = None) -> int:
 
 def text_of(error: Exception) -> str:
     """Return what a client may read of an error: a database's own words name its host, port and tables."""
-    return _DATABASE_TEXT if isinstance(error, DATABASE_AWAY) else str(error)
+    if not isinstance(error, DATABASE_AWAY):
+        return str(error)
+    return _DATABASE_FULL_TEXT if any(words in str(error) for words in _FULL) else _DATABASE_TEXT
+
+
+class ForeignHosts(logging.Filter):
+    """Lets one line a minute through about hosts that are not ours, as a warning without a traceback.
+
+    Anybody may send such requests, as many as they like; those that are not shown are counted.
+    """
+
+    def __init__(self, clock: Clock | None = None) -> None:
+        super().__init__()
+        self._clock = clock or SystemClock()
+        self._next_s, self._hidden = float("-inf"), 0
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Whether this line is shown."""
+        now_s = self._clock.monotonic()
+        if now_s < self._next_s:
+            self._hidden += 1
+            return False
+        text = record.getMessage()[:200]
+        record.msg = f"{text} ({self._hidden} further ones since the last such line)" if self._hidden else text
+        record.args, record.exc_info, record.exc_text = (), None, None
+        record.levelno, record.levelname = logging.WARNING, "WARNING"
+        self._next_s, self._hidden = now_s + _HOSTS_EVERY_S, 0
+        return True

@@ -339,6 +339,7 @@ _NOTICES = ["/account/inactive", "/account/email/sent", "/account/reset/sent", "
 ACCOUNTS = [
     Row("GET", "/api/v1/apps", Who.PERSON),
     Row("GET", "/api/v1/organisations", Who.PERSON),
+    Row("GET", "/api/v1/schema", Who.PERSON),
     Row("GET", "/api/v1/query-builder", Who.PERSON, query="expr=up"),
     Row("POST", "/api/v1/query-builder", Who.PERSON, body={"metric": "up"}),
     Row("GET", "/", Who.PERSON, None),
@@ -375,7 +376,7 @@ SITE = [
     Row("GET", "/query", Who.SENDER),
     *(Row(method, r"/^metrics/(?P<group>job(?:@base64)?/.+)$", Who.SENDER) for method in ("POST", "PUT")),
     Row("GET", "/ping", Who.EVERYBODY, 204),
-    *_all("GET", "", Who.EVERYBODY, "/health", "/ready", "/agent.pyz", "/api/v1/schema"),
+    *_all("GET", "", Who.EVERYBODY, "/health", "/ready", "/agent.pyz"),
     Row("GET", "/health/alerting", Who.EVERYBODY),
     Row("GET", "/metrics", Who.STAFF),
     Row("GET", "/^prometheus/", Who.EVERYBODY, 404),
