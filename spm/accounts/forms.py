@@ -44,7 +44,7 @@ def _stored(form: "forms.ModelForm[Any]", name: str) -> Any:
     """The initial value of a field; of one that chooses a row by its number, the row, if there is one."""
     field = form.fields[name]
     value = form.get_initial_for_field(field, name)
-    if isinstance(field, forms.ModelChoiceField) and isinstance(value, int):
+    if isinstance(field, forms.ModelChoiceField) and field.queryset is not None and isinstance(value, int):
         return field.queryset.filter(pk=value).first()
     return value
 

@@ -143,8 +143,8 @@ def test_welcome_leaves_out_a_password_that_was_changed() -> None:
 
 def test_welcome_shows_the_first_password_at_a_terminal_alone() -> None:
     shown, logged = (welcome(LOGIN, options(SPM_DATA="/d"), shows_secrets=each) for each in (True, False))
-    assert LOGIN["password"] in shown
-    assert LOGIN["token"] in shown
+    assert str(LOGIN["password"]) in shown
+    assert str(LOGIN["token"]) in shown
     assert str(LOGIN["password"]) not in logged
     assert str(LOGIN["token"]) not in logged
     assert "in /d/first-login.json" in logged

@@ -5,10 +5,12 @@ from __future__ import annotations
 from contextlib import suppress
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from spm.arrays import BOOL
 from spm.errors import QueryTimeout
 from spm.query.request.batches import METRIC_NAME, Matcher
 from spm.query.series import canonical_columns, label_index
@@ -127,7 +129,12 @@ def test_answers_of_regular_expressions_are_remembered_up_to_a_bound(monkeypatch
 def test_a_regular_expression_goes_on_where_a_deadline_ended_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(matchers, "MATCHED_BYTES_AT_ONCE", 60)
     matched: list[int] = []
-    monkeypatch.setattr(label_index, "mask", lambda texts, matcher: matched.append(len(texts)) or mask(texts, matcher))
+
+    def counting_mask(texts: pa.Array, matcher: Matcher) -> BOOL:
+        matched.append(len(texts))
+        return mask(texts, matcher)
+
+    monkeypatch.setattr(label_index, "mask", counting_mask)
     label = label_index.LabelIndex()
     label.add(np.arange(100), np.arange(100), [b"host-%03d" % number for number in range(100)], 100)
     matcher, left = Matcher("host", "=~", "h.*9"), [3]
