@@ -20,7 +20,7 @@ def hold_database_files() -> sqlite3.Connection | None:
 
 def held_open(path: str) -> sqlite3.Connection:
     """Return a connection that has the log of the database open: opening alone touches no file."""
-    connection = sqlite3.connect(path, timeout=20, check_same_thread=False, isolation_level=None)
+    connection = sqlite3.connect(path, timeout=20, check_same_thread=False, isolation_level=None, uri=True)
     connection.execute("PRAGMA journal_mode=WAL").fetchall()
     connection.execute("SELECT count(*) FROM sqlite_master").fetchall()
     return connection

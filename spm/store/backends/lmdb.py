@@ -6,6 +6,7 @@ by ``open_url``. This is the only module that imports ``lmdb``; it raises ``Stor
 """
 
 import os
+import re
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -24,6 +25,8 @@ from spm.store.backends.base import Cells, Reader, Row, RowPut, Step, taken
 _ENVIRONMENTS: dict[str, "LmdbBackend"] = {}  # LMDB forbids opening one folder twice in a process
 _LOCK = threading.Lock()
 _DAMAGE = (lmdb.InvalidError, lmdb.VersionMismatchError, lmdb.CorruptedError, lmdb.PageNotFoundError)
+_FULL = "the store's disk is full: nothing is stored until it has room again; reads go on"
+_FOLDER = re.compile(r"(?:^|(?<=\s))/\S*: ")
 _LOOK_S = 0.5  # between two looks at the size of a copy
 _UNWRITTEN_PAGES_MAX = 1_024  # pages at the end that a transaction took and gave back are counted, but never written
 
@@ -80,7 +83,13 @@ class LmdbBackend:
             with self._env.begin(write=True) as transaction:
                 self._put(transaction, piece)
         except lmdb.Error as error:
-            raise _translate(error) from error
+            raise self._failed_write(error) from error
+
+    def _failed_write(self, error: lmdb.Error) -> StoreUnavailable:
+        """The error of a write. One that the disk takes in part only is an input/output error to LMDB."""
+        disk = os.statvfs(self.path)
+        has_room = disk.f_bavail * disk.f_frsize > limits.LMDB_TRANSACTION_BYTES_MAX
+        return _translate(error) if has_room or "Input/output" not in str(error) else StoreFull(_FULL)
 
     def _put(self, transaction: Any, piece: Sequence[Step]) -> None:
         for table, rows in piece:
@@ -115,7 +124,7 @@ class LmdbBackend:
                 transaction.put(cell, value)
                 return True
         except lmdb.Error as error:
-            raise _translate(error) from error
+            raise self._failed_write(error) from error
 
     def check_and_put_many(self, table: str, column: bytes, rows: Sequence[tuple[bytes, bytes]]) -> list[bytes | None]:
         return self.put_new(table, column, rows, [])
@@ -137,7 +146,7 @@ class LmdbBackend:
                 for piece in together:
                     self._put(transaction, piece)
         except lmdb.Error as error:
-            raise _translate(error) from error
+            raise self._failed_write(error) from error
         for piece in pieces[len(together) :]:
             self._write(piece)
         return before
@@ -352,9 +361,9 @@ def _bytes(cells: Cells) -> int:
 
 def _translate(error: Exception) -> StoreUnavailable:
     """The error in words that any client may read: without the folder of the store."""
-    text = str(error).rpartition("/")[2]
+    text = _FOLDER.sub("", str(error))
     if isinstance(error, lmdb.MapFullError) or "No space left" in text:
-        return StoreFull("the store's disk is full: nothing is stored until it has room again; reads go on")
+        return StoreFull(_FULL)
     if isinstance(error, _DAMAGE):
         return StoreDamaged(f"the store's file data.mdb is damaged ({text}). Put a copy back that is whole.")
     return StoreUnavailable(f"LMDB: {text}")

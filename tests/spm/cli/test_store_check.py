@@ -1,7 +1,10 @@
 """A start goes on only with the store that belongs to the database, and says in one sentence what is wrong with it."""
 
+import os
 from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -9,7 +12,7 @@ from django.core.management import CommandError, call_command
 
 from spm.accounts.models import StoreBinding
 from spm.cli.store_check import IDENTITY, StoreMismatch, check_store
-from spm.errors import StoreDamaged, StoreUnavailable
+from spm.errors import StoreDamaged, StoreFull, StoreUnavailable
 from spm.store.backends.base import Backend
 from spm.store.backends.lmdb import LmdbBackend
 from spm.store.backends.memory import MemoryBackend
@@ -144,6 +147,22 @@ def test_what_a_client_reads_of_a_store_names_no_folder(file: Path) -> None:
     with pytest.raises(StoreUnavailable) as raised:
         LmdbBackend(str(file.parent))
     assert str(file.parent) not in str(raised.value)
+
+
+@pytest.mark.parametrize(("blocks", "error"), [(0, StoreFull), (1 << 40, StoreUnavailable)], ids=["full", "room"])
+def test_a_write_that_finds_no_room_says_that_the_disk_is_full(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, blocks: int, error: type[StoreUnavailable]
+) -> None:
+    def fail(*_: object) -> None:
+        raise import_module("lmdb").Error("mdb_txn_commit: Input/output error")
+
+    backend = LmdbBackend(str(tmp_path))
+    monkeypatch.setattr(backend, "_put", fail)
+    monkeypatch.setattr(os, "statvfs", lambda _: SimpleNamespace(f_bavail=blocks, f_frsize=4_096))
+    with pytest.raises(StoreUnavailable) as raised:
+        backend.put([("config", [(b"k", {b"v": b"x"})])])
+    assert type(raised.value) is error
+    assert ("Input/output error" in str(raised.value)) == (error is StoreUnavailable)
 
 
 def test_prepare_says_what_is_wrong(tmp_path: Path, settings: Any, monkeypatch: pytest.MonkeyPatch) -> None:
