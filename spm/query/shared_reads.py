@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from spm.bounded import LruCache
 from spm.query.forwarding import ForwardingStorage
 from spm.query.request.batches import DeadlineCheck, Matcher, no_deadline
-from spm.query.request.budget import SAMPLE_BYTES
 from spm.query.samples.sample_runs import SampleRuns
 from spm.query.storage import Storage
 
@@ -38,5 +37,5 @@ class SharedReads(ForwardingStorage):
         runs = self._runs.get(key)
         if runs is None:
             runs = self._storage.select_runs(matchers, start_ms, end_ms, check_deadline=check_deadline)
-            self._runs.put(key, runs, runs.samples * SAMPLE_BYTES + 1)
+            self._runs.put(key, runs, runs.nbytes + 1)
         return runs

@@ -93,12 +93,12 @@ class Budget:
         self.usage.series += count
         self.charge_bytes(count * SERIES_BYTES)
 
-    def charge_samples(self, count: int) -> None:
-        """Charge samples that are read."""
+    def charge_samples(self, count: int, size: int | None = None) -> None:
+        """Charge samples that are read, and the bytes that are held of them: all of them, if ``size`` is not given."""
         self.usage.samples += count
         if self.usage.samples > self.limits.samples:
             raise QueryTooLarge(f"more than {self.limits.samples} samples to read: ask for less time or fewer series")
-        self.charge_bytes(count * SAMPLE_BYTES)
+        self.charge_bytes(count * SAMPLE_BYTES if size is None else size)
 
     def check_cells(self, series: int, steps: int, what: str) -> None:
         """Check the number of values that are about to be computed; ``what`` names the expression in an error."""

@@ -17,7 +17,9 @@ from spm.errors import CorruptBlock, IntegrityError
 from spm.fast_dataclass import dataclass
 from spm.limits import HOUR_MS
 from spm.query.request.provenance import Provenance
+from spm.query.samples import sample_runs
 from spm.query.samples.intern import intern
+from spm.query.samples.packed_columns import PackedPart
 from spm.query.samples.pointers import address_of, shorts_at, unsigned_at
 from spm.query.samples.sample_runs import SampleRuns, SampleRunsBuilder, Timelines, is_ascending
 from spm.query.series.index import SeriesByMetric
@@ -80,16 +82,6 @@ _TYPES = [np.uint64, np.int32, np.int32]
 
 
 @dataclass(frozen=True, slots=True)
-class PackedPart:
-    """What is taken of one page with packed values: ``plan`` gives ``count`` values from ``begin`` on of a column."""
-
-    page: int  # its number
-    plan: TakePlan
-    begin: int
-    count: int
-
-
-@dataclass(frozen=True, slots=True)
 class PageSelection:
     """The selected series of an hour-shard's pages, valid for all hour-shards whose pages have this layout."""
 
@@ -120,7 +112,7 @@ class PageSelection:
         counts, timeline = np.empty(room, np.int32), np.empty(room, np.int32)
         size, samples = _select(layouts, ids, by_metric.numbers, spans, entries, counts, timeline, per_page)
         entries, counts, timeline = entries[:size], counts[:size], timeline[:size]
-        whole, packed, packed_count = _take_parts(chunks, entries, counts, per_page)
+        whole, packed, packed_count = _take_parts(chunks, entries, counts, per_page, by_metric.ranks)
         pages = tuple(sorted(set((timeline >> shift).tolist())))
         return cls(chunks, whole, packed, packed_count, entries, counts, timeline, shift, pages, samples)
 
@@ -142,7 +134,7 @@ class PageSelection:
 
 
 def _take_parts(
-    chunks: Sequence[SharedPage], entries: I64, counts: I32, per_page: I64
+    chunks: Sequence[SharedPage], entries: I64, counts: I32, per_page: I64, ranks: I64
 ) -> tuple[tuple[int, ...], tuple[PackedPart, ...], int]:
     """Return (pages taken as they are, parts of pages with packed values, number of their values).
 
@@ -157,9 +149,9 @@ def _take_parts(
         own = slice(end, end := end + int(per_page[page]))
         values = chunks[page].values
         if isinstance(values, PagedValues):
-            ends = np.cumsum(counts[own], dtype=np.int64)
-            plan, count = TakePlan.of(entries[own, 2].copy(), counts[own], values.ends), int(ends[-1])
-            packed.append(PackedPart(page, plan, begin, count))
+            ends, first = np.cumsum(counts[own], dtype=np.int64), entries[own, 2].copy()
+            plan, count = TakePlan.of(first, counts[own], values.ends), int(ends[-1])
+            packed.append(PackedPart(page, first, counts[own], ranks[entries[own, 0]], begin, plan, count))
             entries[own, 1], entries[own, 2] = 0, begin + ends - counts[own]
             begin += count
         else:
@@ -276,14 +268,22 @@ class SelectedPages:
         timelines = cached.timelines
         if not is_whole:
             timelines = timelines.within(self.builder.start_ms, self.builder.end_ms)
+        entries, count = selection.entries_along(cached), selection.samples
         values = [pages[number].unpacked() for number in selection.whole]
         addresses = [pages[number].address for number in selection.whole]
-        if selection.packed:
+        if selection.packed and self.builder.samples >= sample_runs.UNPACKED_SAMPLES:
+            is_packed = entries[:, 1] == 0
+            packed, entries = entries[is_packed], entries[~is_packed]
+            self.builder.add_packed(packed, pages, selection.packed, timelines, selection.packed_count)
+            entries[:, 1] -= 1
+            count -= selection.packed_count
+        elif selection.packed:
             column = np.empty(selection.packed_count)
             for part in selection.packed:
                 pages[part.page].take(part.plan, column[part.begin : part.begin + part.count])
             values, addresses = [column, *values], [address_of(column), *addresses]
-        self.builder.add(selection.entries_along(cached), values, timelines, selection.samples, addresses)
+        if values:
+            self.builder.add(entries, values, timelines, count, addresses)
 
     def add_winners(self, parts: Sequence[Winners], *, is_whole: bool) -> None:
         """Add winners; ``is_whole``: the time range covers their hour."""
@@ -301,4 +301,4 @@ class SelectedPages:
 
     def runs(self, labels: Callable[[I64], Sequence[dict[str, str]]], provenance: Provenance) -> SampleRuns:
         """The runs of the selected series that have samples, in order; ``labels`` gives the labels of some numbers."""
-        return self.builder.build(self.series_count, labels, provenance)
+        return self.builder.build(self.by_metric.ranks, labels, provenance)

@@ -3,7 +3,9 @@
 A *timeline* is a run of times, shared by all series that were sampled together; a *sample run* is one series' values
 along a timeline. The runs of a series follow each other in time. Kernels read values and times through addresses: a
 query over millions of samples moves only values, and reads a timeline once for all its series. ``buffers`` keeps the
-memory alive that the addresses point into. Enter by ``SampleRunsBuilder`` (to read) and ``SampleRuns`` (to evaluate).
+memory alive that the addresses point into. Beyond ``UNPACKED_SAMPLES`` values stay packed, and have a place in
+``packed`` instead of an address until ``SampleRuns.unpacked`` gives them one. Enter by ``SampleRunsBuilder`` (to read)
+and ``SampleRuns`` (to evaluate).
 """
 
 from __future__ import annotations
@@ -20,10 +22,16 @@ from spm import limits
 from spm.arrays import BOOL, F64, I32, I64
 from spm.fast_dataclass import dataclass
 from spm.query.request.batches import SeriesBatch
+from spm.query.request.budget import SAMPLE_BYTES
 from spm.query.request.provenance import Provenance
+from spm.query.samples.packed_columns import PackedColumn, PackedColumns, PackedPart
 from spm.query.samples.pointers import address_of, floats_at, integers_at
 from spm.store.encoding import kernels
+from spm.store.encoding.chunk_page import ChunkPage
 
+UNPACKED_SAMPLES = 2_000_000  # of a query that are unpacked at once when they are read: 16 MB
+GROUP_SAMPLES = 500_000  # of packed ones that are unpacked together: 4 MB stay near the processor
+_PACKED = -(1 << 62)  # added to 8 x the place of a packed value, where an unpacked one has its address
 RUN_BYTES = 28  # an address and a timeline number for the run, an address and a length for the timeline
 
 
@@ -34,17 +42,49 @@ class SampleRuns:
     labels: Sequence[dict[str, str]]  # with `__name__`
     counts: I64  # [S] samples of each series
     starts: I64  # [S + 1]
-    values: I64  # [E], address of the value at the timeline's first time
+    values: I64  # [E], address of the value at the timeline's first time; of packed ones `_PACKED` + 8 x its place
     timeline: I32  # [E]
     times: I64  # [L], address of the timeline's first time
     lengths: I64  # [L]
     buffers: tuple[object, ...] = ()
     provenance: Provenance = field(default_factory=Provenance)
+    packed: PackedColumns | None = None
 
     @property
     def samples(self) -> int:
         """The number of all samples."""
         return int(_total(self.counts))
+
+    @property
+    def packed_samples(self) -> int:
+        """How many of them are packed."""
+        return self.packed.samples if self.packed else 0
+
+    @property
+    def nbytes(self) -> int:
+        """The memory that the samples take."""
+        return (self.samples - self.packed_samples) * SAMPLE_BYTES + (self.packed.nbytes if self.packed else 0)
+
+    def groups(self) -> list[I64]:
+        """The numbers of all series in groups that are unpacked together: one where no values are packed."""
+        if self.packed is None:
+            return [np.arange(len(self.counts))]
+        rows: I64 = np.argsort(self.packed.ranks)
+        before = np.cumsum(self.counts[rows]) - self.counts[rows]
+        borders = np.flatnonzero(np.diff(before // GROUP_SAMPLES)) + 1
+        return np.split(rows, borders.tolist())
+
+    def unpacked(self, rows: I64) -> SampleRuns:
+        """The runs of one of the groups, without labels, all values unpacked; raise ``CorruptBlock``."""
+        if self.packed is None:
+            return self
+        ranks = self.packed.ranks[rows]
+        places, begins, column = self.packed.take(int(ranks[0]), int(ranks[-1]) + 1)
+        starts, values, timeline = _unpack(
+            rows, self.starts, self.values, self.timeline, places, begins, address_of(column)
+        )
+        buffers = (*self.buffers, column)
+        return SampleRuns((), self.counts[rows], starts, values, timeline, self.times, self.lengths, buffers)
 
     @classmethod
     def of(cls, batch: SeriesBatch) -> SampleRuns:
@@ -76,7 +116,9 @@ class SampleRuns:
         """Copy the samples into contiguous arrays."""
         offsets = np.concatenate((np.zeros(1, np.int64), np.cumsum(self.counts)))
         ts, values = np.empty(int(offsets[-1]), np.int64), np.empty(int(offsets[-1]))
-        _copy_samples(self.starts, self.values, self.timeline, self.times, self.lengths, ts, values)
+        for rows in self.groups():
+            own = self.unpacked(rows)
+            _copy_samples(offsets[rows], own.starts, own.values, own.timeline, own.times, own.lengths, ts, values)
         return SeriesBatch(self.labels, offsets, ts, values, self.provenance)
 
 
@@ -133,13 +175,41 @@ def _find_runs(present: BOOL) -> Any:
 
 
 @njit(cache=True, nogil=True)
-def _copy_samples(starts: I64, values: I64, timeline: I32, times: I64, lengths: I64, out_ts: I64, out: F64) -> None:
-    at = 0
-    for run in range(starts[-1]):
-        count = lengths[timeline[run]]
-        out_ts[at : at + count] = integers_at(times[timeline[run]], count)
-        out[at : at + count] = floats_at(values[run], count)
-        at += count
+def _copy_samples(
+    places: I64, starts: I64, values: I64, timeline: I32, times: I64, lengths: I64, out_ts: I64, out: F64
+) -> None:
+    """Copy the samples of each series to its place."""
+    for series, at in enumerate(places):
+        for run in range(starts[series], starts[series + 1]):
+            count = lengths[timeline[run]]
+            out_ts[at : at + count] = integers_at(times[timeline[run]], count)
+            out[at : at + count] = floats_at(values[run], count)
+            at += count
+
+
+@njit(cache=True, nogil=True)
+def _unpack(
+    rows: I64, starts: I64, values: I64, timeline: I32, places: I64, begins: I64, address: int
+) -> tuple[I64, I64, I32]:
+    """(first run of each of these series, and the end; address and timeline of each of their runs).
+
+    ``places`` of packed values, ascending, are unpacked at ``begins`` behind the address.
+    """
+    first, size = np.zeros(len(rows) + 1, np.int64), 0
+    for number, row in enumerate(rows):
+        size += starts[row + 1] - starts[row]
+        first[number + 1] = size
+    addresses, timelines, at = np.empty(size, np.int64), np.empty(size, np.int32), 0
+    for row in rows:
+        for run in range(starts[row], starts[row + 1]):
+            own = values[run]
+            if own < 0:
+                place = (own - _PACKED) // 8
+                stretch = np.searchsorted(places, place, side="right") - 1
+                own = address + 8 * (begins[stretch] + place - places[stretch])
+            addresses[at], timelines[at] = own, timeline[run]
+            at += 1
+    return first, addresses, timelines
 
 
 @dataclass(slots=True)
@@ -153,6 +223,7 @@ class SampleRunsBuilder:
     start_ms: int
     end_ms: int
     samples: int = 0
+    packed_bytes: int = 0  # of pages whose values stay packed
     _entries: list[I64] = field(default_factory=list)  # of each part, [N, 4]
     _parts: list[tuple[int, int, int]] = field(default_factory=list)  # entries, number of the first column and timeline
     _columns: list[int] = field(default_factory=list)  # their addresses
@@ -163,6 +234,14 @@ class SampleRunsBuilder:
     _first_timeline: int = 0  # of the last timelines
     _last_timelines: Timelines | None = None
     _idle_bytes: int = 0  # unselected values, which stay in memory as parts of the same columns
+    _packed: list[PackedColumn] = field(default_factory=list)
+    _packed_places: int = 0  # places of their values
+    _packed_samples: int = 0  # those of them that are not cut off
+
+    @property
+    def nbytes(self) -> int:
+        """The memory that the samples take which were added."""
+        return (self.samples - self._packed_samples) * SAMPLE_BYTES + self.packed_bytes
 
     def add(
         self, entries: I64, values: Sequence[F64], timelines: Timelines, count: int, addresses: Sequence[int] = ()
@@ -180,11 +259,30 @@ class SampleRunsBuilder:
             values, entries = _copy_values(values, entries, timelines.lengths)
             addresses, idle_bytes = (), 0
         self._idle_bytes += idle_bytes
+        self._add_entries(entries, timelines, count)
+        self._columns += addresses or map(address_of, values)
+        self._buffers += values
+
+    def add_packed(
+        self, entries: I64, pages: Sequence[ChunkPage], parts: tuple[PackedPart, ...], timelines: Timelines, count: int
+    ) -> None:
+        """Add runs whose values stay packed, in one column that consists of these parts of pages."""
+        column = PackedColumn(pages, parts, self._packed_places)
+        self._packed_places += count
+        if timelines.cut:
+            entries, count = _cut(entries, timelines.lengths, timelines.skipped)
+        if not count:
+            return
+        self._add_entries(entries, timelines, count)
+        self._columns.append(_PACKED + 8 * column.begin)
+        self._packed.append(column)
+        self._packed_samples += count
+        self.packed_bytes += column.nbytes
+
+    def _add_entries(self, entries: I64, timelines: Timelines, count: int) -> None:
         self.samples += count
         self._parts.append((len(entries), len(self._columns), self._add_timelines(timelines)))
         self._entries.append(entries)
-        self._columns += addresses or map(address_of, values)
-        self._buffers += values
 
     def _add_timelines(self, timelines: Timelines) -> int:
         """Add timelines, unless they are the object that the last part had; returns the number of the first."""
@@ -197,18 +295,23 @@ class SampleRunsBuilder:
         return self._first_timeline
 
     def build(
-        self, series: int, labels: Callable[[I64], Sequence[dict[str, str]]], provenance: Provenance
+        self, ranks: I64, labels: Callable[[I64], Sequence[dict[str, str]]], provenance: Provenance
     ) -> SampleRuns:
-        """The runs of those of ``series`` series that have samples, in order; ``labels`` gives labels by number."""
+        """The runs of those series that have samples, in order; ``labels`` gives labels by number.
+
+        ``ranks`` gives the rank of each series in the order in which pages hold them.
+        """
         if not self._parts:
             none = np.empty(0, np.int64)
             no_timeline = none.astype(np.int32)
             return SampleRuns(labels(none), none, np.zeros(1, np.int64), none, no_timeline, none, none, (), provenance)
         parts, columns = np.array(self._parts, np.int64), np.array(self._columns, np.int64)
         entries, times, lengths = _concatenated(self._entries), _concatenated(self._times), _concatenated(self._lengths)
-        rows, counts, starts, values, timeline = _place(entries, parts, columns, lengths, series)
-        buffers = tuple(self._buffers)
-        return SampleRuns(labels(rows), counts, starts, values, timeline, times, lengths, buffers, provenance)
+        rows, counts, starts, values, timeline = _place(entries, parts, columns, lengths, len(ranks))
+        buffers, packed = tuple(self._buffers), None
+        if self._packed:
+            packed = PackedColumns(self._packed, ranks[rows], self._packed_samples, self.packed_bytes)
+        return SampleRuns(labels(rows), counts, starts, values, timeline, times, lengths, buffers, provenance, packed)
 
 
 def _concatenated(parts: Sequence[I64]) -> I64:

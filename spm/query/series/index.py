@@ -47,6 +47,13 @@ class SeriesByMetric:
     numbers: I64  # in the selection
     spans: Mapping[int, tuple[int, int]]
 
+    @property
+    def ranks(self) -> I64:
+        """The place here of each series of the selection."""
+        ranks = np.empty_like(self.numbers)
+        ranks[self.numbers] = np.arange(len(ranks))
+        return ranks
+
     def __contains__(self, metric: int) -> bool:
         return metric in self.spans
 

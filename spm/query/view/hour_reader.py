@@ -18,6 +18,7 @@ from spm.fast_dataclass import dataclass
 from spm.limits import DAY_HOURS
 from spm.query.request.provenance import RAW
 from spm.query.samples.page_selection import CachedTimelines, PageSelection, SelectedPages, SharedPage
+from spm.query.samples.sample_runs import SampleRunsBuilder
 from spm.query.view.decoded_rows import TIMELINES_OF_PAGES, timelines_key
 from spm.query.view.view import ReadPlan, View
 from spm.store import keys
@@ -56,8 +57,16 @@ class SampleReader:
             cached = self._cached_hours(batch)
             for hour, shards in batch:
                 self._read_hour(hour, shards, cached)
-                if self.selected.builder.samples > limits.QUERY_SAMPLES_MAX:
-                    raise QueryTooLarge(f"the query reads more than {limits.QUERY_SAMPLES_MAX} samples: narrow it")
+                self._check(self.selected.builder)
+
+    def _check(self, builder: SampleRunsBuilder) -> None:
+        if builder.samples > limits.QUERY_SAMPLES_MAX:
+            raise QueryTooLarge(f"the query reads more than {limits.QUERY_SAMPLES_MAX} samples: narrow it")
+        if builder.nbytes > limits.QUERY_BYTES_MAX:
+            raise QueryTooLarge(
+                f"the samples that the query reads take more than {limits.QUERY_BYTES_MAX // 1_000_000} MB: "
+                "ask for less time or fewer series"
+            )
 
     def _read_hour(self, hour: int, shards: Sequence[int], cached: dict[ShardHour, CachedHour]) -> None:
         is_whole = self.selected.covers(hour)

@@ -66,7 +66,9 @@ class SampleSource:
         """Reads the samples with start_ms < ts <= end_ms, for a result with this number of steps."""
         key = (matchers, start_ms, end_ms)
         if key not in self._batches:
-            self._batches[key] = self.select_runs(matchers, start_ms, end_ms, steps=steps).batch()
+            runs = self.select_runs(matchers, start_ms, end_ms, steps=steps)
+            self.budget.charge_bytes(runs.packed_samples * SAMPLE_BYTES)  # they are not packed in a batch
+            self._batches[key] = runs.batch()
         return self._batches[key]
 
     def select_runs(self, matchers: tuple[Matcher, ...], start_ms: int, end_ms: int, *, steps: int) -> SampleRuns:
@@ -74,7 +76,7 @@ class SampleSource:
         key = (matchers, start_ms, end_ms)
         if key not in self._runs:
             runs = self._storage.select_runs(matchers, start_ms, end_ms, check_deadline=self.check_deadline)
-            self._check(len(runs.labels), runs.samples, matchers, steps)
+            self._check(len(runs.labels), runs.samples, matchers, steps, size=runs.nbytes)
             self._runs[key] = runs
         return self._runs[key]
 
@@ -86,7 +88,7 @@ class SampleSource:
         if key not in self._complete_runs:
             storage = self._storage.with_retracted()
             runs = storage.select_runs(matchers, start_ms, end_ms, check_deadline=self.check_deadline)
-            self._check(len(runs.labels), runs.samples, matchers, steps)
+            self._check(len(runs.labels), runs.samples, matchers, steps, size=runs.nbytes)
             self._complete_runs[key] = runs
         return self._complete_runs[key]
 
@@ -95,7 +97,7 @@ class SampleSource:
         runs = self._runs.pop((matchers, start_ms, end_ms), None)
         self._batches.pop((matchers, start_ms, end_ms), None)
         if runs is not None:
-            self.budget.charge_values(-runs.samples * SAMPLE_BYTES)
+            self.budget.charge_values(-runs.nbytes)
 
     def select_cells(
         self, matchers: tuple[Matcher, ...], cells: whole_hours.HourCells, columns: tuple[str, ...], *, steps: int
@@ -150,10 +152,13 @@ class SampleSource:
         """Raises `QueryTooLarge` if a result would have more values than the limit."""
         self.budget.check_cells(series, steps, what)
 
-    def _check(self, series: int, samples: int, matchers: Sequence[Matcher], steps: int) -> None:
+    def _check(
+        self, series: int, samples: int, matchers: Sequence[Matcher], steps: int, *, size: int | None = None
+    ) -> None:
+        """Charge what was read: so many series and samples, with the bytes of the samples where they are known."""
         selector = "{" + ",".join(f"{matcher.name}{matcher.op}{matcher.value!r}" for matcher in matchers) + "}"
         self.budget.charge_series(series, selector)
-        self.budget.charge_samples(samples)
+        self.budget.charge_samples(samples, size)
         self.budget.check_cells(series, steps, selector)
 
 

@@ -7,6 +7,7 @@ samples without stale markers; for an instant selector they end a series.
 """
 
 from collections.abc import Callable, Sequence
+from dataclasses import field
 from functools import partial
 from typing import Any
 
@@ -82,47 +83,100 @@ def stamps(
     return _sweep_all(_STAMP, runs, steps, lookback_ms, (), check_deadline)
 
 
-def _sweep_all(
-    code: int, runs: SampleRuns, steps: Steps, range_ms: int, parameters: Sequence[F64], check_deadline: DeadlineCheck
-) -> tuple[F64, BOOL]:
-    """Evaluate all series: those with common timelines one after the other, large batches in several threads."""
-    shape = (len(runs.counts), steps.count)
-    values, present = np.empty(shape, np.float64), np.zeros(shape, np.bool_)
-    numbers = [np.ascontiguousarray(p, np.float64) for p in parameters] + [np.zeros(steps.count)] * 2
-    order = runs.timeline[runs.starts[:-1]].argsort(kind="stable")
-    threads = thread_count() if runs.samples + values.size >= _SHARED_FROM else 1
-    parts = np.array_split(order, threads) if threads > 1 else [order]
-    cursors = [(part, np.zeros(2, np.int64)) for part in parts]
-    longest = int(runs.counts.max(initial=0))
+@dataclass(frozen=True, slots=True)
+class _Question:
+    """What is evaluated of each series."""
 
-    def go_on(part: I64, cursor: I64) -> bool:
+    code: int
+    steps: Steps
+    range_ms: int
+    first: F64  # parameters, with a number for each step
+    second: F64
+
+    def empty_answer(self, series: int) -> tuple[F64, BOOL]:
+        """Values and presence of so many series, for a kernel to fill."""
+        shape = (series, self.steps.count)
+        return np.empty(shape, np.float64), np.zeros(shape, np.bool_)
+
+
+@dataclass(frozen=True, slots=True)
+class _SeriesSweep:
+    """The evaluation of some series of unpacked runs."""
+
+    question: _Question
+    runs: SampleRuns
+    part: I64  # numbers of the series
+    longest: int  # samples of a series
+    answer: tuple[F64, BOOL]
+    cursor: I64 = field(default_factory=lambda: np.zeros(2, np.int64))
+
+    def go_on(self) -> bool:
+        """Evaluate for a bounded time; return whether all is done."""
+        question, runs = self.question, self.runs
         done: bool = _sweep(
-            code,
+            question.code,
             runs.starts,
             runs.values,
             runs.timeline,
             runs.times,
             runs.lengths,
-            part,
-            longest,
-            steps.first_ms,
-            steps.step_ms,
-            range_ms,
-            numbers[0],
-            numbers[1],
-            values,
-            present,
-            cursor,
+            self.part,
+            self.longest,
+            question.steps.first_ms,
+            question.steps.step_ms,
+            question.range_ms,
+            question.first,
+            question.second,
+            *self.answer,
+            self.cursor,
             VISITS_AT_ONCE,
         )
         return done
 
-    while cursors:
-        done = run_parallel([partial(go_on, *each) for each in cursors])
-        cursors = [each for each, over in zip(cursors, done, strict=True) if not over]
-        if cursors:
+
+def _by_timeline(runs: SampleRuns) -> I64:
+    """The numbers of all series, those with common timelines one after the other."""
+    return runs.timeline[runs.starts[:-1]].argsort(kind="stable")
+
+
+def _sweep_all(
+    code: int, runs: SampleRuns, steps: Steps, range_ms: int, parameters: Sequence[F64], check_deadline: DeadlineCheck
+) -> tuple[F64, BOOL]:
+    """Evaluate all series: large batches in several threads, packed ones one group after the other."""
+    numbers = [np.ascontiguousarray(p, np.float64) for p in parameters] + [np.zeros(steps.count)] * 2
+    question = _Question(code, steps, range_ms, *numbers[:2])
+    answer = question.empty_answer(len(runs.counts))
+    threads = thread_count() if runs.samples + answer[0].size >= _SHARED_FROM else 1
+    if runs.packed is None:
+        order, longest = _by_timeline(runs), int(runs.counts.max(initial=0))
+        parts = np.array_split(order, threads) if threads > 1 else [order]
+        _run([_SeriesSweep(question, runs, part, longest, answer) for part in parts], check_deadline)
+        return answer
+    groups = runs.groups()
+    for at in range(0, len(groups), threads):
+        # Unpacking holds the interpreter's lock, so it is for this thread alone: others may have a low priority.
+        sweeps = [_unpacked_sweep(question, runs.unpacked(rows)) for rows in groups[at : at + threads]]
+        _run(sweeps, check_deadline)
+        for rows, sweep_ in zip(groups[at : at + threads], sweeps, strict=True):
+            for whole, part in zip(answer, sweep_.answer, strict=True):
+                whole[rows] = part
+        check_deadline()
+    return answer
+
+
+def _unpacked_sweep(question: _Question, own: SampleRuns) -> _SeriesSweep:
+    """The evaluation of a group of series, with an answer of its own."""
+    answer = question.empty_answer(len(own.counts))
+    return _SeriesSweep(question, own, _by_timeline(own), int(own.counts.max(initial=0)), answer)
+
+
+def _run(sweeps: list[_SeriesSweep], check_deadline: DeadlineCheck) -> None:
+    """Run sweeps beside each other until all are done."""
+    while sweeps:
+        done = run_parallel([each.go_on for each in sweeps])
+        sweeps = [each for each, over in zip(sweeps, done, strict=True) if not over]
+        if sweeps:
             check_deadline()
-    return values, present
 
 
 def run_in_slices(step: Callable[[I64], bool], check_deadline: DeadlineCheck) -> None:

@@ -63,7 +63,7 @@ def two_hours(draw: st.DrawFn) -> tuple[SampleRuns, int]:
         values = np.array([draw(VALUE) for _ in range(int(counts.sum()))])
         columns, owner, first = parted(draw, values, counts)
         builder.add(entries_of(rows, owner, first, line), columns, timelines, int(counts.sum()))
-    return builder.build(3, numbered, Provenance()), end
+    return builder.build(np.arange(3), numbered, Provenance()), end
 
 
 def parted(draw: st.DrawFn, values: F64, counts: I64) -> tuple[list[F64], I64, I64]:
@@ -146,9 +146,9 @@ def test_values_are_copied_once_pages_with_few_selected_series_hold_too_many_byt
     pages = [np.arange(10.0) + 10 * n for n in range(4)]
     for row, page in enumerate(pages):
         builder.add(np.array([[row, 0, 3, 0]]), [page], timelines, 1)
-    buffers = builder.build(4, numbered, Provenance()).buffers
+    buffers = builder.build(np.arange(4), numbered, Provenance()).buffers
     assert [any(each is page for each in buffers) for page in pages] == [True, False, False, False]
-    assert builder.build(4, numbered, Provenance()).batch().values.tolist() == [3.0, 13.0, 23.0, 33.0]
+    assert builder.build(np.arange(4), numbered, Provenance()).batch().values.tolist() == [3.0, 13.0, 23.0, 33.0]
 
 
 def extreme(values: list[float], *, greatest: bool) -> float:
