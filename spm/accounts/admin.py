@@ -5,7 +5,7 @@ use, last seen, the log) are read-only. Acts go through ``services``, like those
 log by ``Audited``, with what was there before and after.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, ClassVar, cast
 
@@ -18,13 +18,13 @@ from django.contrib.auth.admin import UserAdmin as DjangoUserAdmin
 from django.contrib.auth.models import Group, User
 from django.db import transaction
 from django.db.models import Model, QuerySet
-from django.forms import BaseModelFormSet, ModelForm
+from django.forms import ModelForm
 from django.http import HttpRequest
 from unfold.admin import ModelAdmin, TabularInline
 from unfold.forms import AdminPasswordChangeForm, UserChangeForm, UserCreationForm
 
 from spm.accounts import audit
-from spm.accounts.forms import TokenAdminForm, fields_after, fields_before
+from spm.accounts.forms import TokenAdminForm, note_deletion, note_form, note_formset
 from spm.accounts.logins.origins import address_of
 from spm.accounts.models import App, AuditEntry, Membership, Organisation, Source, Token
 from spm.accounts.services import delete_app, delete_organisation, issue_token, password_changed, revoke_token
@@ -52,20 +52,20 @@ class Audited:
     def save_related(self, request: HttpRequest, form: "ModelForm[Any]", formsets: Iterable[Any], change: bool) -> None:
         """Save the rows that belong to this one, and note what changed in all of them."""
         super().save_related(request, form, formsets, change)  # type: ignore[misc]  # of ModelAdmin
-        note_form(request, form, "changed" if change else "added")
+        note_form(_who(request), form, "changed" if change else "added")
         for formset in formsets:
-            _note_formset(request, formset)
+            note_formset(_who(request), formset)
 
     def delete_model(self, request: HttpRequest, obj: Model) -> None:
         """Delete a row, and note it."""
-        note_deletion(request, obj)
+        note_deletion(_who(request), obj)
         super().delete_model(request, obj)  # type: ignore[misc]
 
     def delete_queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> None:
         """Delete rows, and note each."""
         with transaction.atomic():
             for each in queryset:
-                note_deletion(request, each)
+                note_deletion(_who(request), each)
             super().delete_queryset(request, queryset)  # type: ignore[misc]
 
 
@@ -310,65 +310,6 @@ class AuthenticatorAdmin(ReadOnly):
 @admin.register(Group)
 class GroupAdmin(Audited, DjangoGroupAdmin, ModelAdmin):  # type: ignore[misc]
     """Groups of the admin's own permissions."""
-
-
-def note_form(request: HttpRequest, form: "ModelForm[Any]", verb: str) -> None:
-    """Note what a form changed; an app's retention and quotas have the same entries as when a page changes them."""
-    row, after = form.instance, fields_after(form)
-    if not after and verb == "changed":
-        return
-    detail = {"before": fields_before(form), "after": after} if verb == "changed" else {"after": after}
-    for organisation in _organisations_of(row, form.initial.get("organisation")):
-        _record(request, f"{row._meta.verbose_name} {verb}", row, organisation, detail)
-    if isinstance(row, App) and verb == "changed":
-        _note_app(request, row, form, set(after))
-
-
-def _note_app(request: HttpRequest, app: App, form: "ModelForm[Any]", changed: set[str]) -> None:
-    quotas: dict[str, Any] = {name: getattr(app, name) for name in ("series_max", "rate_max") if name in changed}
-    if quotas:
-        _record(request, "change quotas", app, app.organisation, quotas)
-    names = ("raw_days", "hour_days", "day_days")
-    if changed & set(names):
-        after = {name: getattr(app, name) for name in names}
-        before = {name: form.initial.get(name) for name in names}
-        _record(request, "retention changed", app, app.organisation, {"before": before, "after": after})
-
-
-def _note_formset(request: HttpRequest, formset: "BaseModelFormSet[Any, Any]") -> None:
-    for form in formset.initial_forms:
-        if form in formset.deleted_forms:
-            note_deletion(request, form.instance)
-        elif form.has_changed():
-            note_form(request, form, "changed")
-    for form in formset.extra_forms:
-        if form.has_changed() and form not in formset.deleted_forms:
-            note_form(request, form, "added")
-
-
-def note_deletion(request: HttpRequest, row: Model) -> None:
-    """Note that a row is deleted."""
-    for organisation in _organisations_of(row):
-        _record(request, f"{row._meta.verbose_name} deleted", row, organisation, {})
-
-
-def _organisations_of(row: Model, former: Any = None) -> Sequence[Organisation | None]:
-    """The organisations whose log has what happens to a row, with the one that it left; none for the site's own."""
-    if isinstance(row, Organisation):
-        return [row]
-    if isinstance(row, User):
-        return list(Organisation.objects.filter(memberships__user=row)) or [None]
-    if isinstance(row, (App, Membership)):
-        left = Organisation.objects.filter(pk=former).exclude(pk=row.organisation_id) if former else ()
-        return [row.organisation, *left]
-    return [None]
-
-
-def _record(
-    request: HttpRequest, action: str, row: Model, organisation: Organisation | None, detail: dict[str, Any]
-) -> None:
-    app = {"app": row.pk} if isinstance(row, App) else {}
-    audit.record(action, str(row), actor=_who(request), organisation=organisation, detail={**app, **detail})
 
 
 def _who(request: HttpRequest) -> User:

@@ -24,9 +24,9 @@ def test_the_log_and_its_index_stay_while_a_process_lives(tmp_path: Path) -> Non
     path = tmp_path / "spm.sqlite3"
     use(path, "CREATE TABLE t (n)")
     assert beside(path) == set(), "without it, the last connection takes them away"
-    held = held_open(str(path))
+    connection = held_open(str(path))
     for statement in ("INSERT INTO t VALUES (1)", "SELECT * FROM t"):
         use(path, statement)
         assert beside(path) == {"spm.sqlite3-wal", "spm.sqlite3-shm"}
     assert use(path, "SELECT n FROM t") == [(1,)]
-    held.close()
+    connection.close()

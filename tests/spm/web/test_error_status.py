@@ -35,12 +35,14 @@ def test_an_error_has_the_status_of_its_class(error: Exception, status: int) -> 
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "message"),
     [("database or disk is full", "disk is full"), ("connection to server at 10.0.0.9 failed", "does not answer now")],
 )
-def test_what_a_client_reads_of_a_database_says_whether_it_is_full_and_not_where_it_is(words: str, told: str) -> None:
+def test_what_a_client_reads_of_a_database_says_whether_it_is_full_and_not_where_it_is(
+    words: str, message: str
+) -> None:
     text = text_of(OperationalError(words))
-    assert told in text
+    assert message in text
     assert "10.0.0.9" not in text
 
 

@@ -63,7 +63,7 @@ def test_matrix_reads_back_to_its_points(series: int, steps: int, seed: int) -> 
         {
             "metric": labels[n],
             "values": [
-                [t / 1000, repr(float(v))]
+                [t / 1000, prometheus.number(float(v))]
                 for t, v, there in zip(times.tolist(), values[n], present[n], strict=True)
                 if there
             ],

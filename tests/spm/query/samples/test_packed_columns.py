@@ -111,20 +111,20 @@ def test_packed_samples_take_a_fraction_of_the_memory_until_they_are_copied(monk
 
 
 def test_a_query_holds_one_group_beside_its_result(monkeypatch: pytest.MonkeyPatch) -> None:
-    storage, held = many(), list[int]()
+    storage, group_sizes = many(), list[int]()
     take = PackedColumns.take
 
     def recording(self: PackedColumns, first: int, end: int) -> object:
         result = take(self, first, end)
-        held.append(len(result[2]))
+        group_sizes.append(len(result[2]))
         return result
 
     monkeypatch.setattr(PackedColumns, "take", recording)
     monkeypatch.setattr(sample_runs, "UNPACKED_SAMPLES", 0)
     monkeypatch.setattr(sample_runs, "GROUP_SAMPLES", 900)
     windows.sweep("sum_over_time", storage.select_runs(EVERY, START, START + HOUR_MS), Steps(START, 60_000, 60), 60_000)
-    assert sum(held) == 12_000
-    assert max(held) <= 900 + 300
+    assert sum(group_sizes) == 12_000
+    assert max(group_sizes) <= 900 + 300
 
 
 def test_a_query_is_refused_for_the_bytes_that_it_holds_while_it_reads(monkeypatch: pytest.MonkeyPatch) -> None:
