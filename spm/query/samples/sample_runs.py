@@ -20,6 +20,7 @@ from numba import njit
 
 from spm import limits
 from spm.arrays import BOOL, F64, I32, I64
+from spm.errors import QueryTooLarge
 from spm.fast_dataclass import dataclass
 from spm.query.request.batches import SeriesBatch
 from spm.query.request.budget import SAMPLE_BYTES
@@ -113,7 +114,13 @@ class SampleRuns:
         return cls(labels, counts, starts, addresses, timeline, timelines, lengths, (ts, cells))
 
     def batch(self) -> SeriesBatch:
-        """Copy the samples into contiguous arrays."""
+        """Copy the samples into contiguous arrays; raise ``QueryTooLarge`` for packed ones that would take too much."""
+        size = self.samples * SAMPLE_BYTES
+        if self.packed and size > limits.QUERY_BYTES_MAX:
+            raise QueryTooLarge(
+                f"the query copies samples of {size // 1_000_000} MB; one query gets at most "
+                f"{limits.QUERY_BYTES_MAX // 1_000_000} MB: ask for less time or fewer series"
+            )
         offsets = np.concatenate((np.zeros(1, np.int64), np.cumsum(self.counts)))
         ts, values = np.empty(int(offsets[-1]), np.int64), np.empty(int(offsets[-1]))
         for rows in self.groups():

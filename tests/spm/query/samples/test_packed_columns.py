@@ -135,6 +135,8 @@ def test_a_query_is_refused_for_the_bytes_that_it_holds_while_it_reads(monkeypat
         storage.select_runs(EVERY, START, START + HOUR_MS)
     monkeypatch.setattr(sample_runs, "UNPACKED_SAMPLES", 0)
     assert storage.select_runs(EVERY, START, START + HOUR_MS).samples == 12_000
+    with pytest.raises(QueryTooLarge, match="copies samples of 0 MB; one query gets at most 0 MB"):
+        storage.select(EVERY, START, START + HOUR_MS)
 
 
 def test_a_deadline_ends_a_sweep_between_two_groups(monkeypatch: pytest.MonkeyPatch) -> None:
