@@ -240,7 +240,8 @@ LABEL_MASK_BYTES_MAX = 4_000_000  # and the bytes of them, one for each value
 TAIL_AGE_MS = 1_000  # how old the cached list of pending records may be (PROTOCOL 7)
 TAIL_SAMPLES_MAX = 30_000_000  # pending samples of one app in a reading process, 28 bytes each; more are left out
 SERIES_INDEX_BYTES_MAX = 1_000_000_000  # of one app in a reading process: some one and a half million series
-PAGE_CACHE_BYTES = 256_000_000  # decoded pages one process keeps: three days of 1,000 series every 10 s
+PAGE_CACHE_BYTES = 192_000_000  # decoded rows one process keeps: some two weeks of 1,000 series every 10 s
+UNPACKED_PAGES_BYTES = 48_000_000  # unpacked pages of them that it keeps: 16 hours of 1,000 series every 10 s
 RESTARTS_MAX = 8  # of one query whose manifests keep changing, before it gives up
 
 # --- queries ----------------------------------------------------------------------------------------------------------
@@ -297,6 +298,8 @@ RESULTS_BYTES_MAX = 64_000_000  # of answers one process keeps for dashboards th
 RESULTS_SAMPLES_MIN = 20_000  # read for an answer that is cached: a smaller one is computed as quickly as looked up
 QUERY_APPS_MAX = 256  # apps whose index and tail one process keeps
 QUERY_PLANS_MAX = 512  # texts whose tree, plan or matchers one process caches
+CHART_SERIES_MAX = 100  # lines of one chart: people cannot distinguish more
+PICKER_VALUES_MAX = 500  # choices for one label; more are typed, not picked
 
 # --- agent ------------------------------------------------------------------------------------------------------------
 AGENT_MESSAGE_BYTES_MAX = 1_000_000  # of one collection, compressed; a large host makes some 10 kB
@@ -494,7 +497,3 @@ OUTBOX_ERROR_CHARS_MAX = 500  # of a mail server's answer that is kept
 SUBJECT_CHARS_MAX = 200  # what readers show of a subject, and more
 MAIL_LINE_CHARS_MAX = 800  # SMTP ends lines at 998
 PRUNE_ROWS_MAX = 500  # deleted at one tick
-
-# --- pages ------------------------------------------------------------------------------------------------------------
-CHART_SERIES_MAX = 100  # lines of one chart: people cannot distinguish more
-PICKER_VALUES_MAX = 500  # choices for one label; more are typed, not picked

@@ -14,7 +14,7 @@ import numpy as np
 from spm.arrays import F64, I32, I64
 from spm.fast_dataclass import dataclass
 from spm.store.encoding.chunk_page import ChunkPage
-from spm.store.encoding.paged import PagedValues, TakePlan
+from spm.store.encoding.paged import TakePlan
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,8 +40,7 @@ class PackedColumn(NamedTuple):
     @property
     def nbytes(self) -> int:
         """The memory that the pages of its parts take."""
-        used = (self.pages[part.page].values for part in self.parts)
-        return sum(values.nbytes for values in used)
+        return sum(self.pages[part.page].packed.nbytes for part in self.parts)
 
 
 class _Taken(NamedTuple):
@@ -79,7 +78,7 @@ class PackedColumns:
         ends = np.cumsum(counts)
         values = np.empty(int(ends[-1]) if len(ends) else 0)
         for (column, part), stretch_end in zip(stretches, ends.tolist(), strict=True):
-            column.pages[part.page].take(part.plan, values[stretch_end - part.size : stretch_end])
+            column.pages[part.page].packed.take(part.plan, values[stretch_end - part.size : stretch_end])
         places = np.array([column.begin + part.begin for column, part in stretches], np.int64)
         return places, ends - counts, values
 
@@ -90,11 +89,9 @@ def _plan(column: PackedColumn, first: int, end: int) -> list[_Taken]:
     for part in column.parts:
         begin, stop = np.searchsorted(part.ranks, (first, end)).tolist()
         if begin < stop:
-            own, values = slice(begin, stop), column.pages[part.page].values
-            assert isinstance(values, PagedValues), "BUG: a packed part of values that are one column"
-            plan = part.plan
+            own, plan = slice(begin, stop), part.plan
             if stop - begin < len(part.ranks):
-                plan = TakePlan.of(part.first[own].copy(), part.counts[own], values.ends)
+                plan = TakePlan.of(part.first[own].copy(), part.counts[own], column.pages[part.page].packed.ends)
             before, count = int(part.counts[:begin].sum()), int(part.counts[own].sum())
             result.append(_Taken(part.page, plan, part.begin + before, count))
     return result

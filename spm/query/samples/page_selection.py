@@ -22,6 +22,7 @@ from spm.query.samples.intern import intern
 from spm.query.samples.packed_columns import PackedPart
 from spm.query.samples.pointers import address_of, shorts_at, unsigned_at
 from spm.query.samples.sample_runs import SampleRuns, SampleRunsBuilder, Timelines, is_ascending
+from spm.query.samples.unpacked_pages import process_unpacked_pages
 from spm.query.series.index import SeriesByMetric
 from spm.store.encoding.chunk_page import ChunkPage
 from spm.store.encoding.paged import PagedValues, TakePlan
@@ -278,9 +279,9 @@ class SelectedPages:
             entries[:, 1] -= 1
             count -= selection.packed_count
         elif selection.packed:
-            column = np.empty(selection.packed_count)
+            column, unpacked = np.empty(selection.packed_count), process_unpacked_pages()
             for part in selection.packed:
-                pages[part.page].take(part.plan, column[part.begin : part.begin + part.count])
+                unpacked.take(pages[part.page].packed, part.plan, column[part.begin : part.begin + part.count])
             values, addresses = [column, *values], [address_of(column), *addresses]
         if values:
             self.builder.add(entries, values, timelines, count, addresses)

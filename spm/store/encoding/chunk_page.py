@@ -73,10 +73,11 @@ class ChunkPage:
         """All values; raise ``CorruptBlock``."""
         return self.values.whole() if isinstance(self.values, PagedValues) else self.values
 
-    def take(self, plan: TakePlan, out: F64) -> None:
-        """Copy the planned values of packed ones to ``out``; raise ``CorruptBlock``."""
-        assert isinstance(self.values, PagedValues), "BUG: nothing is planned of values that are one column"
-        self.values.take(plan, out)
+    @property
+    def packed(self) -> PagedValues:
+        """The values of a page whose values are packed."""
+        assert isinstance(self.values, PagedValues), "BUG: these values are one column"
+        return self.values
 
     def values_of(self, rows: I64) -> F64:
         """The values of these series (numbers, ascending), one series after the other; raise ``CorruptBlock``."""

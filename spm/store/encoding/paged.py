@@ -6,9 +6,11 @@ each has a checksum, so that damage sets aside the series of its page alone. A p
 ``PAGE_VALUES`` values; a series of more than ``SERIES_VALUES_MAX`` is cut inside. Enter by ``pack``, ``PagedValues``.
 """
 
+import itertools
 import threading
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import field
 from typing import Any
 
 import numpy as np
@@ -30,6 +32,7 @@ SERIES_VALUES_MAX = 65_536
 GROUP_VALUES_MAX = 65_536  # unpacked before they are copied: half a megabyte stays in the processor's cache
 _FLOATS = -1  # in the place of a scale: values that are no decimals
 _local = threading.local()
+_numbers = itertools.count()
 
 
 def pack(values: F64, counts: I32) -> tuple[dict[str, Column], bytes]:
@@ -81,6 +84,7 @@ class PagedValues:
     missed_bits: I64  # [M] their bits
     tables: bytes
     packed: bytes
+    number: int = field(default_factory=_numbers.__next__)  # names these values among all of a process
 
     @property
     def nbytes(self) -> int:
@@ -151,6 +155,27 @@ class PagedValues:
             else:
                 self._unpack(chunk, pages, numbers)
                 _copy_decimals(numbers, copies, 10.0**self.scale, self.missed, self.missed_bits, out)
+
+    def take_from(self, plan: "TakePlan", unpacked: Callable[[Sequence[int]], Sequence[F64]], out: F64) -> None:
+        """As ``take``, from pages that are unpacked already: ``unpacked`` gives those with some numbers."""
+        for pages, copies, _ in plan.groups:
+            columns = unpacked(pages)
+            _copy_floats(columns[0] if len(columns) == 1 else np.concatenate(columns), copies, out)
+
+    def unpacked(self, pages: Sequence[int]) -> list[F64]:
+        """Return the values of each of these pages; raise ``CorruptBlock``."""
+        chunk, columns = self._decompressor(), list[F64]()
+        for page in pages:
+            begin = int(self.ends[page - 1]) if page else 0
+            size = int(self.ends[page]) - begin
+            columns.append(np.empty(size))
+            if self.scale == _FLOATS:
+                self._unpack(chunk, [page], columns[-1])
+            else:
+                numbers, copies = _scratch(size), np.array([[0, 0, size, begin]], np.int64)
+                self._unpack(chunk, [page], numbers)
+                _copy_decimals(numbers, copies, 10.0**self.scale, self.missed, self.missed_bits, columns[-1])
+        return columns
 
     def _decompressor(self) -> wrapped.ChunkDecompressor:
         """Return one for this call: no two threads may share one."""

@@ -18,6 +18,7 @@ from spm.query.request.budget import SAMPLE_BYTES
 from spm.query.samples import sample_runs
 from spm.query.samples.packed_columns import PackedColumns
 from spm.query.samples.sample_runs import SampleRuns
+from spm.query.samples.unpacked_pages import UnpackedPages
 from spm.store.backends.memory import MemoryBackend
 from spm.store.encoding import paged
 from tests.support.rows import START, envelope, stored
@@ -166,3 +167,37 @@ def test_a_page_that_does_not_unpack_is_an_error_of_the_query(monkeypatch: pytes
     monkeypatch.setattr(paged.PagedValues, "take", broken)
     with pytest.raises(CorruptBlock, match="does not unpack"):
         windows.sweep("sum_over_time", runs, Steps(START, 60_000, 60), 60_000)
+
+
+def test_pages_that_a_query_unpacks_at_once_are_kept_for_the_next_and_those_of_groups_are_not(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    calls = list[int]()
+    unpack = paged.PagedValues._unpack
+
+    def recording(self: paged.PagedValues, chunk: object, pages: list[int], into: object) -> None:
+        calls.append(len(pages))
+        unpack(self, chunk, pages, into)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(paged.PagedValues, "_unpack", recording)
+    storage = many()
+    first = storage.select(EVERY, START, START + HOUR_MS)
+    unpacked = sum(calls)
+    again = storage.select(EVERY, START, START + HOUR_MS)
+    assert unpacked == sum(calls) > 1
+    assert again.values.tobytes() == first.values.tobytes()
+    monkeypatch.setattr(sample_runs, "UNPACKED_SAMPLES", 0)
+    assert storage.select(EVERY, START, START + HOUR_MS).values.tobytes() == first.values.tobytes()
+    assert sum(calls) == 2 * unpacked
+
+
+def test_unpacked_pages_have_a_bound() -> None:
+    cache = UnpackedPages(8 * 5 * 40)
+    values = np.arange(1_000.0)
+    directory, packed = paged.pack(values, np.full(1_000, 1, np.int32))
+    pages = paged.PagedValues.of(directory, packed, 1_000)
+    plan, out = paged.TakePlan.of(np.arange(1_000), np.full(1_000, 1, np.int32), pages.ends), np.empty(1_000)
+    for _ in range(2):
+        cache.take(pages, plan, out)
+        assert out.tolist() == values.tolist()
+    assert 0 < cache._pages.weight <= 8 * 5 * 40
