@@ -24,11 +24,13 @@ from spm.query.formats import prometheus, remote_read
 from spm.query.promql.engine import Engine
 from spm.query.reader import AppStorage
 from spm.query.request.batches import METRIC_NAME, Matcher
+from spm.query.samples import sample_runs
 from spm.query.series.label_table import LabelTable
 from spm.query.view.decoded_rows import PageCache
 from spm.store import id_set
 from spm.store.backends import open_backend
 from spm.store.backends.base import Backend
+from spm.store.encoding import paged
 from spm.store.keys import PlacementTable
 from spm.store.rollup import sketch
 
@@ -73,7 +75,8 @@ def warm_pipeline() -> None:
         driver.roll(LocalExecutor(backend), [APP], minor=minor)
     _run_queries(backend, clock)
     sketch.warm()  # a check of stored sketches has a kernel of its own
-    id_set.warm()  # many known series do not fit into a rehearsal
+    for many in (id_set, paged, sample_runs):  # many series or samples do not fit into a rehearsal
+        many.warm()
 
 
 def _push(backend: Backend, clock: FakeClock) -> None:

@@ -436,3 +436,9 @@ def is_ascending(ts: I64, counts: I32) -> bool:
                 return False
         at += counts[timeline]
     return True
+
+
+def warm() -> None:
+    """Compile the kernel of packed values: a rehearsal has too few samples for it."""
+    none = np.empty(0, np.int64)
+    _unpack(none, np.zeros(1, np.int64), none, np.empty(0, np.int32), none, none, 0)

@@ -272,3 +272,13 @@ def _scratch(values: int) -> I64:
     if scratch is None or len(scratch) < values:
         scratch = _local.scratch = np.empty(max(values, 1 << 16), np.int64)
     return scratch[:values]
+
+
+def warm() -> None:
+    """Compile the kernels: a rehearsal has too few samples for pages."""
+    counts = np.full(2, 2, np.int32)
+    for values in (np.arange(4.0), np.sqrt(np.arange(4.0))):
+        directory, packed = pack(values, counts)
+        PagedValues.of(directory, packed, len(values)).take(
+            TakePlan.of(np.zeros(1, np.int64), counts[:1], np.full(1, len(values), np.int64)), np.empty(2)
+        )
