@@ -25,9 +25,7 @@ from spm.store.encoding import codec
 from spm.store.encoding.codec import Column
 
 PAGE_VALUES = 2_048  # about 8 series of an hour at 10 s: smaller pages take more room, larger ones more time
-PAGED_FROM = (
-    16_384  # values; fewer are unpacked together, and kept so: a directory of pages would take an eighth more room
-)
+PAGED_FROM = 16_384  # values; fewer are unpacked together, and kept so: a directory would take an eighth more room
 SERIES_VALUES_MAX = 65_536
 GROUP_VALUES_MAX = 65_536  # unpacked before they are copied: half a megabyte stays in the processor's cache
 _FLOATS = -1  # in the place of a scale: values that are no decimals
@@ -146,15 +144,8 @@ class PagedValues:
     def take(self, plan: "TakePlan", out: F64) -> None:
         """Copy the planned values to the beginning of ``out``; raise ``CorruptBlock``."""
         chunk = self._decompressor()
-        for pages, copies, count in plan.groups:
-            numbers = _scratch(count)
-            if self.scale == _FLOATS:
-                floats = numbers.view(np.float64)
-                self._unpack(chunk, pages, floats)
-                _copy_floats(floats, copies, out)
-            else:
-                self._unpack(chunk, pages, numbers)
-                _copy_decimals(numbers, copies, 10.0**self.scale, self.missed, self.missed_bits, out)
+        for group in plan.groups:
+            self._take(chunk, *group, out)
 
     def take_from(self, plan: "TakePlan", unpacked: Callable[[Sequence[int]], Sequence[F64]], out: F64) -> None:
         """As ``take``, from pages that are unpacked already: ``unpacked`` gives those with some numbers."""
@@ -169,13 +160,19 @@ class PagedValues:
             begin = int(self.ends[page - 1]) if page else 0
             size = int(self.ends[page]) - begin
             columns.append(np.empty(size))
-            if self.scale == _FLOATS:
-                self._unpack(chunk, [page], columns[-1])
-            else:
-                numbers, copies = _scratch(size), np.array([[0, 0, size, begin]], np.int64)
-                self._unpack(chunk, [page], numbers)
-                _copy_decimals(numbers, copies, 10.0**self.scale, self.missed, self.missed_bits, columns[-1])
+            self._take(chunk, [page], np.array([[0, 0, size, begin]], np.int64), size, columns[-1])
         return columns
+
+    def _take(self, chunk: wrapped.ChunkDecompressor, pages: Sequence[int], copies: I64, count: int, out: F64) -> None:
+        """Unpack the ``count`` values of these pages, and make the copies of a plan."""
+        numbers = _scratch(count)
+        if self.scale == _FLOATS:
+            floats = numbers.view(np.float64)
+            self._unpack(chunk, pages, floats)
+            _copy_floats(floats, copies, out)
+        else:
+            self._unpack(chunk, pages, numbers)
+            _copy_decimals(numbers, copies, 10.0**self.scale, self.missed, self.missed_bits, out)
 
     def _decompressor(self) -> wrapped.ChunkDecompressor:
         """Return one for this call: no two threads may share one."""

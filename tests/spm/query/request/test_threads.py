@@ -47,8 +47,12 @@ def test_several_threads_compute_what_one_computes(
     assert alone[1].any()
 
 
-def test_an_error_of_a_part_is_raised_when_all_parts_have_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("is_long", [False, True], ids=["a short query", "a long one"])
+def test_an_error_of_a_part_is_raised_when_all_parts_have_ended(
+    monkeypatch: pytest.MonkeyPatch, *, is_long: bool
+) -> None:
     monkeypatch.setattr(request_threads, "thread_count", lambda: 2)
+    monkeypatch.setattr(QueryPacer, "is_long", is_long)
     started, ended = threading.Event(), threading.Event()
 
     def own() -> None:
@@ -93,22 +97,3 @@ def test_parts_of_a_long_query_leave_the_processors_to_others(monkeypatch: pytes
         assert parts == [min(19, own + request_threads._NICE)] * 3
     assert nice() == own
     assert request_threads.run_parallel([nice]) == [own]
-
-
-def test_an_error_of_a_long_query_s_part_is_raised_when_all_parts_have_ended(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(request_threads, "thread_count", lambda: 2)
-    monkeypatch.setattr(QueryPacer, "is_long", True)
-    started, ended = threading.Event(), threading.Event()
-
-    def own() -> None:
-        assert started.wait(60)
-        raise ValueError("mine")
-
-    def others() -> None:
-        started.set()
-        ended.wait(0.2)
-        ended.set()
-
-    with pytest.raises(ValueError, match="mine"):
-        request_threads.run_parallel([own, others])
-    assert ended.is_set()
