@@ -163,7 +163,7 @@ class Acceptor:
                 app=sender.app_id, source=sender.source, parsed=parsed, message_id=message_id
             )
         except BaseException:
-            self._transport.release(weight)
+            self._transport.release(sender.app_id, weight)
             raise
         return envelope, weight
 

@@ -53,7 +53,7 @@ class AmqpTransport(Transport):
     def reserve(self, app: int, source: str, weight: int, wait_s: float = limits.PUBLISH_ROOM_WAIT_S) -> None:
         self._publisher.buffer.reserve(self._address.route(app, source, weight), weight, wait_s)
 
-    def release(self, weight: int) -> None:
+    def release(self, app: int, weight: int) -> None:
         self._publisher.buffer.release(weight)
 
     def submit(self, messages: Sequence[Submission]) -> list[Trouble]:

@@ -50,8 +50,8 @@ class Transport(ABC):
         """
 
     @abstractmethod
-    def release(self, weight: int) -> None:
-        """Give back the room of a message that will not be sent."""
+    def release(self, app: int, weight: int) -> None:
+        """Give back the room of a message of an app that will not be sent."""
 
     @abstractmethod
     def submit(self, messages: Sequence[Submission]) -> list[Trouble]:

@@ -12,7 +12,7 @@ takes seconds. What is live, of any app, never waits for it.
 
 import logging
 import threading
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -65,6 +65,7 @@ class DirectTransport(Transport):
         self._queue: deque[_PendingMessage] = deque()
         self._past: deque[_PendingMessage] = deque()  # messages with samples of long ago
         self._weight = 0  # of all that is reserved and not settled
+        self._weights: Counter[int] = Counter()  # of it, by app
         self._aside: dict[int, list[_PendingMessage]] = {}  # by app: what cannot be written for now
         self._aside_why: dict[int, str] = {}
         self._aside_due = 0.0  # when it is tried again
@@ -80,13 +81,20 @@ class DirectTransport(Transport):
             why = "the transport is closing" if self._closing else self._standstill(app)
             if why is not None:
                 raise StoreUnavailable(why)
-            if self._weight and self._weight + weight > limits.COMMIT_QUEUE_BYTES_MAX:
+            # An app may hold no more than is left for all others: one whose messages wait, since they are of long ago
+            # or its rows are damaged, leaves room for the next one.
+            if self._weight and self._weights[app] + weight > limits.COMMIT_QUEUE_BYTES_MAX - self._weight:
                 raise QueueUnavailable("too many bytes wait for their commit")
             self._weight += weight
+            self._weights[app] += weight
 
-    def release(self, weight: int) -> None:
+    def release(self, app: int, weight: int) -> None:
+        self._free(Counter({app: weight}))
+
+    def _free(self, weights: "Counter[int]") -> None:
         with self._changed:
-            self._weight -= weight
+            self._weight -= weights.total()
+            self._weights -= weights  # without those that have nothing left
             if self._closing:
                 self._notify_all()
 
@@ -179,7 +187,11 @@ class DirectTransport(Transport):
             log.exception("a message can neither be stored nor become a dead letter")
             for message in messages:
                 message.settle(repr(error))
-        self.release(sum(message.weight for message in messages if message.settled))
+        freed: Counter[int] = Counter()
+        for message in messages:
+            if message.settled:
+                freed[message.envelope.app] += message.weight
+        self._free(freed)
 
     def _take(self) -> list[_PendingMessage]:
         """Wait for messages and return those of the next commit; none at the end."""

@@ -41,7 +41,7 @@ class Recorder(Transport):
             raise self.full
         self.reserved += weight
 
-    def release(self, weight: int) -> None:
+    def release(self, app: int, weight: int) -> None:
         self.reserved -= weight
 
     def submit(self, messages: Sequence[Submission]) -> list[Trouble]:

@@ -275,12 +275,25 @@ def test_the_room_for_messages_is_bounded(
     transport = opened(Watched())
     transport.reserve(APP, "host", 400)
     if taken:
-        transport.reserve(APP, "host", 600 + over)
-        transport.release(600)
+        transport.reserve(APP + 1, "host", 600 + over)
+        transport.release(APP + 1, 600)
     else:
         with pytest.raises(QueueUnavailable, match="too many bytes"):
-            transport.reserve(APP, "host", 600 + over)
-    transport.release(400)
+            transport.reserve(APP + 1, "host", 600 + over)
+    transport.release(APP, 400)
+
+
+def test_an_app_never_takes_the_room_that_is_left_for_others(opened: Opener, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "COMMIT_QUEUE_BYTES_MAX", 1000)
+    transport = opened(Watched())
+    for _ in range(5):
+        transport.reserve(APP, "host", 100)
+    with pytest.raises(QueueUnavailable, match="too many bytes"):
+        transport.reserve(APP, "host", 1)
+    transport.reserve(APP + 1, "host", 250)
+    for app, weight in ((APP, 500), (APP + 1, 250)):
+        transport.release(app, weight)
+    assert not transport._weights
 
 
 def test_one_message_larger_than_the_room_is_taken_alone(opened: Opener, monkeypatch: pytest.MonkeyPatch) -> None:
