@@ -1,9 +1,12 @@
 """``/livez`` and ``/readyz``, also under Prometheus' names: whether this process lives, and whether it can work.
 
 Orchestrators and proxies ask without a login, often. ``/readyz`` asks the database, the store and, where there is one,
-the broker, at most once a second and for a second at most; an answer names nothing but which of them is away.
+the broker, at most once a second and for a second at most; an answer names nothing but which of them is away. A disk
+without room, or read-only, takes no writes while all reads go on: that is "degraded", 503 only for who asks
+``?strict=1``.
 """
 
+import os
 import socket
 import threading
 from collections.abc import Callable, Mapping
@@ -16,11 +19,15 @@ from django.db import connection
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.views.decorators.http import require_safe
 
+from spm import limits
 from spm.clock import SystemClock
+from spm.errors import StoreFull
 from spm.store.backends import open_backend
 
 BUDGET_S = 1.0
+ROOM_BYTES_MIN = 2 * limits.LMDB_TRANSACTION_BYTES_MAX  # one transaction of the store, and the logs of the database
 _AMQP_PORTS = {"amqp": 5672, "amqps": 5671}
+FULL = "full"  # the state of a part that answers reads and takes no writes
 _NOT_KEPT = {"Cache-Control": "no-store"}
 
 
@@ -31,18 +38,23 @@ def live(_request: HttpRequest) -> HttpResponse:
 
 
 @require_safe
-def ready(_request: HttpRequest) -> JsonResponse:
-    """Answer 200, or 503 with what does not answer within a second."""
+def ready(request: HttpRequest) -> JsonResponse:
+    """Answer 200, or 503 with what does not answer within a second. ``?strict=1``: 503 also where only reads go on."""
     states = _READINESS.states()
-    is_ready = all(state == "ok" for state in states.values())
-    body = {"status": "ready" if is_ready else "not ready", "checks": states}
-    return JsonResponse(body, status=200 if is_ready else 503, headers=_NOT_KEPT)
+    if "away" in states.values():
+        status, code = "not ready", 503
+    elif FULL in states.values():
+        status, code = "degraded", 503 if request.GET.get("strict") == "1" else 200
+    else:
+        status, code = "ready", 200
+    return JsonResponse({"status": status, "checks": states}, status=code, headers=_NOT_KEPT)
 
 
 class Readiness:
     """Asks all parts at once; one that still has not answered is not asked again. Thread-safe.
 
-    ``checks``: the name of a part → what raises while it is away. An answer counts for ``BUDGET_S``.
+    ``checks``: the name of a part → what raises while it is away, ``StoreFull`` while it takes no writes. An answer
+    counts for ``BUDGET_S``.
     """
 
     def __init__(self, checks: Mapping[str, Callable[[], object]]) -> None:
@@ -52,7 +64,7 @@ class Readiness:
         self._states: tuple[float, dict[str, str]] = (float("-inf"), {})
 
     def states(self) -> dict[str, str]:
-        """Return the name of each part → ``ok`` or ``away``."""
+        """Return the name of each part → ``ok``, ``full`` or ``away``."""
         with self._lock:
             checked_s, states = self._states
             if self._clock.monotonic() - checked_s < BUDGET_S:
@@ -63,13 +75,16 @@ class Readiness:
                 if name not in self._pending or self._pending[name].done():
                     self._pending[name] = self._pool.submit(check)
             wait(self._pending.values(), BUDGET_S)
-            states = {name: "ok" if _has_answered(pending) else "away" for name, pending in self._pending.items()}
+            states = {name: _state(pending) for name, pending in self._pending.items()}
             self._states = (self._clock.monotonic(), states)
             return states
 
 
-def _has_answered(pending: "Future[object]") -> bool:
-    return pending.done() and pending.exception() is None
+def _state(pending: "Future[object]") -> str:
+    if not pending.done():
+        return "away"
+    error = pending.exception()
+    return "ok" if error is None else FULL if isinstance(error, StoreFull) else "away"
 
 
 def _ask_database() -> None:
@@ -92,4 +107,15 @@ def _ask_broker() -> None:
             pass
 
 
-_READINESS = Readiness({"database": _ask_database, "store": _ask_store, "broker": _ask_broker})
+def _ask_disk() -> None:
+    """Look at the disks of what this machine holds; HBase and PostgreSQL watch their own. Nothing is written."""
+    folders = [urlsplit(settings.SPM_STORE_URL).path] if settings.SPM_STORE_URL.startswith("lmdb:") else []
+    if settings.DATABASES["default"]["ENGINE"].endswith("sqlite3"):
+        folders.append(str(settings.SPM_DATA))
+    for folder in folders:
+        disk = os.statvfs(folder)
+        if disk.f_flag & os.ST_RDONLY or disk.f_bavail * disk.f_frsize < ROOM_BYTES_MIN:
+            raise StoreFull("the disk takes no writes")
+
+
+_READINESS = Readiness({"database": _ask_database, "store": _ask_store, "broker": _ask_broker, "disk": _ask_disk})

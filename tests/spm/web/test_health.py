@@ -1,6 +1,8 @@
 """What orchestrators and proxies ask: whether the process lives, and whether it can work."""
 
+import os
 import threading
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -19,7 +21,7 @@ def fail() -> None:
 @pytest.fixture
 def checks(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """The checks of the address, which a test changes."""
-    parts: dict[str, Any] = {"database": lambda: None, "store": lambda: None, "broker": lambda: None}
+    parts: dict[str, Any] = dict.fromkeys(["database", "store", "broker", "disk"], lambda: None)
     monkeypatch.setattr(health, "_READINESS", Readiness(parts))
     return parts
 
@@ -32,13 +34,36 @@ def test_all_names_answer_200_while_all_is_well(checks: dict[str, Any], address:
 
 
 @pytest.mark.django_db
-@pytest.mark.parametrize("part", ["database", "store", "broker"])
+@pytest.mark.parametrize("part", ["database", "store", "broker", "disk"])
 def test_a_part_that_is_away_is_named_without_our_insides(checks: dict[str, Any], part: str) -> None:
     checks[part] = fail
     answer = Client().get("/readyz")
     expected = {name: "away" if name == part else "ok" for name in checks}
     assert (answer.status_code, answer.json()) == (503, {"status": "not ready", "checks": expected})
     assert Client().get("/livez").status_code == 200
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize(("address", "code"), [("/readyz", 200), ("/readyz?strict=1", 503), ("/livez", 200)])
+def test_a_full_disk_is_named_and_takes_off_only_who_asks_strictly(
+    checks: dict[str, Any], monkeypatch: pytest.MonkeyPatch, address: str, code: int
+) -> None:
+    monkeypatch.setattr(os, "statvfs", lambda _folder: SimpleNamespace(f_bavail=0, f_frsize=4096, f_flag=0))
+    checks["disk"] = health._ask_disk
+    answer = Client().get(address)
+    assert answer.status_code == code
+    if address != "/livez":
+        expected = {"database": "ok", "store": "ok", "broker": "ok", "disk": "full"}
+        assert answer.json() == {"status": "degraded", "checks": expected}
+
+
+@pytest.mark.django_db
+def test_what_is_away_weighs_more_than_a_full_disk(checks: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    room = SimpleNamespace(f_bavail=10**9, f_frsize=4096, f_flag=os.ST_RDONLY)
+    monkeypatch.setattr(os, "statvfs", lambda _folder: room)
+    checks |= {"disk": health._ask_disk, "store": fail}
+    answer = Client().get("/readyz")
+    assert (answer.status_code, answer.json()["status"], answer.json()["checks"]["disk"]) == (503, "not ready", "full")
 
 
 def test_a_part_that_never_answers_costs_a_second_once_and_is_not_asked_again(
@@ -67,7 +92,7 @@ def test_a_part_that_never_answers_costs_a_second_once_and_is_not_asked_again(
 @pytest.mark.django_db
 def test_the_real_parts_are_asked_and_an_answer_counts_for_a_second(settings: Any) -> None:
     readiness = health._READINESS
-    assert set(readiness.states()) == {"database", "store", "broker"}
+    assert set(readiness.states()) == {"database", "store", "broker", "disk"}
     assert readiness.states() is readiness.states()
 
 
