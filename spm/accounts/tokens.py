@@ -4,7 +4,8 @@
 
 The database stores the prefix ``spm_ID`` and HMAC-SHA256(pepper, text), so neither it nor a backup can be used to send
 or read. A text that fails its check never reaches the database. Each process caches the database's answers for
-``TOKEN_CACHE_S``: a token that is revoked or expires stops working within that time. Enter by ``authenticate``.
+``TOKEN_CACHE_S``: a token that is revoked or expires stops working within that time. How often tokens of nobody are
+looked up is bounded (``TokenLookups``). Enter by ``authenticate``.
 """
 
 import base64
@@ -20,6 +21,7 @@ from django.contrib.auth.models import User
 from django.http import HttpRequest
 
 from spm.accounts.bulk import execute_many, time_parameter
+from spm.accounts.logins.token_lookups import TokenLookups
 from spm.accounts.models import App, Token
 from spm.accounts.note_writer import NoteQueue, process_writer
 from spm.bounded import TtlMap
@@ -63,13 +65,15 @@ def issue(
     prefix = f"spm_{_random_text(_ID_CHARS)}"
     body = f"{prefix}_{_random_text(_SECRET_CHARS)}"
     secret = body + _check(body)
+    digest = _digest(secret)
+    _lookups.add(digest)
     ordered = " ".join(scope for scope in SCOPES if scope in wanted)
     token = Token.objects.create(
         app=app,
         name=name,
         scopes=ordered,
         prefix=prefix,
-        digest=_digest(secret),
+        digest=digest,
         created_by=created_by,
         expires=expires,
     )
@@ -85,7 +89,11 @@ def authenticate(secret: str, scope: str, clock: Clock | None = None) -> Princip
     try:
         principal = _remembered(digest, now_s)
     except KeyError:
+        if not _lookups.may_look_up(digest, now_s):
+            return None  # nor remembered: another process may make this token now
         principal = _look_up(digest, secret[: 4 + _ID_CHARS], clock.now_ms())
+        if principal is None:
+            _lookups.found_nobody(now_s)
         (_unknown if principal is None else _principals).get_or_load(digest, now_s, lambda: principal)
     return principal if principal is not None and principal.may(scope) else None
 
@@ -186,6 +194,14 @@ _principals: TtlMap[bytes, Principal | None] = TtlMap(TOKEN_CACHE_ITEMS_MAX, TOK
 _unknown: TtlMap[bytes, Principal | None] = TtlMap(TOKEN_CACHE_ITEMS_MAX, TOKEN_CACHE_S)
 _clock = SystemClock()
 _WRITE_USE = "UPDATE accounts_token SET last_used = %s WHERE id = %s AND (last_used IS NULL OR last_used < %s)"
+
+
+def _read_after(token_id: int) -> Iterable[tuple[int, bytes]]:
+    rows = Token.objects.filter(pk__gt=token_id, revoked=None).order_by("pk")
+    return ((number, bytes(digest)) for number, digest in rows.values_list("pk", "digest").iterator())
+
+
+_lookups = TokenLookups(_read_after)
 
 
 def _look_up(digest: bytes, prefix: str, now_ms: int) -> Principal | None:

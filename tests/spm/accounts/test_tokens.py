@@ -9,6 +9,8 @@ from django.test import RequestFactory
 
 from spm import limits
 from spm.accounts import tokens
+from spm.accounts.logins import token_lookups
+from spm.accounts.logins.token_lookups import TokenLookups
 from spm.accounts.models import App, Token
 from spm.bounded import TtlMap
 from spm.clock import FakeClock
@@ -130,6 +132,60 @@ def test_however_many_tokens_of_nobody_come_those_that_are_valid_stay_remembered
     with django_assert_num_queries(0):
         assert tokens.authenticate(secret, "read")
         assert tokens.authenticate(forged, "read") is None  # nor is the database asked twice for one of these
+
+
+def forged(app: App, count: int) -> list[str]:
+    """Well-formed tokens of nobody."""
+    pairs = [tokens.issue(app, name=str(number), scopes=["read"]) for number in range(count)]
+    Token.objects.filter(pk__in=[token.pk for token, _ in pairs]).delete()
+    return [secret for _, secret in pairs]
+
+
+@pytest.fixture
+def lookups(monkeypatch: pytest.MonkeyPatch) -> TokenLookups:
+    """The bound of look-ups of nobody, with three turns; what this process made is forgotten."""
+    monkeypatch.setattr(token_lookups, "NOBODY_LOOKUPS_MAX", 3)
+    process_state.forget_tokens()
+    fresh = TokenLookups(tokens._read_after)
+    monkeypatch.setattr(tokens, "_lookups", fresh)
+    return fresh
+
+
+def test_strangers_make_the_database_read_a_bounded_number_of_tokens(
+    app: App, clock: FakeClock, lookups: TokenLookups, django_assert_num_queries: Queries
+) -> None:
+    texts = forged(app, 50)
+    lookups._known.clear()
+    with django_assert_num_queries(3 + 1):  # three turns, and once all tokens there are
+        assert not any(tokens.authenticate(text, "read", clock) for text in texts)
+
+
+def test_a_token_that_exists_is_looked_up_however_many_strangers_ask(
+    app: App, clock: FakeClock, lookups: TokenLookups
+) -> None:
+    *texts, last = forged(app, 9)
+    _, secret = tokens.issue(app, name="from another process", scopes=["read"])
+    lookups._known.clear()
+    assert not any(tokens.authenticate(text, "read", clock) for text in texts)
+    assert tokens.authenticate(secret, "read", clock)
+    _, new = tokens.issue(app, name="made meanwhile, elsewhere", scopes=["read"])
+    lookups._known.discard(tokens.digest_of(new)[: token_lookups._BYTES])  # type: ignore[index]
+    clock.advance(1_000)
+    for _ in range(3):
+        lookups.found_nobody(clock.monotonic())
+    assert tokens.authenticate(last, "read", clock) is None
+    assert tokens.authenticate(new, "read", clock)
+
+
+def test_turns_for_look_ups_of_nobody_come_back(
+    app: App, clock: FakeClock, lookups: TokenLookups, django_assert_num_queries: Queries
+) -> None:
+    *texts, last = forged(app, 5)
+    lookups._known.clear()
+    assert not any(tokens.authenticate(text, "read", clock) for text in texts)
+    clock.advance(100)
+    with django_assert_num_queries(1):
+        assert tokens.authenticate(last, "read", clock) is None
 
 
 @pytest.mark.parametrize(
