@@ -2,21 +2,25 @@
 
 The body is read, decompressed and parsed piece by piece, and each message is durable before the next one is built. A
 message's id is a hash of its content, so that a file that is sent again, for example after an error in its middle,
-counts once. Each message obeys the app's rate: the import waits for it, and with it its sender, as long as one request
-may take. A whole file is answered as VictoriaMetrics does, with 204, which vmctl wants; a client that accepts JSON
-gets the report instead, and one whose file has faults gets it always. Enter by `import_file`.
+counts once. One import of an organisation runs at a time on a machine; a few wait for it, others get 429. Each message
+obeys the app's rate: the import waits for it, and with it its sender, as long as one request may take. A whole file is
+answered as VictoriaMetrics does, with 204, which vmctl wants; a client that accepts JSON gets the report instead, and
+one whose file has faults gets it always. Enter by `import_file`.
 """
 
 import hashlib
 from collections.abc import Iterator
+from contextlib import contextmanager
 from math import ceil
 from typing import Any
 
 import numpy as np
+from django.conf import settings
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.views.decorators.csrf import csrf_exempt
 from django.views.decorators.http import require_POST
 
+from frontend.transfer import limits
 from frontend.transfer.readers import FORMS
 from frontend.transfer.unpacking import pieces_of
 from ingest.accept.acceptor import Acceptor
@@ -26,16 +30,38 @@ from ingest.accept.rate_allowance import TooFast
 from ingest.protocols.grouping_labels import add_labels, read_extra_labels
 from spm.accounts import tokens
 from spm.clock import random_bytes
-from spm.errors import BadMessage, Explained, LimitExceeded, QueueUnavailable, StoreUnavailable
+from spm.errors import BadMessage, Explained, LimitExceeded, QueryRefused, QueueUnavailable, StoreUnavailable
 from spm.limits import REJECTIONS_MAX, RETRY_AFTER_S
+from spm.query.request.admission import MachineSlots, QueryAdmission
 from spm.web.error_status import BODY_STATUSES, DATABASE_AWAY, status_of, text_of
 from spm.wire import Parsed
 
 _ID_BYTES = 16
 _JSON = "application/json"
 _CHARS_SHOWN = 600
-IMPORT_TIMEOUT_S = 3_600  # of one request, its waits for the app's rate among them
-_STATUSES = {**BODY_STATUSES, TooFast: 429}
+
+_admission = QueryAdmission(
+    limits.IMPORTS_PARALLEL_MAX,
+    limits.IMPORTS_WAITING_MAX,
+    limits.IMPORT_WAIT_S,
+    MachineSlots(settings.SPM_DATA / "import_slots", limits.IMPORTS_PARALLEL_MAX),
+)
+
+
+class ImportsRunning(LimitExceeded):
+    """Other imports of the organisation are under way."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "another import of your organisation is under way",
+            wanted=f"at most {limits.IMPORTS_PARALLEL_MAX} at a time on a machine, and {limits.IMPORTS_WAITING_MAX}"
+            f" more that wait for up to {limits.IMPORT_WAIT_S:g} s",
+            remedy="Send the same file again after Retry-After seconds, or one file after the other. The bounds are"
+            " IMPORTS_PARALLEL_MAX, IMPORTS_WAITING_MAX and IMPORT_WAIT_S in frontend/transfer/limits.py.",
+        )
+
+
+_STATUSES = {**BODY_STATUSES, TooFast: 429, ImportsRunning: 429}
 _CORRECT_LINES = (
     "Correct the lines listed under errors (only the first ones are listed) and send them again; all others are stored."
 )
@@ -63,8 +89,8 @@ def import_file(request: HttpRequest) -> HttpResponse:
         source = source_of(request.headers.get("X-SPM-Source") or "import", principal.token_id)
         sender = Sender(principal.app_id, source)
         acceptor = process_acceptor()
-        with acceptor.reserve_body():
-            deadline_s = acceptor.clock.monotonic() + IMPORT_TIMEOUT_S
+        with _one_at_a_time(principal.organisation_id), acceptor.reserve_body():
+            deadline_s = acceptor.clock.monotonic() + limits.IMPORT_TIMEOUT_S
             acceptor.check_rate(principal.app_id)
             for parsed in _messages(request, acceptor.clock.now_ms()):
                 _wait_for_rate(acceptor, principal.app_id, deadline_s)
@@ -79,6 +105,15 @@ def import_file(request: HttpRequest) -> HttpResponse:
         return JsonResponse(report)
     counts = {f"X-SPM-{name.capitalize()}": str(report[name]) for name in ("accepted", "messages")}
     return HttpResponse(status=204, headers=counts)
+
+
+@contextmanager
+def _one_at_a_time(organisation: int) -> Iterator[None]:
+    try:
+        with _admission.admit(organisation):
+            yield
+    except QueryRefused as error:
+        raise ImportsRunning from error
 
 
 def _messages(request: HttpRequest, now_ms: int) -> Iterator[Parsed]:
@@ -131,6 +166,6 @@ def _error_response(report: dict[str, Any], error: Exception, status: int) -> Ht
     repeat = "Send the whole file again: what was accepted counts once." if status == 503 or not remedy else ""
     answer = {**report, "error": text, "got": text_of(error)[:_CHARS_SHOWN], "remedy": f"{remedy} {repeat}".strip()}
     headers = {"Retry-After": str(RETRY_AFTER_S)} if status == 503 else {}
-    if isinstance(error, TooFast):
-        headers = {"Retry-After": str(ceil(error.wait_s))}
+    if isinstance(error, (TooFast, ImportsRunning)):
+        headers = {"Retry-After": str(ceil(error.wait_s if isinstance(error, TooFast) else RETRY_AFTER_S))}
     return JsonResponse(answer, status=status, headers=headers)

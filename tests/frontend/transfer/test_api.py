@@ -2,9 +2,13 @@
 
 import gzip
 import json
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,7 +22,7 @@ from spm.accounts import tokens
 from spm.accounts.models import App
 from spm.clock import FakeClock
 from spm.errors import StoreUnavailable
-from spm.query.request.admission import QueryAdmission
+from spm.query.request.admission import MachineSlots, QueryAdmission
 from spm.store.backends import open_backend
 from tests.support.faults import flip, keys_of
 from tests.support.people import Tenant
@@ -313,3 +317,45 @@ def test_a_file_that_grows_a_thousandfold_is_refused_early(client: Client, alpha
     assert (answer.status_code, answer.json()["accepted"]) == (413, 0)
     assert "without compression" in answer.json()["remedy"]
     assert time.thread_time() - begun < 2
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """The file of the slots of imports, for which nobody waits long."""
+    path = tmp_path / "slots"
+    monkeypatch.setattr(import_, "_admission", QueryAdmission(1, 1, 0.1, MachineSlots(path, 1)))
+    return path
+
+
+def test_one_import_of_an_organisation_runs_at_a_time(
+    client: Client, alpha: Tenant, beta: Tenant, impatient: Path
+) -> None:
+    with import_._admission.admit(alpha.app.organisation_id):
+        refused = import_samples(client, alpha.app, LINES)
+        assert import_samples(client, beta.app, LINES).status_code == 200
+    assert (refused.status_code, refused.json()["accepted"], int(refused["Retry-After"]) > 0) == (429, 0, True)
+    assert "IMPORTS_PARALLEL_MAX" in refused.json()["remedy"]
+    assert import_samples(client, alpha.app, LINES).status_code == 200
+
+
+def test_an_import_in_another_process_counts_too_until_its_process_ends(
+    client: Client, alpha: Tenant, impatient: Path
+) -> None:
+    lock = "import fcntl, os, sys; file = os.open(sys.argv[1], os.O_RDWR | os.O_CREAT)"
+    code = f"{lock}; fcntl.lockf(file, fcntl.LOCK_EX, 1, int(sys.argv[2])); print('held', flush=True); input()"
+    arguments = [sys.executable, "-c", code, str(impatient), str(alpha.app.organisation_id)]
+    with subprocess.Popen(arguments, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
+        assert other.stdout is not None
+        assert other.stdout.readline() == b"held\n"
+        assert import_samples(client, alpha.app, LINES).status_code == 429
+        other.kill()
+    assert import_samples(client, alpha.app, LINES).status_code == 200
+
+
+def test_a_second_import_waits_for_the_first(client: Client, alpha: Tenant) -> None:
+    with ThreadPoolExecutor(1) as pool:
+        with import_._admission.admit(alpha.app.organisation_id):
+            second = pool.submit(import_samples, Client(), alpha.app, LINES)
+            with pytest.raises(TimeoutError):
+                second.result(timeout=0.5)
+        assert second.result(timeout=30).status_code == 200
