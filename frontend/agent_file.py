@@ -1,13 +1,15 @@
 """Serves the agent as one file for hosts without our package: ``GET /agent.pyz``, which Python 3.11 and newer runs.
 
 The archive is built once per process from this tree's own files: the agent, the side-car, and the few modules they
-import. Equal files give equal bytes. psutil comes from the host (pip or a system package). No token is needed, because
-the file holds only the program.
+import. Equal files give equal bytes, on every machine with one zlib; their SHA-256 is at ``/agent.pyz.sha256``, as
+``sha256sum -c`` reads it, and in the commands of the page. psutil comes from the host (pip or a system package). No
+token is needed, because the file holds only the program.
 """
 
 import hashlib
 import io
 import zipfile
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
@@ -52,10 +54,19 @@ _EPOCH = (1980, 1, 1, 0, 0, 0)  # the oldest time of a zip entry; a constant tim
 _CACHE_S = 300
 
 
+@dataclass(frozen=True, slots=True)
+class AgentArchive:
+    """The bytes of the file, and their SHA-256 in hexadecimal digits."""
+
+    content: bytes
+    sha256: str
+
+
 @require_safe
 def agent_file(request: HttpRequest) -> HttpResponse:
     """Answer with the file, or with 304 if the client has it."""
-    content, etag = archive_and_etag()
+    archive = agent_archive()
+    etag = f'"{archive.sha256[:16]}"'
     if request.headers.get("If-None-Match") == etag:
         return HttpResponseNotModified(headers={"ETag": etag})
     headers = {
@@ -63,12 +74,18 @@ def agent_file(request: HttpRequest) -> HttpResponse:
         "Cache-Control": f"public, max-age={_CACHE_S}",
         "Content-Disposition": 'attachment; filename="agent.pyz"',
     }
-    return HttpResponse(content, content_type="application/zip", headers=headers)
+    return HttpResponse(archive.content, content_type="application/zip", headers=headers)
+
+
+@require_safe
+def agent_checksum(_request: HttpRequest) -> HttpResponse:
+    """Answer with the line by which ``sha256sum -c`` checks the file."""
+    return HttpResponse(f"{agent_archive().sha256}  agent.pyz\n", content_type="text/plain")
 
 
 @lru_cache(maxsize=1)
-def archive_and_etag() -> tuple[bytes, str]:
-    """Build the archive; returns its bytes and its ETag."""
+def agent_archive() -> AgentArchive:
+    """Build the archive, once."""
     names = [
         *_FILES,
         *(path.relative_to(_ROOT).as_posix() for folder in _FOLDERS for path in (_ROOT / folder).rglob("*.py")),
@@ -82,4 +99,4 @@ def archive_and_etag() -> tuple[bytes, str]:
         for name, text in sorted(texts.items()):
             archive.writestr(zipfile.ZipInfo(name, _EPOCH), text, zipfile.ZIP_DEFLATED)
     content = raw.getvalue()
-    return content, f'"{hashlib.blake2b(content, digest_size=8).hexdigest()}"'
+    return AgentArchive(content, hashlib.sha256(content).hexdigest())

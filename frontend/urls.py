@@ -12,6 +12,7 @@ app_name = "frontend"
 urlpatterns: list[URLPattern | URLResolver] = [
     path("", overview.Home.as_view(), name="home"),
     path("agent.pyz", agent_file.agent_file, name="agent_file"),
+    path("agent.pyz.sha256", agent_file.agent_checksum, name="agent_checksum"),
     path("metrics", metrics_page.metrics, name="own_metrics"),
     path("login", views.Login.as_view(), name="login"),
     path("logout", views.Logout.as_view(), name="logout"),

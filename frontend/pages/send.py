@@ -15,6 +15,7 @@ from django.contrib import messages
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect
 
+from frontend.agent_file import agent_archive
 from frontend.forms import TokenForm
 from frontend.pages.base import AppPage
 from frontend.presenters import snippets
@@ -113,12 +114,12 @@ def _tokens(app: App, may: Mapping[str, bool]) -> list[tuple[Token, bool]]:
 
 
 def _method_cards(app: App, base: str, token: str, key: str, open_name: str) -> list[MethodCard]:
-    arrivals = _first_arrivals(app)
+    arrivals, sha256 = _first_arrivals(app), agent_archive().sha256
     return [
         MethodCard(
             method,
             [
-                Snippet(each.place, snippets.fill_snippet(each.text, base=base, token=token, key=key))
+                Snippet(each.place, snippets.fill_snippet(each.text, base=base, token=token, key=key, sha256=sha256))
                 for each in method.snippets
             ],
             arrivals.get(method.name),

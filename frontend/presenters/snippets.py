@@ -2,7 +2,7 @@
 
 ``SEND_METHODS`` is the page's list, the usual methods first. ``arrivals`` of a method are the names under which
 ``ingest.accept.arrivals`` records that data arrived by it. A snippet contains ``BASE`` (the server's address),
-``TOKEN`` and, for jobs, ``KEY``; ``fill_snippet`` replaces them. Pure.
+``TOKEN``, for jobs ``KEY``, and where it fetches the agent ``SHA256``; ``fill_snippet`` replaces them. Pure.
 """
 
 import re
@@ -37,7 +37,8 @@ SEND_METHODS = (
             Snippet(
                 "Shell, on the host to monitor",
                 """\
-curl -fsSO BASE/agent.pyz && python3 -m pip install -q psutil && \\
+curl -fsSO BASE/agent.pyz && echo 'SHA256  agent.pyz' | sha256sum -c && \\
+python3 -m pip install -q psutil && \\
 SPM_AGENT_URL=BASE SPM_AGENT_TOKEN=TOKEN python3 agent.pyz""",
             ),
             Snippet(
@@ -186,13 +187,13 @@ LoadPlugin write_http
             Snippet(
                 "Shell: StatsD on 127.0.0.1:8125",
                 """\
-curl -fsSO BASE/agent.pyz && python3 -m pip install psutil
+curl -fsSO BASE/agent.pyz && echo 'SHA256  agent.pyz' | sha256sum -c && python3 -m pip install psutil &&
 SPM_AGENT_TOKEN=TOKEN python3 agent.pyz sidecar statsd --url BASE""",
             ),
             Snippet(
                 "Shell: Graphite's plain text on 127.0.0.1:2003",
                 """\
-curl -fsSO BASE/agent.pyz && python3 -m pip install psutil
+curl -fsSO BASE/agent.pyz && echo 'SHA256  agent.pyz' | sha256sum -c && python3 -m pip install psutil &&
 SPM_AGENT_TOKEN=TOKEN python3 agent.pyz sidecar graphite --url BASE""",
             ),
         ),
@@ -213,11 +214,11 @@ echo 'backup_bytes{job="nightly"} 123456' | curl -i --data-binary @- \\
         ("prometheus_text", "import"),
     ),
 )
-_PLACEHOLDERS = re.compile(r"(?<![A-Z_])(?:BASE|TOKEN|KEY)(?![A-Z_])")
+_PLACEHOLDERS = re.compile(r"(?<![A-Z_])(?:BASE|TOKEN|KEY|SHA256)(?![A-Z_])")
 NAMES = tuple(method.name for method in SEND_METHODS)
 
 
-def fill_snippet(text: str, *, base: str, token: str, key: str) -> str:
-    """Fill in the real address, token and key; ``SPM_AGENT_TOKEN`` is a name and stays."""
-    values = {"BASE": base, "TOKEN": token, "KEY": key}
+def fill_snippet(text: str, *, base: str, token: str, key: str, sha256: str) -> str:
+    """Fill in the real address, token, key and hash of the agent; ``SPM_AGENT_TOKEN`` is a name and stays."""
+    values = {"BASE": base, "TOKEN": token, "KEY": key, "SHA256": sha256}
     return _PLACEHOLDERS.sub(lambda match: values[match[0]], text)

@@ -376,7 +376,7 @@ SITE = [
     Row("GET", "/query", Who.SENDER),
     *(Row(method, r"/^metrics/(?P<group>job(?:@base64)?/.+)$", Who.SENDER) for method in ("POST", "PUT")),
     Row("GET", "/ping", Who.EVERYBODY, 204),
-    *_all("GET", "", Who.EVERYBODY, "/health", "/ready", "/agent.pyz"),
+    *_all("GET", "", Who.EVERYBODY, "/health", "/ready", "/agent.pyz", "/agent.pyz.sha256"),
     Row("GET", "/health/alerting", Who.EVERYBODY),
     Row("GET", "/metrics", Who.STAFF),
     Row("GET", "/^prometheus/", Who.EVERYBODY, 404),

@@ -2,6 +2,8 @@
 
 import html
 import io
+import os
+import re
 import subprocess
 import sys
 import zipfile
@@ -11,7 +13,7 @@ from typing import Any
 import pytest
 from django.test import Client
 
-from frontend.agent_file import archive_and_etag
+from frontend.agent_file import agent_archive
 from frontend.presenters import snippets
 from ingest.agent.version import VERSION
 from ingest.models import Agent, AgentSettings
@@ -118,11 +120,9 @@ def test_viewers_see_agents_and_push_nothing(client: Client, alpha: Tenant) -> N
 
 def test_every_snippet_names_the_site_and_the_token_or_key(desk: Client, alpha: Tenant) -> None:
     page = html.unescape(desk.get(f"/apps/{alpha.app.pk}/add-data").content.decode())
+    values = {"base": "http://testserver", "token": "YOUR_TOKEN", "key": "YOUR_KEY", "sha256": agent_archive().sha256}
     for method in snippets.SEND_METHODS:
-        texts = [
-            snippets.fill_snippet(each.text, base="http://testserver", token="YOUR_TOKEN", key="YOUR_KEY")
-            for each in method.snippets
-        ]
+        texts = [snippets.fill_snippet(each.text, **values) for each in method.snippets]
         assert all(text in page for text in texts)
         assert "YOUR_TOKEN" in "".join(texts) or "YOUR_KEY" in "".join(texts)
         assert all("http://testserver" in text for text in texts)
@@ -135,7 +135,7 @@ def test_each_method_has_its_own_arrivals() -> None:
 
 def test_names_of_variables_are_not_replaced() -> None:
     texts = [
-        snippets.fill_snippet(each.text, base="https://BASE.example", token="spm_KEY", key="k")
+        snippets.fill_snippet(each.text, base="https://BASE.example", token="spm_KEY", key="k", sha256="f00")
         for method in snippets.SEND_METHODS
         if method.name in ("agent", "statsd")
         for each in method.snippets
@@ -206,10 +206,37 @@ def test_the_agent_is_one_file_that_runs_alone(client: Client, tmp_path: Path) -
     assert "mem,host=" in once.stdout
 
 
-def test_the_file_is_the_same_each_time_and_holds_nothing_of_the_site() -> None:
-    content, _ = archive_and_etag()
-    archive_and_etag.cache_clear()
-    assert archive_and_etag()[0] == content
+def test_its_checksum_stands_beside_it_and_in_the_commands(desk: Client, alpha: Tenant, tmp_path: Path) -> None:
+    for name in ("agent.pyz", "agent.pyz.sha256"):
+        (tmp_path / name).write_bytes(Client().get(f"/{name}").content)
+    check = ["sha256sum", "-c", "agent.pyz.sha256"]
+    assert subprocess.run(check, cwd=tmp_path, capture_output=True, check=True).stdout == b"agent.pyz: OK\n"
+    page = html.unescape(desk.get(f"/apps/{alpha.app.pk}/add-data").content.decode())
+    command = f"echo '{agent_archive().sha256}  agent.pyz' | sha256sum -c &&"
+    assert page.count(command) == page.count("curl -fsSO http://testserver/agent.pyz") == 3
+    [checked] = re.findall(r"echo '\S+  agent.pyz' \| sha256sum -c", page)[:1]
+    with (tmp_path / "agent.pyz").open("ab") as file:
+        file.write(b"x")
+    assert subprocess.run(["sh", "-c", checked], cwd=tmp_path, capture_output=True).returncode == 1
+
+
+def test_two_processes_build_the_same_file() -> None:
+    build = "from frontend.agent_file import agent_archive; print(agent_archive().sha256)"
+    environments = [
+        {"PYTHONHASHSEED": "1", "TZ": "UTC", "LC_ALL": "C"},
+        {"PYTHONHASHSEED": "2", "TZ": "Asia/Tokyo", "LC_ALL": "C.UTF-8"},
+    ]
+    builds = [
+        subprocess.run(
+            [sys.executable, "-c", build], env={**os.environ, **each}, capture_output=True, text=True, check=True
+        ).stdout.strip()
+        for each in environments
+    ]
+    assert builds == [agent_archive().sha256] * 2
+
+
+def test_the_file_holds_nothing_of_the_site() -> None:
+    content = agent_archive().content
     names = zipfile.ZipFile(io.BytesIO(content)).namelist()
     assert not [name for name in names if "models" in name or "spm/settings/" in name or name.endswith(".pyc")]
     assert len(content) < 200_000
