@@ -281,7 +281,7 @@ class Publisher(Link):
 
     def _disconnected(self) -> None:
         self._retry_due = False
-        self.buffer.disconnected(self.why_down)
+        self.buffer.disconnected("it is not connected")  # senders read this; the log has why, and where
 
 
 def _parameters(address: Address) -> pika.URLParameters:

@@ -2,10 +2,13 @@
 
 A connection belongs to one thread of one process; it is replaced after idle time and after any failure, so that no
 answer is taken for that of another call. ``Gateway.repeat`` makes a call again that may be repeated without harm;
-``Gateway.once`` does not, and says how the call failed.
+``Gateway.once`` does not, and says how the call failed. Any sender may read its errors, so they name neither host nor
+port: the log does, and has HBase's own words.
 """
 
+import logging
 import os
+import re
 import threading
 import weakref
 from collections.abc import Callable
@@ -23,6 +26,9 @@ from spm.errors import StoreUnavailable
 __all__ = ["AlreadyThere", "Broken", "Gateway", "NoAnswer", "Refused", "thrift"]
 
 Result = TypeVar("Result")
+log = logging.getLogger(__name__)
+_KIND = re.compile(r"[\w.$]*?(\w+(?:Exception|Error))\b")  # a Java class at the beginning of HBase's words
+_LOG_EVERY_S = 10.0  # a failure, of all that are alike: each query meets a store that is away
 
 
 class AlreadyThere(StoreUnavailable):
@@ -69,6 +75,7 @@ class Gateway:
         self._local = threading.local()
         self._all: weakref.WeakSet[Connection] = weakref.WeakSet()
         self._lock = threading.Lock()
+        self._logged_s = float("-inf")
 
     def repeat(self, call: Callable[[Any], Result]) -> Result:
         """Make a call, several times over new connections if necessary, and return its answer."""
@@ -85,17 +92,17 @@ class Gateway:
         try:
             result = call(client)
         except thrift.AlreadyExists as error:  # an older table; one created at this moment is an IOError
-            raise AlreadyThere(f"HBase: {error.message!r}") from error
+            raise AlreadyThere("HBase: the table is there already") from error
         except (thrift.IOError, thrift.IllegalArgument) as error:
             self._drop()  # sound, but a pipelined call may have left answers in it
             kind = AlreadyThere if "TableExistsException" in str(error) else Refused
-            raise kind(f"HBase: {_first_line(error.message)}") from error
+            raise self._failed(kind, f"HBase: {_kind_of(error.message)}", error) from error
         except TimeoutError as error:
             self._drop()
-            raise NoAnswer(f"HBase at {self._host}:{self._port} did not answer in time") from error
+            raise self._failed(NoAnswer, "HBase did not answer in time", error) from error
         except (TException, OSError) as error:
             self._drop()
-            raise Broken(f"HBase at {self._host}:{self._port}: {error}") from error
+            raise self._failed(Broken, "HBase ended the connection", error) from error
         except BaseException:
             self._drop()
             raise
@@ -130,16 +137,31 @@ class Gateway:
         try:
             self._local.connection = Connection(self._host, self._port)
         except (TException, OSError) as error:
-            raise Broken(f"HBase at {self._host}:{self._port}: {error}") from error
+            raise self._failed(Broken, "HBase cannot be reached", error) from error
         self._local.used = now
         with self._lock:
             self._all.add(self._local.connection)
         return self._local.connection.client
 
+    def _failed(self, kind: type[StoreUnavailable], text: str, error: Exception) -> StoreUnavailable:
+        """Log why a call failed, and return what its caller may read of it."""
+        now_s = self._clock.monotonic()
+        if now_s - self._logged_s >= _LOG_EVERY_S:
+            self._logged_s = now_s
+            words = _first_line(getattr(error, "message", None) or error)
+            log.warning("HBase's gateway at %s:%d: %s (%s)", self._host, self._port, text, words)
+        return kind(text)
+
     def _drop(self) -> None:
         connection = self._local.connection
         self._local.connection = None
         connection.close()
+
+
+def _kind_of(message: Any) -> str:
+    """The name of HBase's exception: the rest of its words has names of hosts, tables and rows."""
+    name = _KIND.match(_first_line(message))
+    return name[1] if name else "it refused the call"
 
 
 def _first_line(message: Any) -> str:

@@ -149,7 +149,7 @@ def test_a_put_that_breaks_off_reports_the_unconfirmed_part(
 
 def test_nobody_there_is_unavailable_and_not_forever() -> None:
     nobody = HBaseBackend("127.0.0.1", 1, prefix="x")
-    with pytest.raises(StoreUnavailable, match="HBase at"):
+    with pytest.raises(StoreUnavailable, match="HBase cannot be reached"):
         nobody.get("pending", [key(1)])
 
 

@@ -6,6 +6,7 @@ with the same calls is shown in ``test_hbase.py`` and in the contract of all bac
 
 import contextlib
 import importlib
+import re
 import threading
 import time
 from collections import Counter
@@ -155,6 +156,33 @@ def test_a_call_is_repeated_after_longer_and_longer_waits_and_then_given_up(
     assert clock.monotonic() - before == pytest.approx(sum(limits.HBASE_BACK_OFF_S))
     assert list(limits.HBASE_BACK_OFF_S) == sorted(limits.HBASE_BACK_OFF_S)
     assert failed.value.rest == PUT
+
+
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        (None, "HBase ended the connection"),
+        ("org.apache.hadoop.hbase.NotServingRegionException: x_pending on node-1,16020", "NotServingRegionException"),
+        ("node-1.inside:16020 is away", "it refused the call"),
+    ],
+    ids=["a broken connection", "an exception of HBase", "other words"],
+)
+def test_errors_that_senders_read_name_nothing_of_ours(
+    gateway: Gateway, backend: HBaseBackend, caplog: pytest.LogCaptureFixture, words: str | None, text: str
+) -> None:
+    def refuse(name: str, _count: int) -> None:
+        if name == "checkAndPut":
+            raise thrift.IOError(message=words)
+
+    gateway.fault = hangs_up("checkAndPut") if words is None else refuse
+    for _ in range(3):
+        with pytest.raises(StoreUnavailable) as failed:
+            backend.check_and_put("pending", b"k" * 21, b"a", None, b"1")
+        assert text in str(failed.value)
+        assert not re.search(r"127\.0\.0\.1|node-1|x_pending|\d{4}", str(failed.value))
+    [line] = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    assert f"127.0.0.1:{gateway.port}" in line
+    assert (words or "") in line
 
 
 def test_a_check_and_put_is_never_sent_twice(gateway: Gateway, backend: HBaseBackend) -> None:
