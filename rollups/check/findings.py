@@ -9,6 +9,7 @@ DIFFERS = "differs"  # an aggregate in force differs from a recount
 UNMARKED = "unmarked"  # a block that no generation holds and no pending record names
 UNLISTED = "unlisted"  # a page that its generation's directory does not name
 UNKNOWN = "unknown"  # something cannot be checked
+UNREADABLE = "unreadable"  # rows that cannot be reached: a page of the store's own file is damaged
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +42,11 @@ class Report:
     def status(self) -> int:
         """The exit status of a command: 0 if there are no faults or all were repaired, else 1."""
         return int(any(not finding.repaired for finding in self.findings))
+
+    @property
+    def unreadable(self) -> int:
+        """How many ranges of rows cannot be reached."""
+        return sum(finding.kind == UNREADABLE for finding in self.findings)
 
     def add(self, kind: str, table: str, key: bytes, text: str, *, repaired: bool = False) -> None:
         """Adds a finding."""

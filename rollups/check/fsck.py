@@ -91,21 +91,43 @@ def fsck(
     months = _months(store, app, report)
     values = _manifests(store, app, report)
     for number, (day, value) in enumerate(sorted(values.items()), 1):
-        _verify_day(store, app, day, value, report)
-        in_scope = [s for s in {s for _, s in value.entries} if hours is None or s in hours]
-        wrong = _check_hours(store, app, value, in_scope, report)
-        if wrong and repair:
-            _drop_hours(store, app, day, value, wrong, report, now_ms)
-        if hours is None or in_scope:
-            _check_day(store, app, day, value, months, report, now_ms, repair=repair)
+        try:
+            _check_manifest(store, app, day, value, months, report, now_ms, hours=hours, repair=repair)
+        except _READ_ERRORS as error:
+            report.add(UNKNOWN, "manifest", keys.manifest(app, day), f"day {day} is not checked to its end: {error}")
         watch(number, len(values))
     for month, month_value in months.items():
         for shard, pack in month_value.days.items():
             _verify_pack(store, PackPlace("days", app, shard, month, first_day_of(month) * DAY_HOURS), pack, report)
     _verify_balance(store, app, report)
-    superseded = purge.purge(store, app, keep=limits.HISTORY_MAX, dry_run=True)
-    report.count(unreferenced=sum(superseded.rows.values()))
+    try:
+        superseded = purge.purge(store, app, keep=limits.HISTORY_MAX, dry_run=True)
+        report.count(unreferenced=sum(superseded.rows.values()))
+    except _READ_ERRORS as error:
+        report.add(UNKNOWN, "manifest", b"", f"what the next purge deletes is not known: {error}")
     return report
+
+
+def _check_manifest(
+    store: Backend,
+    app: int,
+    day: int,
+    value: Manifest,
+    months: Mapping[int, Month],
+    report: Report,
+    now_ms: int,
+    *,
+    hours: Collection[int] | None,
+    repair: bool,
+) -> None:
+    """Verifies the rows of one day, and recounts its hours and its days."""
+    _verify_day(store, app, day, value, report)
+    in_scope = [s for s in {s for _, s in value.entries} if hours is None or s in hours]
+    wrong = _check_hours(store, app, value, in_scope, report)
+    if wrong and repair:
+        _drop_hours(store, app, day, value, wrong, report, now_ms)
+    if hours is None or in_scope:
+        _check_day(store, app, day, value, months, report, now_ms, repair=repair)
 
 
 def _rebuild_manifests(store: Backend, app: int, report: Report, now_ms: int) -> None:

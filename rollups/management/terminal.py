@@ -7,10 +7,12 @@ progress, for the commands that do one.
 import os
 import sys
 from argparse import ArgumentTypeError
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from threading import Thread
 from typing import Protocol
+
+from django.core.management.base import CommandError
 
 from rollups.check.findings import Report
 from rollups.decide.superseded import COVERED, EXPIRED, ORPHAN, SUPERSEDED
@@ -37,6 +39,12 @@ _WHY = {
     COVERED: "compacted rows hold the same samples",
     EXPIRED: "older than the retention",
 }
+
+_UNREADABLE = (
+    "{} ranges of rows cannot be reached, since pages of data.mdb are damaged; they are named above as unreadable, and"
+    " nothing was repaired. Stop everything that uses the data folder, put a copy back (`bin/manage restore`, see"
+    " docs/backup.md), and check the disk before you go on."
+)
 
 
 class TextOutput(Protocol):
@@ -205,6 +213,12 @@ def check_text(reports: Mapping[App, Report]) -> str:
             f" {f'{len(report.findings):,} findings' if report.findings else 'all is well'}"
         )
     return "\n".join(lines) or "there is no such app"
+
+
+def refuse_unreadable(reports: Iterable[Report]) -> None:
+    """Raise a ``CommandError`` that says what to do, if rows cannot be reached in the store's own file."""
+    if ranges := sum(report.unreadable for report in reports):
+        raise CommandError(_UNREADABLE.format(ranges))
 
 
 def end_with_parent() -> None:

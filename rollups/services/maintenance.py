@@ -19,6 +19,7 @@ from django.db import transaction
 from rollups import crash_points
 from rollups.check import comparison, fsck
 from rollups.check.findings import Report
+from rollups.check.unreachable import report_unreachable
 from rollups.crash_points import Hook
 from rollups.delete import delete_app, purge, tombstones
 from rollups.delete import erase_retracted as erasure
@@ -44,6 +45,7 @@ from spm.accounts.models import App, Organisation
 from spm.accounts.services import Retention
 from spm.errors import Refused
 from spm.limits import DAY_HOURS
+from spm.store.backends.base import SalvageableBackend
 
 Watch = Callable[[App, int, int], None]  # an app, days done, days in all
 
@@ -100,11 +102,15 @@ def check(
 ) -> dict[App, Report]:
     """Verifies rows and recounts hours and days of these apps; only ``repair`` and ``rebuild`` take the lease.
 
-    ``rebuild`` rebuilds manifests that cannot be read, and repairs the rest.
+    ``rebuild`` rebuilds manifests that cannot be read, and repairs the rest. What cannot be reached in the store's own
+    file is passed by and named; then nothing is repaired, since what is there may only seem to be missing.
     """
     now_ms = site.clock.now_ms()
+    unreachable = site.store.pass_by_damage() if isinstance(site.store, SalvageableBackend) else ()
+    if unreachable:
+        repair = rebuild = False
     with _exclusively(site, wait_s) if repair or rebuild else nullcontext():
-        return {
+        reports = {
             app: fsck.fsck(
                 site.store,
                 app.pk,
@@ -116,6 +122,9 @@ def check(
             )
             for app in App.objects.filter(pk__in=apps)
         }
+    for app, report in reports.items():
+        report_unreachable(app.pk, unreachable, report)
+    return reports
 
 
 def check_on_spark(

@@ -299,6 +299,21 @@ def app_of(table: str, key: bytes) -> int:
     return int.from_bytes(key[at : at + 4], "big")
 
 
+_HOURS_AT = {"log": 5, "timelines": 5, "inputs": 5, "chunks": 13}
+
+
+def day_of(table: str, key: bytes) -> int | None:
+    """The day of a row of a table that has hours or days in its keys; of others, and of months, ``None``."""
+    if table in _HOURS_AT:
+        at = _HOURS_AT[table]
+        return (U32 - int.from_bytes(key[at : at + 4], "big")) // 24
+    if table == "hours":
+        return U32 - int(_CHUNK.unpack(key)[3])
+    if table == "manifest" and not parse_manifest(key)[1]:
+        return parse_manifest(key)[0]
+    return None
+
+
 def check_app(app: int, table: str, names: Iterable[bytes]) -> None:
     """Raise ``IntegrityError`` if one of these rows, which are about to be deleted, belongs to another app."""
     for name in names:

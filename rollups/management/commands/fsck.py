@@ -2,7 +2,8 @@
 
 It changes nothing unless ``--repair`` is given: then it writes lost commit records again, and takes wrong hours and
 days out of force, so that readers count again. ``--rebuild`` also rebuilds manifests that cannot be read. ``--spark``
-recounts hours as one Spark job. The exit status is 1 if something is wrong.
+recounts hours as one Spark job. Damaged pages of LMDB's file are passed by; it names what they held. The exit status is
+1 if something is wrong.
 """
 
 import sys
@@ -52,6 +53,7 @@ class Command(BaseCommand):
         except SpmError as error:
             raise CommandError(str(error)) from error
         self.stdout.write(terminal.check_text(reports))
+        terminal.refuse_unreadable(reports.values())
         unlisted = [] if options["app"] else services_maintenance.unlisted_apps(services_runs.site())
         if unlisted:
             numbers = ", ".join(map(str, unlisted))

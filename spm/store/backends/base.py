@@ -67,6 +67,27 @@ class CopyableBackend(Protocol):
         """Write a compact copy, which can be opened, into an empty folder; ``watch`` hears of the bytes written."""
 
 
+class UnreachableCells(Protocol):
+    """Cells of a table that cannot be reached, between two that can; ``None``: to the table's begin or end."""
+
+    @property
+    def table(self) -> str: ...
+
+    @property
+    def after(self) -> bytes | None: ...
+
+    @property
+    def until(self) -> bytes | None: ...
+
+
+@runtime_checkable
+class SalvageableBackend(Protocol):
+    """A store that can be read around damage of its own, which otherwise would end the process."""
+
+    def pass_by_damage(self) -> Sequence[UnreachableCells]:
+        """Find the cells that cannot be reached; reads of this object pass them by from now on, as if absent."""
+
+
 def scan_ranges(
     reader: Reader,
     table: str,

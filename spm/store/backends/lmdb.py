@@ -21,6 +21,7 @@ from spm import limits
 from spm.errors import StoreDamaged, StoreFull, StoreUnavailable
 from spm.store import keys as layout
 from spm.store.backends.base import Cells, Reader, Row, RowPut, Step, taken
+from spm.store.backends.lmdb_gaps import Gap, GapCursor, find_gaps
 
 _ENVIRONMENTS: dict[str, "LmdbBackend"] = {}  # LMDB forbids opening one folder twice in a process
 _LOCK = threading.Lock()
@@ -60,6 +61,7 @@ class LmdbBackend:
             self._env.reader_check()
             self._check_length()
             self._tables = {t: self._env.open_db(t.encode()) for t in layout.TABLES}
+            self._gaps: dict[str, list[Gap]] = {}  # by table: what reads pass by
         except (lmdb.Error, OSError) as error:
             raise _translate(error) from error
 
@@ -161,7 +163,16 @@ class LmdbBackend:
             raise _translate(error) from error
 
     def snapshot(self) -> AbstractContextManager[Reader]:
-        return _Opened(self._env, self._tables)
+        return _Opened(self._env, self._tables, self._gaps)
+
+    def pass_by_damage(self) -> list[Gap]:
+        """Find the cells that cannot be reached; this object's reads pass them by from now on, as if absent."""
+        gaps: list[Gap] | None = None
+        while gaps is None:  # writers may go on: those of two transactions leave nothing of the one we began with
+            with self._env.begin() as transaction:
+                gaps = find_gaps(Path(self.path) / "data.mdb", transaction.id())
+        self._gaps = {table: [gap for gap in gaps if gap.table == table] for table in {gap.table for gap in gaps}}
+        return gaps
 
     def used_bytes(self) -> int:
         return int((self._env.info()["last_pgno"] + 1) * self._env.stat()["psize"])
@@ -207,17 +218,17 @@ class LmdbBackend:
 class _Opened:
     """A snapshot while the context lasts. Its transaction begins with the context, and ends with it."""
 
-    __slots__ = ("_env", "_tables", "_transaction")
+    __slots__ = ("_env", "_gaps", "_tables", "_transaction")
 
-    def __init__(self, env: Any, tables: Mapping[str, Any]) -> None:
-        self._env, self._tables = env, tables
+    def __init__(self, env: Any, tables: Mapping[str, Any], gaps: Mapping[str, Sequence[Gap]]) -> None:
+        self._env, self._tables, self._gaps = env, tables, gaps
 
     def __enter__(self) -> Reader:
         try:
             self._transaction = self._env.begin()
         except lmdb.Error as error:
             raise _translate(error) from error
-        return _Snapshot(self._transaction, self._tables)
+        return _Snapshot(self._transaction, self._tables, self._gaps)
 
     def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
         self._transaction.abort()
@@ -228,17 +239,21 @@ class _Opened:
 class _Snapshot:
     """One read transaction, which writes after its begin do not change."""
 
-    def __init__(self, transaction: Any, tables: Mapping[str, Any]) -> None:
-        self._transaction, self._tables = transaction, tables
+    def __init__(self, transaction: Any, tables: Mapping[str, Any], gaps: Mapping[str, Sequence[Gap]]) -> None:
+        self._transaction, self._tables, self._gaps = transaction, tables, gaps
         self.version: int = transaction.id()  # of the last write that it includes
 
     def get(
         self, table: str, keys: Sequence[bytes], columns: Sequence[bytes] | None = None
     ) -> list[dict[bytes, bytes] | None]:
-        with self._transaction.cursor(self._tables[table]) as cursor:
+        with self._cursor(table) as cursor:
             if columns is not None and len(columns) == 1:
                 return _rows_of_one_cell(cursor, table, keys, columns[0])
             return [self._row(cursor, table, key, columns) for key in keys]
+
+    def _cursor(self, table: str) -> Any:
+        cursor = self._transaction.cursor(self._tables[table])
+        return GapCursor(cursor, self._gaps[table]) if table in self._gaps else cursor
 
     def _row(self, cursor: Any, table: str, key: bytes, columns: Sequence[bytes] | None) -> dict[bytes, bytes] | None:
         row = {}
@@ -267,7 +282,7 @@ class _Snapshot:
         limit: int | None = None,
     ) -> Iterator[Row]:
         count = 0
-        with self._transaction.cursor(self._tables[table]) as cursor:
+        with self._cursor(table) as cursor:
             if not cursor.set_range(start):
                 return
             width = layout.TABLES[table]

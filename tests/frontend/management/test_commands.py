@@ -16,6 +16,7 @@ from rollups.run.driver import Progress
 from rollups.services import runs as services_runs
 from spm.accounts.models import AuditEntry
 from spm.clock import FakeClock, SystemClock
+from spm.store.backends.lmdb_gaps import Gap
 from spm.store.versions import retractions
 from tests.support import sample_app
 from tests.support.people import Tenant
@@ -120,6 +121,17 @@ def test_the_former_name_of_erase_retracted_is_the_same_command() -> None:
 def test_an_impossible_command_says_why(app: int, args: list[str], text: str) -> None:
     with pytest.raises(CommandError, match=text):
         call_command(*[arg.format(app=app) for arg in args])
+
+
+def test_a_check_that_cannot_reach_all_rows_says_what_to_do(
+    app: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    gaps = [Gap("log", None, None), Gap("marks", None, None)]
+    monkeypatch.setattr(type(services_runs.site().store), "pass_by_damage", lambda _store: gaps, raising=False)
+    wanted = r"2 ranges of rows cannot be reached.*nothing was repaired.*bin/manage restore"
+    with pytest.raises(CommandError, match=wanted):
+        call_command("fsck", "--repair", "--app", str(app))
+    assert capsys.readouterr().out.count(": unreadable: ") == 2
 
 
 @pytest.mark.parametrize(
