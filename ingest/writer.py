@@ -15,16 +15,16 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from ingest.part_encoding import AppPart, SampleColumns, encode_part, messages_table
 from spm import clock, limits
-from spm.arrays import BOOL, F64, I32, I64, U8, U32, U64
+from spm.arrays import BOOL, I64, U32
 from spm.envelope_batch import Envelopes
 from spm.errors import AppUnavailable, CorruptBlock
 from spm.store import epochs, keys
 from spm.store.backends.base import Backend, RowPut, Step, taken
 from spm.store.dictionary import COLUMN, NewSeries, SeriesRegistry
-from spm.store.encoding import blocks, kernels
-from spm.store.encoding.blocks import LogBlock, Messages
-from spm.store.keys import PlacementEpoch, PlacementTable
+from spm.store.encoding import blocks
+from spm.store.keys import PlacementTable
 from spm.store.ledger import commit_records, dead_letters
 from spm.store.ledger.commit_records import BatchRows, Commit
 from spm.store.ledger.dead_letters import DeadLetter
@@ -47,15 +47,6 @@ class DeadSamples:
     def samples(self) -> int:
         """The number of dead samples."""
         return len(self.envelope)
-
-
-@dataclass(frozen=True, slots=True)
-class AppPart:
-    """The part of a batch that belongs to one app, and the epoch by which it was placed."""
-
-    app: int
-    epoch: PlacementEpoch
-    columns: "_SampleColumns"
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +100,7 @@ class Writer:
         apps = sorted(set(storable.app[has_samples].tolist()))  # for few messages a tenth of the cost of np.unique
         tables = self._placement_tables(apps)
         parts = tuple(
-            AppPart(app, tables[app].newest, _SampleColumns.of(group))
+            AppPart(app, tables[app].newest, SampleColumns.of(group))
             for app in apps
             for group in _split_by_hours(storable.select_messages(has_samples & (storable.app == app)))
         )
@@ -175,7 +166,7 @@ class Writer:
         log: list[RowPut] = []
         commits: list[RowPut] = []
         for part in parts:
-            rows = _encode_part(part, next(self._batches) & keys.U64)
+            rows = encode_part(part, next(self._batches) & keys.U64)
             log += rows[0]
             commits += rows[1]
         return log, commits
@@ -290,7 +281,7 @@ def _ledger_row(envelope: Envelope, outcome: int, samples: int, cause: str, tota
     digest = hashlib.blake2b(name, digest_size=12).digest()
     writer, sequence = int.from_bytes(digest[:8], "big"), int.from_bytes(digest[8:], "big")
     totals = np.array([len(envelope) if total is None else total], np.int64)
-    table = _messages(one, np.zeros(1, np.int64))
+    table = messages_table(one, np.zeros(1, np.int64))
     commit = Commit(table, np.array([samples], np.int64), one.message_ids, 0, 0, BatchRows.of(()), totals)
     key = keys.ledger(envelope.app, stamp.ms // 60_000, writer, sequence)
     return key, {commit_records.COLUMN: commit_records.encode(commit, blocks.LEDGER, outcome)}
@@ -311,89 +302,3 @@ def _split_by_hours(envelopes: Envelopes) -> Iterator[Envelopes]:
             first, hours = number, set()
         hours |= touched
     yield envelopes.select_messages(numbers >= first)
-
-
-@dataclass(frozen=True, slots=True)
-class _SampleColumns:
-    """All samples of one app's messages as columns: ``owner`` i32 into the sorted ``series``, ``message`` i32."""
-
-    envelopes: Envelopes
-    series: U64
-    metrics: U64
-    owner: I32
-    message: I32
-    ts: I64
-    values: F64
-
-    @classmethod
-    def of(cls, envelopes: Envelopes) -> "_SampleColumns":
-        ids, metrics = envelopes.series.ids, envelopes.series.metrics
-        first, index = kernels.distinct(ids)
-        if len(first) < len(ids) and not np.array_equal(metrics[first][index], metrics):
-            # one id under two metrics: they are two series
-            _, first, rows = np.unique(np.stack([ids, metrics]), axis=1, return_index=True, return_inverse=True)
-            index = rows.ravel().astype(np.int32)
-        owner = index[envelopes.series_index]
-        return cls(envelopes, ids[first], metrics[first], owner, envelopes.message, envelopes.ts, envelopes.values)
-
-
-def _encode_part(part: AppPart, batch: int) -> tuple[list[RowPut], list[RowPut]]:
-    """Return the rows of `log` and of `pending` of one part: one block per HourShard."""
-    app, columns = part.app, part.columns
-    ingest_ms = int(columns.envelopes.ms.min())
-    hour_shards = _hour_shards(columns, part.epoch.place(app, columns.metrics))
-    rows = BatchRows.of([(shard, hour) for shard, hour, _ in hour_shards])
-    log: list[RowPut] = []
-    cells: dict[int, dict[bytes, bytes]] = {}
-    for shard, hour, samples in hour_shards:
-        key = keys.LogKey(shard, app, hour, ingest_ms, batch)
-        block, commit = _block(columns, samples, rows, part.epoch.number)
-        log.append((key.to_bytes(), block.to_cells()))
-        cells.setdefault(shard, {})[keys.hour_column(hour)] = commit_records.encode(commit, batch=batch)
-    return log, [(keys.PendingKey(b, app, ingest_ms, batch).to_bytes(), c) for b, c in cells.items()]
-
-
-def _hour_shards(columns: _SampleColumns, shards: U8) -> list[tuple[int, int, I64 | None]]:
-    """Return (shard, hour, its samples in order of arrival) of every HourShard; ``None`` stands for all samples."""
-    hours = hour_of(columns.ts)
-    if bool((hours == hours[0]).all()) and bool((shards == shards[0]).all()):
-        return [(int(shards[0]), int(hours[0]), None)]
-    numbers = hours * 256 + shards[columns.owner]
-    order = np.argsort(numbers, kind="stable")
-    cuts = np.flatnonzero(np.diff(numbers[order])) + 1
-    return [(int(numbers[run[0]]) & 255, int(numbers[run[0]]) >> 8, run) for run in np.split(order, cuts)]
-
-
-def _block(columns: _SampleColumns, rows: I64 | None, of_batch: BatchRows, epoch: int) -> tuple[LogBlock, Commit]:
-    """Return the block of these samples and its commit record; ``of_batch``: all HourShards of the batch."""
-    owner, message, ts, values = columns.owner, columns.message, columns.ts, columns.values
-    if rows is not None:
-        owner, message, ts, values = owner[rows], message[rows], ts[rows], values[rows]
-    counts, order = kernels.group_by_series(owner, len(columns.series))
-    has_samples = counts > 0
-    samples = np.bincount(message, minlength=len(columns.envelopes))
-    used = np.flatnonzero(samples)
-    number = np.empty(len(columns.envelopes), np.int32)
-    number[used] = np.arange(len(used), dtype=np.int32)
-    table = _messages(columns.envelopes, used)
-    block = LogBlock(
-        table,
-        columns.series[has_samples],
-        columns.metrics[has_samples],
-        counts[has_samples],
-        number[message[order]],
-        ts[order],
-        values[order],
-    )
-    ids = columns.envelopes.message_ids.reshape(-1, 16)[used].ravel()
-    commit = Commit(table, samples[used], ids, int(ts.min()), int(ts.max()), of_batch, epoch=epoch)
-    return block, commit
-
-
-def _messages(envelopes: Envelopes, used: I64) -> Messages:
-    """Return the table of these messages, with only the sources that they have."""
-    of_used = envelopes.source[used].tolist()
-    places = {number: place for place, number in enumerate(sorted(set(of_used)))}
-    source = np.array([places[number] for number in of_used], np.int32)
-    columns = (envelopes.ms[used], envelopes.process[used], envelopes.sequence[used])
-    return Messages(*columns, source, tuple(envelopes.sources[number] for number in places))

@@ -313,7 +313,7 @@ def test_what_a_message_is_not_to_blame_for_is_no_dead_letter(kind: str, monkeyp
     if kind == "placement":
         backend.check_and_put("config", epochs.row_key(APP), epochs.COLUMN, None, b"damaged bytes")
     else:
-        monkeypatch.setattr("ingest.writer._encode_part", raise_memory_error)
+        monkeypatch.setattr("ingest.writer.encode_part", raise_memory_error)
     with pytest.raises(AppUnavailable):
         writer.write([envelope([(1, START + 1, 1.0)])])
     assert letters(backend) == []

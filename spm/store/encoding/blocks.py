@@ -8,7 +8,7 @@ the greatest version of a kind is written. Drawings: FORMAT.md; golden bytes: te
 
 import struct
 import zlib
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, TypeVar
@@ -44,23 +44,8 @@ from spm.store.encoding.codec import Column
     ROUND,
 ) = range(1, 18)
 _NAMES = (
-    "log",
-    "chunk",
-    "timelines",
-    "inputs",
-    "pending",
-    "manifest",
-    "hours",
-    "ledger",
-    "month",
-    "dead",
-    "retraction",
-    "distribution",
-    "announced",
-    "mark",
-    "stamps",
-    "vector",
-    "round",
+    *("log", "chunk", "timelines", "inputs", "pending", "manifest", "hours", "ledger", "month"),
+    *("dead", "retraction", "distribution", "announced", "mark", "stamps", "vector", "round"),
 )
 RECORD_BYTES_MAX = 64_000_000  # of one unpacked record: a damaged size must not take the machine's memory
 
@@ -183,6 +168,18 @@ def pack_columns(
         numbered = [(_NUMBER[name], form * _KINDS + _KIND[dtype], *rest) for name, form, dtype, *rest in packed]
         return _PACK.encode((texts or [], numbered))
     return _PACK.encode((texts or [], packed))
+
+
+def pack_column(name: str, column: Column | codec.Encoded) -> msgspec.Raw:
+    """Pack one column as frames with numbers of columns hold it, for ``join_columns``."""
+    form, dtype, *rest = column if isinstance(column, tuple) else codec.encode(column, random=name.endswith("_hash"))
+    return msgspec.Raw(_PACK.encode((_NUMBER[name], form * _KINDS + _KIND[dtype], *rest)))
+
+
+def join_columns(kind: int, columns: Sequence[msgspec.Raw], texts: list[str]) -> bytes:
+    """Make a frame of packed columns: the bytes of ``encode_columns``, where many frames share most columns."""
+    assert READERS[kind, _NEWEST[kind]] is _numbered_columns, f"BUG: {_name(kind)} has names of columns"
+    return frame(kind, _PACK.encode((texts, columns)))
 
 
 def decode_columns(kind: int, raw: bytes) -> tuple[dict[str, Column], list[str]]:
