@@ -35,11 +35,13 @@ from ingest.http.push_app import PushApplication  # noqa: E402
 from ingest.http.urls import endpoint_of  # noqa: E402
 from ingest.system_series import process_metrics  # noqa: E402
 from spm.settings.database_files import hold_database_files  # noqa: E402
+from spm.settings.process_memory import keep_intermediate_code_packed, trim_heap_regularly  # noqa: E402
 from spm.store.backends import open_backend  # noqa: E402
 from spm.web.dispatch import AsgiApplication, Dispatcher, Listener, Site  # noqa: E402
 from spm.web.fair_pool import FairPool  # noqa: E402
 from spm.web.wsgi_bridge import WsgiApplication  # noqa: E402
 
+keep_intermediate_code_packed()
 gc.freeze()  # nor does it need to be looked through later, or copied in a child for that
 gc.set_threshold(GC_YOUNG_OBJECTS)
 gc.enable()
@@ -57,8 +59,9 @@ def queries() -> WsgiApplication:
 
 
 def open_dispatcher() -> Dispatcher:
-    """Return the application of this process, and start the thread that sends its own metrics."""
+    """Return the application of this process, and start its threads for metrics and memory."""
     hold_database_files()
+    trim_heap_regularly()
     process_metrics.start("web")
     bounds = HttpBounds(
         connections_max=allowed_connections(WEB_CONNECTIONS_MAX),
