@@ -20,7 +20,7 @@ os.environ.setdefault("DJANGO_SETTINGS_MODULE", "spm.settings")
 
 from spm.celery import PunctualScheduler, app  # reads the settings
 from spm.settings.database_files import hold_database_files
-from spm.settings.process_memory import keep_intermediate_code_packed, trim_heap_regularly
+from spm.settings.process_memory import do_without_pandas, keep_intermediate_code_packed, trim_heap_regularly
 
 THREADS = 4
 
@@ -35,6 +35,7 @@ def main(words: Sequence[str]) -> int:
     options = parser.parse_args(words)
     if options.beat_only:
         return send_schedule()
+    do_without_pandas()
     keep_intermediate_code_packed()
     gc.disable()  # all that is loaded now stays: looking through it again and again is a tenth of a start
     worker = app.Worker(
@@ -46,6 +47,7 @@ def main(words: Sequence[str]) -> int:
         without_mingle=True,
         without_heartbeat=True,
     )
+    worker.set_process_status = lambda _: None  # lists of processes show the command, as for all others
     gc.freeze()  # nor does it need to be looked through later
     gc.enable()
     hold_database_files()

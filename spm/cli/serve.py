@@ -1,12 +1,12 @@
 """``python -m spm.cli.serve``: starts the product's processes and keeps them running until it is stopped.
 
 1. Check the machine: disk, port, no other instance on this data folder.
-2. Run ``manage.py prepare``: migrations, static files, kernels, the first organisation.
+2. Run ``manage.py prepare``: migrations, static files, kernels, the first organisation. Load what programs share.
 3. Start web server, worker and agent; wait for the first answer; print the address and the login.
 4. Loop: move their output to logs, restart those that have ended, with growing delays.
 5. On Ctrl-C or SIGTERM: stop all, wait ``STOP_GRACE_S``, kill the remaining ones. A second Ctrl-C does not wait.
 
-It has one thread and one loop, and no data: if it is killed at any moment, nothing needs repair. Enter by ``main``.
+It has one loop and no data: if it is killed at any moment, nothing needs repair. Enter by ``main``.
 """
 
 import contextlib
@@ -22,6 +22,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
+from spm.cli import loaded
 from spm.cli.console import json_line, say, welcome
 from spm.cli.dotenv import read_dotenv
 from spm.cli.options import Options, parse
@@ -46,6 +47,7 @@ def main(arguments: Sequence[str], environ: Mapping[str, str]) -> int:
             check_port(options.host, options.grpc_port, "SPM_OTLP_GRPC_PORT")
         clear_metrics(options.data)
         login = prepare(options)
+        loaded.load(environment_of(options))
         Supervisor(options, login, SystemClock()).run()
         os.close(lock)
     except CannotStart as error:

@@ -2,11 +2,11 @@
 
 ``programs`` and ``restart_delay`` are pure. ``Child`` is one running process in a session of its own, so that Ctrl-C
 reaches only the supervisor, which stops the others in order, and so that a process that it has left behind (a JVM) is
-killed with it. A child also ends when its parent is killed. Nothing here waits; ``spm.cli.serve`` has the loop.
+killed with it. A child also ends when its parent is killed. What ``spm.cli.loaded`` has loaded is forked: web server
+and worker share the memory of it. Nothing here waits; ``spm.cli.serve`` has the loop.
 """
 
 import contextlib
-import ctypes
 import os
 import signal
 import subprocess
@@ -16,25 +16,29 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
+from spm.cli import loaded
 from spm.cli.options import NO_SPARK, Options
 from spm.cli.preflight import WEB_METRICS
 from spm.limits import HEALTHY_AFTER_S, LOG_BYTES_MAX, RESTART_DELAY_S_MAX
 
-_PR_SET_PDEATHSIG = 1
 # A file that ends early, or whose pages are not sound, ends the process that reads it. Gunicorn says it of its workers;
 # it ends those that hang by SIGABRT itself, so that only LMDB's own words tell the other kind.
 SIGNALS_OF_DAMAGE = (signal.SIGBUS, signal.SIGABRT, signal.SIGSEGV)
 _WORDS_OF_DAMAGE = (b"was sent SIGBUS!", b"was sent SIGSEGV!", b"mdb.c:")
-_LIBC = ctypes.CDLL(None)
 
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """A program to run: its name, its command, and additions to the environment."""
+    """A program to run: its name, its command, and additions to the environment.
+
+    ``shares`` says whether the supervisor may fork it instead of running the command: the command is a module of those
+    that ``spm.cli.loaded`` loads, and the environment is that of the others.
+    """
 
     name: str
     command: tuple[str, ...]
     environ: Mapping[str, str]
+    shares: bool = False
 
 
 def programs(options: Options, agent_token: str | None) -> list[Program]:
@@ -53,7 +57,10 @@ def programs(options: Options, agent_token: str | None) -> list[Program]:
     if options.web_processes > 1:
         metrics = {"PROMETHEUS_MULTIPROC_DIR": str(options.data / WEB_METRICS)}
         web = (*web, "--preload")  # loaded once, by their parent: loading opens no store and starts no thread
-    result = [Program("web", web, {**common, **metrics}), Program("worker", worker, common)]
+    result = [
+        Program("web", web, {**common, **metrics}, shares=not metrics),
+        Program("worker", worker, common, shares=True),
+    ]
     if agent_token:
         spool = str(options.data / "agent")
         own = {"SPM_AGENT_URL": options.own_url, "SPM_AGENT_TOKEN": agent_token, "SPM_AGENT_SPOOL": spool}
@@ -111,16 +118,7 @@ class Child:
     def __init__(self, program: Program, *, root: Path, log: Log, started_at: float) -> None:
         self.program, self.log, self.started_at = program, log, started_at
         self.deaths_of_damage = 0  # that its output tells of its own children
-        self._process = subprocess.Popen(
-            program.command,
-            cwd=root,
-            env={**os.environ, **program.environ},
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-            preexec_fn=_end_with_parent,  # safe: this process has one thread
-        )
+        self._process = loaded.fork(program.command, root) if program.shares else _run(program, root)
         assert self._process.stdout is not None, "BUG: asked for a pipe"
         self.pipe = self._process.stdout
         os.set_blocking(self.pipe.fileno(), False)
@@ -155,5 +153,14 @@ class Child:
         self.pipe.close()
 
 
-def _end_with_parent() -> None:
-    _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+def _run(program: Program, root: Path) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        program.command,
+        cwd=root,
+        env={**os.environ, **program.environ},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        start_new_session=True,
+        preexec_fn=loaded.end_with_parent,  # safe: no other thread of this process holds a lock of Python's
+    )

@@ -5,12 +5,16 @@
   tenth of its size, and unpacks it when it is asked for. It reaches into numba and changes nothing where numba has
   become another.
 - The C library keeps what a wide query has freed. ``trim_heap_regularly`` returns it to the system.
+- Arrow imports pandas, where it is installed, to find out whether an argument is one of its objects: 30 MB.
+  ``do_without_pandas`` hides it; a run on Spark, which needs it, is a process of its own.
 
-Both are for processes that live long; tools and tests do without. Nothing here keeps data.
+All are for processes that live long; tools and tests do without. Nothing here keeps data.
 """
 
 import ctypes
+import sys
 import threading
+from importlib.abc import MetaPathFinder
 from typing import Any
 
 from llvmlite import binding
@@ -59,6 +63,20 @@ def keep_intermediate_code_packed() -> None:
     setattr(library, _PACKED, None)
     library._unserialize = classmethod(load_packed)
     library._get_module_for_linking = unpacked_for_linking
+
+
+class _NoPandas(MetaPathFinder):
+    """Refuses the import of pandas. ``None`` in its place among the modules would be taken for the module by Arrow."""
+
+    def find_spec(self, name: str, *_: object) -> None:
+        if name == "pandas":
+            raise ModuleNotFoundError("pandas is not for this process: see spm.settings.process_memory", name=name)
+
+
+def do_without_pandas() -> None:
+    """Let this process find no pandas, unless it has it already. Calling twice is safe."""
+    if not any(isinstance(finder, _NoPandas) for finder in sys.meta_path):
+        sys.meta_path.insert(0, _NoPandas())
 
 
 def trim_heap_regularly() -> None:

@@ -35,7 +35,11 @@ from ingest.http.push_app import PushApplication  # noqa: E402
 from ingest.http.urls import endpoint_of  # noqa: E402
 from ingest.system_series import process_metrics  # noqa: E402
 from spm.settings.database_files import hold_database_files  # noqa: E402
-from spm.settings.process_memory import keep_intermediate_code_packed, trim_heap_regularly  # noqa: E402
+from spm.settings.process_memory import (  # noqa: E402
+    do_without_pandas,
+    keep_intermediate_code_packed,
+    trim_heap_regularly,
+)
 from spm.store.backends import open_backend  # noqa: E402
 from spm.web.dispatch import AsgiApplication, Dispatcher, Listener, Site  # noqa: E402
 from spm.web.fair_pool import FairPool  # noqa: E402
@@ -60,6 +64,7 @@ def queries() -> WsgiApplication:
 
 def open_dispatcher() -> Dispatcher:
     """Return the application of this process, and start its threads for metrics and memory."""
+    do_without_pandas()
     hold_database_files()
     trim_heap_regularly()
     process_metrics.start("web")

@@ -42,6 +42,17 @@ print("compiled", quarter(2.0))
 """
 
 
+ASKS = """
+import sys
+from spm.settings.process_memory import do_without_pandas
+{call}
+import pyarrow as pa
+assert pa.array([b"a", None]).null_count == 1
+assert pa.scalar(b"", pa.binary()).as_py() == b""
+print("pandas" not in sys.modules)
+"""
+
+
 @pytest.fixture
 def compiled(tmp_path: Path) -> Path:
     """A folder with a kernel whose compiled code is cached, and a program that loads it and compiles its caller."""
@@ -78,3 +89,9 @@ def _run(folder: Path, *arguments: str) -> str:
     )
     assert done.returncode == 0, done.stderr
     return done.stdout
+
+
+@pytest.mark.parametrize("hidden", [True, False])
+def test_arrow_does_without_pandas_where_it_is_hidden(tmp_path: Path, hidden: bool) -> None:
+    (tmp_path / "asks.py").write_text(ASKS.format(call="do_without_pandas()" if hidden else ""))
+    assert _run(tmp_path, "asks.py") == f"{hidden}\n"
