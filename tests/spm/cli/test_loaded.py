@@ -72,9 +72,8 @@ def test_a_child_runs_its_module_in_a_session_of_its_own_and_has_no_file_of_its_
 ) -> None:
     with (modules / "of the parent").open("w"):
         output, status = _ended(fork([sys.executable, "-m", "child", "3", stream], modules))
-    told = json.loads(output)
     assert status == 3
-    assert told == {
+    assert json.loads(output) == {
         "arguments": ["3", stream],
         "folder": str(modules),
         "leads its session": True,
@@ -116,10 +115,10 @@ def test_loading_opens_nothing_and_children_share_its_memory(modules: Path) -> N
         [sys.executable, "-c", LOADER, str(data)], cwd=ROOT, env=environ, capture_output=True, text=True, timeout=120
     )
     assert done.returncode == 0, done.stderr
-    told = json.loads(done.stdout)
-    assert [name for name in told["files"] if name.startswith(str(data))] == []
-    assert told["threads"] == []
-    assert told["child"]["Private_Dirty"] < 0.25 * told["child"]["Anonymous"]
+    state = json.loads(done.stdout)
+    assert [name for name in state["files"] if name.startswith(str(data))] == []
+    assert state["threads"] == []
+    assert state["child"]["Private_Dirty"] < 0.25 * state["child"]["Anonymous"]
 
 
 def _within(seconds: float, holds: Callable[[], bool]) -> bool:
