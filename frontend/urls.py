@@ -3,6 +3,8 @@
 from django.urls import URLPattern, URLResolver, path
 
 from frontend import agent_file, metrics_page
+from frontend.help import document_pages
+from frontend.help import pages as help_pages
 from frontend.pages import overview, registry
 from frontend.pages.account import views
 from frontend.pages.organisation import audit, export, joining, members, settings, tokens, usage
@@ -19,6 +21,11 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("account/password", views.Password.as_view(), name="password"),
     path("invitations/<str:secret>", joining.InvitationLink.as_view(), name="invitation_link"),
     path("invitation", joining.Invitation.as_view(), name="invitation"),
+    path("help", document_pages.Help.as_view(), name="help"),
+    path("help/docs/<path:name>", document_pages.DocumentPage.as_view(), name="help_document"),
+    path("help/files/<path:name>", document_pages.linked_file, name="help_file"),
+    path("help/api", help_pages.Api.as_view(), name="help_api"),
+    path("help/api/<slug:name>", help_pages.ApiOperation.as_view(), name="help_operation"),
     path("org/new", settings.NewOrganisation.as_view(), name="organisation_new"),
     path(f"{_ORGANISATION}/members", members.Members.as_view(), name="organisation_members"),
     path(f"{_ORGANISATION}/apps", settings.Apps.as_view(), name="organisation_apps"),

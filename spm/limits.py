@@ -497,3 +497,4 @@ OUTBOX_ERROR_CHARS_MAX = 500  # of a mail server's answer that is kept
 SUBJECT_CHARS_MAX = 200  # what readers show of a subject, and more
 MAIL_LINE_CHARS_MAX = 800  # SMTP ends lines at 998
 PRUNE_ROWS_MAX = 500  # deleted at one tick
+HELP_HITS_MAX = 40  # sections and operations of a search of the help: more are read by nobody

@@ -8,7 +8,7 @@ from rest_framework import serializers, status
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from frontend.api.base import FailureSerializer, Operation, PersonAuthentication, TokenAuthentication
+from frontend.api.base import FailureSerializer, Operation, PersonAuthentication, TokenAuthentication, TokenScheme
 from frontend.events.rights import app_number
 from spm.accounts.models import App
 from spm.accounts.organisations.rights import Right
@@ -57,6 +57,18 @@ class EventTokenAuthentication(TokenAuthentication):
     """Tokens that may write events."""
 
     scope = "events"
+
+
+class EventTokenScheme(TokenScheme):  # type: ignore[no-untyped-call]  # its base is untyped
+    """Describes the authentication in the schema."""
+
+    target_class = EventTokenAuthentication
+    priority = 1  # before that of all tokens
+    name = "eventToken"
+
+    def get_security_definition(self, auto_schema: object) -> dict[str, str]:
+        """Describe a bearer token."""
+        return {"type": "http", "scheme": "bearer", "description": "A token of an app with the scope events or write."}
 
 
 class StreamOperation(Operation):

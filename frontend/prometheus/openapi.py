@@ -170,6 +170,7 @@ def _operation(path: str, endpoint: _Endpoint, method: str) -> dict[str, Any]:
         "operationId": f"{path.strip('/').translate(_PLAIN)}_{method}",
         "summary": endpoint.summary,
         "tags": [_tag(path)],
+        "security": [{"token": []}] if path == "/api/v1/import" else [{"token": []}, {"cookieAuth": []}],
         "parameters": [_parameter(name, endpoint) for name in endpoint.parameters if name not in fields],
         "responses": {
             "200": {"description": "", "content": {each: {"schema": _schema(each)} for each in _types(endpoint)}},

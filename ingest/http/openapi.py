@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from django.conf import settings
+
 from ingest.http.endpoints.base import Endpoint, Probe
 from ingest.http.urls import ENDPOINTS, PUSHGATEWAY
 from ingest.protocols.registry import PROTOCOLS, ViewName
@@ -158,7 +160,7 @@ def _push(path: str, name: str, view: ViewName, method: str) -> dict[str, Any]:
 def _curl(path: str, push: _Push, method: str) -> str:
     """Return a command for a shell in which TOKEN is set."""
     kind, verb = _JSON if _JSON in push.body else _TEXT, "" if method == "POST" else f" -X {method}"
-    data, address = push.data.replace("%NOW%", _NOW_S), f"http://localhost:8000{path.replace('{job}', 'demo')}"
+    data, address = push.data.replace("%NOW%", _NOW_S), f"{settings.SPM_BASE_URL}{path.replace('{job}', 'demo')}"
     head = f'curl -H "Authorization: Bearer $TOKEN" -H "Content-Type: {kind}"{verb}'
     return f"{head} --data-binary '{data}' {address}"
 

@@ -73,10 +73,18 @@ SPECTACULAR_SETTINGS = {
     "TITLE": "SPM",
     "VERSION": "1",
     "SERVE_INCLUDE_SCHEMA": False,
+    "ENUM_NAME_OVERRIDES": {
+        "AlertStateEnum": "alerts.models.AlertEvent.STATES",
+        "GrantedRoleEnum": "spm.accounts.organisations.rights.ROLES",
+        "RoleEnum": "spm.accounts.models.Role",
+        "RuleKindEnum": "frontend.api.alerts.alert_rules.KINDS",
+    },
     "POSTPROCESSING_HOOKS": [
         "drf_spectacular.hooks.postprocess_schema_enums",
         "frontend.api.base.describe_refusals",
         "frontend.prometheus.openapi.describe",  # adds the addresses that are no REST operations
         "ingest.http.openapi.describe",
+        "frontend.help.rights.describe",
+        "frontend.help.curl.describe",
     ],
 }

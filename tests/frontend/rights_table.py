@@ -343,6 +343,10 @@ ACCOUNTS = [
     Row("GET", "/api/v1/query-builder", Who.PERSON, query="expr=up"),
     Row("POST", "/api/v1/query-builder", Who.PERSON, body={"metric": "up"}),
     Row("GET", "/", Who.PERSON, None),
+    Row("GET", "/help", Who.PERSON),
+    *_all("GET", "/help", Who.PERSON, "/docs/<path:name>", "/files/<path:name>", status=404),  # none is called "none"
+    Row("GET", "/help/api", Who.PERSON),
+    Row("GET", "/help/api/<slug:name>", Who.PERSON, 404),  # no operation is called "none"
     Row("GET", "/org/new", Who.PERSON),
     Row("POST", "/org/new", Who.PERSON, 409),  # a new organisation needs a name
     *(Row(method, f"/account{route}", Who.ACCOUNT, None) for method in ("GET", "POST") for route in _OWN),

@@ -44,6 +44,7 @@ _READ = {401: FailureSerializer, 404: FailureSerializer}
 _WRITE = {**_READ, 400: FailureSerializer, 403: FailureSerializer, 422: FailureSerializer}
 _EDIT = {**_WRITE, 412: FailureSerializer, 428: FailureSerializer}
 _IF_MATCH = OpenApiParameter("If-Match", OpenApiTypes.STR, OpenApiParameter.HEADER, required=True)
+KINDS = [kind.value for kind in Kind]
 _PAGE_MAX = 500
 Names = TypeVar("Names", dict[str, str], list[str])
 _EPISODE_EVENTS_MAX = 50
@@ -77,7 +78,7 @@ class RuleDraftSerializer(serializers.Serializer[Any]):
     """The fields of a rule that people decide."""
 
     name = serializers.CharField(max_length=limits.RULE_NAME_CHARS_MAX)
-    kind = serializers.ChoiceField(choices=[kind.value for kind in Kind], default=Kind.THRESHOLD.value)
+    kind = serializers.ChoiceField(choices=KINDS, default=Kind.THRESHOLD.value)
     expr = serializers.CharField(max_length=limits.RULE_EXPR_CHARS_MAX, help_text="PromQL")
     comparator = serializers.ChoiceField(choices=Rule.COMPARATORS, default=">", allow_blank=True)
     threshold = serializers.FloatField(default=0.0)
@@ -184,7 +185,7 @@ class FilterSerializer(serializers.Serializer[Any]):
     file = serializers.CharField(required=False)
     group = serializers.CharField(required=False)
     name = serializers.CharField(required=False)
-    kind = serializers.ChoiceField(choices=[kind.value for kind in Kind], required=False)
+    kind = serializers.ChoiceField(choices=KINDS, required=False)
     severity = serializers.ChoiceField(choices=Severity.choices, required=False)
     enabled = serializers.BooleanField(required=False, allow_null=True, default=None)
     phase = serializers.ChoiceField(choices=["pending", "firing", "recovering"], required=False)

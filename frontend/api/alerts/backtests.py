@@ -9,9 +9,9 @@ from rest_framework.response import Response
 
 from alerts.backtesting.backtests import rule_to_try, try_rule
 from alerts.expressions import admitted
-from alerts.judging.kinds import Kind
 from alerts.models import Rule
 from alerts.telling.limits import WINDOW_MS_MAX
+from frontend.api.alerts.alert_rules import KINDS
 from frontend.api.base import ColumnsRenderer, FailureSerializer, Operation
 from spm.accounts.organisations.rights import Right
 from spm.limits import RULE_DURATION_MAX_MS, RULE_EXPR_CHARS_MAX, TIME_MAX_MS
@@ -48,7 +48,7 @@ class BacktestSerializer(serializers.Serializer[dict[str, Any]]):
     """A rule of the app by its number, or the fields of one; and the time range in ms."""
 
     rule = serializers.IntegerField(required=False)
-    kind = serializers.ChoiceField(required=False, choices=[kind.value for kind in Kind])
+    kind = serializers.ChoiceField(required=False, choices=KINDS)
     expr = serializers.CharField(required=False, max_length=RULE_EXPR_CHARS_MAX)
     comparator = serializers.ChoiceField(required=False, allow_blank=True, choices=Rule.COMPARATORS)
     threshold = serializers.FloatField(required=False)
