@@ -16,18 +16,23 @@ org = App.objects.get(pk={app}).organisation
 found = []
 for most in {quotas}:
     app = App.objects.create(organisation=org, name=f"Of {{App.objects.count()}}", series_max=most, rate_max={rate_max})
-    found.append((app.pk, tokens.issue(app, name="test", scopes=("ingest", "read"))[1]))
+    found.append((app.pk, tokens.issue(app, name="test", scopes={scopes})[1]))
 print(json.dumps(found))
 """
 
 
-def new_apps(served: Served, quotas: Sequence[int | None] = (None,), rate_max: int | None = None) -> list[Served]:
+def new_apps(
+    served: Served,
+    quotas: Sequence[int | None] = (None,),
+    rate_max: int | None = None,
+    scopes: Sequence[str] = ("ingest", "read"),
+) -> list[Served]:
     """The product as seen with the tokens of new apps of its first organisation, one for each quota of series.
 
-    ``rate_max``: of each, in samples a second; ``None`` for the setting's.
+    ``rate_max``: of each, in samples a second; ``None`` for the setting's. ``scopes``: of each token.
     """
     environment = {**os.environ, "SPM_DATA": str(served.data), "DJANGO_SETTINGS_MODULE": "spm.settings"}
-    code = _SCRIPT.format(app=served.app, quotas=list(quotas), rate_max=rate_max)
+    code = _SCRIPT.format(app=served.app, quotas=list(quotas), rate_max=rate_max, scopes=tuple(scopes))
     command = [str(ROOT / "bin/manage"), "shell", "--no-imports", "-c", code]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-2000:]
