@@ -8,6 +8,7 @@ import ast
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from fnmatch import fnmatch
+from functools import lru_cache
 
 FILE_LINES_MAX = 500
 FUNCTION_LINES_MAX = 60
@@ -108,7 +109,7 @@ def one_clock(source: Source) -> Iterator[str]:
     """Only spm/clock.py reads the time or draws random numbers."""
     if source.is_test or source.path == "spm/clock.py":
         return
-    for node in ast.walk(source.tree):
+    for node in _nodes(source.tree):
         if isinstance(node, ast.Attribute) and (_last_name(node.value), node.attr) in CLOCK:
             yield f"{source.path}:{node.lineno} uses {_last_name(node.value)}.{node.attr}"
         if isinstance(node, ast.ImportFrom) and node.module:
@@ -119,9 +120,9 @@ def one_clock(source: Source) -> Iterator[str]:
 
 def no_import_in_functions(source: Source) -> Iterator[str]:
     """What a module needs stands at its top."""
-    for function in _functions(source.tree):
+    for function in () if source.is_test else _functions(source.tree):
         for node in ast.walk(function):
-            if isinstance(node, ast.Import | ast.ImportFrom) and not source.is_test:
+            if isinstance(node, ast.Import | ast.ImportFrom):
                 yield f"{source.path}:{node.lineno} imports inside {function.name}"
 
 
@@ -163,8 +164,8 @@ def no_signals_no_save(source: Source) -> Iterator[str]:
 
 def frozen_values(source: Source) -> Iterator[str]:
     """Values are frozen dataclasses with slots. One whose fields its module sets is no value but a state: slots do."""
-    changed = {n.attr for n in ast.walk(source.tree) if isinstance(n, ast.Attribute) and isinstance(n.ctx, ast.Store)}
-    for node in ast.walk(source.tree):
+    changed = {n.attr for n in _nodes(source.tree) if isinstance(n, ast.Attribute) and isinstance(n.ctx, ast.Store)}
+    for node in _nodes(source.tree):
         if not isinstance(node, ast.ClassDef) or source.is_test:
             continue
         state = any(isinstance(n, ast.AnnAssign) and ast.unparse(n.target) in changed for n in node.body)
@@ -183,8 +184,13 @@ def claims(source: Source) -> Iterator[str]:
 
 def loops_of_tests(source: Source) -> Iterator[str]:
     """A test has its loop from ``tests.support.event_loop``: Playwright may have left a running one in its thread."""
-    for node in ast.walk(source.tree):
-        if source.is_test and isinstance(node, ast.Attribute) and ast.unparse(node) == "asyncio.run":
+    for node in _nodes(source.tree):
+        if (
+            source.is_test
+            and isinstance(node, ast.Attribute)
+            and node.attr == "run"
+            and _last_name(node.value) == "asyncio"
+        ):
             yield f"{source.path}:{node.lineno} calls asyncio.run: it takes on_loop"
 
 
@@ -197,7 +203,7 @@ def finished(source: Source) -> Iterator[str]:
 
 def names_of_values(source: Source) -> Iterator[str]:
     """A value is named by a noun: ``rows``, not ``found``. Only a boolean parameter may be a participle."""
-    for node in ast.walk(source.tree):
+    for node in _nodes(source.tree):
         for name in _bound_names(node):
             if name.strip("_").lower() in PARTICIPLES:
                 yield f"{source.path}:{node.lineno} {name} does not say what it holds"  # type: ignore[attr-defined]
@@ -205,8 +211,8 @@ def names_of_values(source: Source) -> Iterator[str]:
 
 def plain_patterns(source: Source) -> Iterator[str]:
     """No atomic group, and no group repeated possessively: Python 3.11 before 3.11.5 finds too little with them."""
-    for node in ast.walk(source.tree):
-        if not isinstance(node, ast.Call) or not ast.unparse(node.func).startswith("re."):
+    for node in _nodes(source.tree):
+        if not isinstance(node, ast.Call) or isinstance(node.func, ast.Name) or _first_name(node.func) != "re":
             continue
         texts = [str(n.value) for argument in node.args for n in ast.walk(argument) if isinstance(n, ast.Constant)]
         if any(mark in text for text in texts for mark in (")*+", ")++", ")?+", "(?>")):
@@ -217,7 +223,7 @@ def rights_and_not_roles(source: Source) -> Iterator[str]:
     """A right decides what a person may do: only accounts know roles, and no other file compares one."""
     if source.is_test or any(fnmatch(source.path, file) for file in ROLE_FILES):
         return
-    for node in ast.walk(source.tree):
+    for node in _nodes(source.tree):
         match node:
             case ast.alias(name="Role") | ast.Name(id="Role") | ast.Attribute(attr="Role"):
                 yield f"{source.path}:{node.lineno} uses Role"
@@ -245,12 +251,17 @@ ALL: tuple[Rule, ...] = (
 )
 
 
+@lru_cache(1)  # the rules look at one tree after the other
+def _nodes(tree: ast.AST) -> list[ast.AST]:
+    return list(ast.walk(tree))
+
+
 def _functions(tree: ast.AST) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
-    return (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))
+    return (node for node in _nodes(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))
 
 
 def _imports(tree: ast.AST) -> Iterator[tuple[int, str]]:
-    for node in ast.walk(tree):
+    for node in _nodes(tree):
         if isinstance(node, ast.Import):
             yield from ((node.lineno, alias.name) for alias in node.names)
         if isinstance(node, ast.ImportFrom) and node.module and not node.level:
@@ -274,6 +285,13 @@ def _within(module: str, package: str) -> bool:
 
 def _last_name(node: ast.expr) -> str:
     return node.id if isinstance(node, ast.Name) else node.attr if isinstance(node, ast.Attribute) else ""
+
+
+def _first_name(node: ast.expr) -> str:
+    """The name that ``re.compile(x).match`` begins with."""
+    while isinstance(node, ast.Attribute | ast.Call | ast.Subscript):
+        node = node.func if isinstance(node, ast.Call) else node.value
+    return node.id if isinstance(node, ast.Name) else ""
 
 
 def _keywords(mark: ast.expr) -> set[str]:
