@@ -204,7 +204,15 @@ def test_every_answer_equals_a_plain_count_of_versions(acts: Acts) -> None:
 
 
 @pytest.mark.slow
-@settings(deadline=None, max_examples=500)
+@settings(deadline=None, max_examples=350)
 @given(st.lists(ACT, min_size=3, max_size=14))
 def test_every_answer_of_many_histories_equals_a_plain_count(acts: Acts) -> None:
+    """``bin/test --proof thousands_of_histories`` plays more."""
+    compared(acts)
+
+
+@pytest.mark.proof
+@settings(deadline=None, max_examples=5_000)
+@given(st.lists(ACT, min_size=3, max_size=14))
+def test_every_answer_of_thousands_of_histories_equals_a_plain_count(acts: Acts) -> None:
     compared(acts)
