@@ -111,5 +111,7 @@ def _put_in(item: pytest.Item, group: str, config: pytest.Config) -> None:
 
 
 def _touches_database(item: pytest.Item) -> bool:
+    if item.get_closest_marker("one_database"):
+        return False
     fixtures = set(getattr(item, "fixturenames", ()))
     return bool(item.get_closest_marker("django_db") or fixtures & {"db", "transactional_db"})
