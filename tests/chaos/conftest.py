@@ -19,7 +19,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
         cluster.start()
         yield cluster
     finally:
-        cluster.stop()
+        cluster.discard()
 
 
 @pytest.fixture

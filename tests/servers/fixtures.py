@@ -24,7 +24,7 @@ class Server(Protocol):
 
     def missing(self) -> str | None: ...
     def start(self) -> str: ...
-    def stop(self) -> None: ...
+    def discard(self) -> None: ...
 
 
 ServerT = TypeVar("ServerT", bound=Server)
@@ -94,4 +94,4 @@ def _running(kind: Callable[[Path], ServerT], folders: pytest.TempPathFactory) -
         server.start()
         yield server
     finally:
-        server.stop()
+        server.discard()

@@ -20,6 +20,7 @@ from tests.servers.processes import NotReady, Process, free_ports, kept_ports, w
 READY_S = 60
 USER = "postgres"
 ELSEWHERE = "elsewhere"  # a file that names the folder of the data
+FORGETFUL = ("fsync=off", "full_page_writes=off")  # for data that nobody wants after a power failure
 SETTINGS = ("listen_addresses=127.0.0.1", "unix_socket_directories=", "max_connections=60", "shared_buffers=64MB")
 
 
@@ -29,6 +30,7 @@ class Postgres:
 
     folder: Path
     port: int
+    keeps: bool = False  # its data, also over a power failure; a kill -9 of it loses nothing in either case
 
     @classmethod
     def new(cls) -> "Postgres":
@@ -42,7 +44,8 @@ class Postgres:
     def lasting(cls, folder: Path) -> "Postgres":
         """The server that keeps its data and its port in ``folder``, or wherever ``placed`` has put them."""
         note = folder / ELSEWHERE
-        return cls(Path(note.read_text()) if note.exists() else folder, kept_ports(folder, ["postgres"])["postgres"])
+        port = kept_ports(folder, ["postgres"])["postgres"]
+        return cls(Path(note.read_text()) if note.exists() else folder, port, keeps=True)
 
     @property
     def url(self) -> str:
@@ -80,7 +83,8 @@ class Postgres:
             result = subprocess.run(words, capture_output=True, text=True, check=False)
             if result.returncode:
                 raise NotReady(f"initdb failed: {result.stderr.strip()[-500:]}")
-        options = [word for setting in SETTINGS for word in ("-c", setting)]
+        settings = SETTINGS if self.keeps else (*SETTINGS, *FORGETFUL)
+        options = [word for setting in settings for word in ("-c", setting)]
         command = _as_user([programs / "postgres", "-D", data, "-p", str(self.port), *options])
 
         def ready() -> bool:

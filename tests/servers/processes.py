@@ -15,7 +15,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-POLL_S = 0.05
+POLL_S, PAUSE_MAX_S = 0.05, 1.0
 PORTS = range(20_000, 32_000)  # below the ports the kernel hands out: a client that calls a dead server in vain, again
 #                                and again, would sooner or later be given that very port, and talk to itself
 
@@ -124,13 +124,19 @@ def _reap(pid: int) -> None:
 
 
 def wait_until(condition: Callable[[], bool], seconds: float) -> bool:
-    """Whether ``condition`` came true within ``seconds``."""
+    """Whether ``condition`` came true within ``seconds``.
+
+    A look that takes long (a whole table, a program) is followed by as long a pause: what is waited for needs the CPU.
+    """
     end = time.monotonic() + seconds
-    while not condition():
-        if time.monotonic() > end:
+    while True:
+        begun = time.monotonic()
+        if condition():
+            return True
+        now = time.monotonic()
+        if now > end:
             return False
-        time.sleep(POLL_S)
-    return True
+        time.sleep(min(max(POLL_S, now - begun), PAUSE_MAX_S))
 
 
 @contextlib.contextmanager

@@ -105,6 +105,11 @@ class RabbitMQ:
         """Kill -9 of the broker."""
         self._node.kill()
 
+    def discard(self) -> None:
+        """End it for good: nobody will read its data, so nothing is written out."""
+        self._node.kill()
+        self._mapper.kill()
+
     def alive(self) -> bool:
         """Whether the broker runs."""
         return self._node.alive()

@@ -102,6 +102,11 @@ class Cluster:
         for name in ("thrift", *REGIONS, "master", "zookeeper", "datanode", "namenode"):
             self.process(name).stop(25)
 
+    def discard(self) -> None:
+        """End it for good: nobody will read its data, so nothing is written out."""
+        for name in HEAP:
+            self.process(name).kill()
+
     def make_tables(self, prefix: str, tables: Sequence[str] = tuple(keys.TABLES)) -> list[str]:
         """Make the product's tables as an administrator would, by a second gateway that lives for this moment only."""
         port = free_ports(1)[0]

@@ -104,6 +104,10 @@ class HBase:
         self.process("thrift").kill()
         self.process("master").kill()
 
+    def discard(self) -> None:
+        """End it for good: nobody will read its data, so nothing is written out."""
+        self.kill()
+
     def alive(self) -> bool:
         """Whether both run."""
         return self.process("master").alive() and self.process("thrift").alive()

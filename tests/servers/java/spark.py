@@ -76,6 +76,10 @@ class SparkCluster:
         for name in (*WORKERS, "master"):
             self.process(name).stop(20)
 
+    def discard(self) -> None:
+        """End it for good; workers are asked, since only they end their executors."""
+        self.stop()
+
     def alive(self) -> bool:
         """Whether all three run."""
         return all(self.process(name).alive() for name in (*WORKERS, "master"))
