@@ -16,6 +16,7 @@ from tests.servers.authority import Signed
 from tests.servers.processes import NotReady, Process, answers, kept_ports, wait_ready
 
 READY_S = 240  # of a machine that is busy with much else; as a rule it is ten
+COUNTS_EVERY_S = 1  # the messages of each queue; by itself it would every five seconds
 READY_LINE = "Server startup complete"
 PROGRAMS = Path("/usr/lib/rabbitmq/lib")
 
@@ -215,7 +216,7 @@ class RabbitMQ:
             "RABBITMQ_PID_FILE": str(self.folder / "node.pid"),
             "RABBITMQ_ALLOW_INPUT": "1",  # the script then becomes the node instead of starting it as a child,
             "RABBITMQ_SERVER_START_ARGS": "-noinput",  # and this takes back what the line above allows
-            "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": loopback,
+            "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": f"{loopback} -rabbit quorum_tick_interval {1_000 * COUNTS_EVERY_S}",
             "RABBITMQ_CTL_ERL_ARGS": loopback,
         }
 

@@ -1,8 +1,8 @@
-"""200,000 samples over HTTP while every process of the full stack is killed with -9, again and again.
+"""140,000 samples over HTTP while every process of the full stack is killed with -9, again and again.
 
 HBase lies on HDFS with two region servers; agents push to the web server, which publishes to RabbitMQ, whence two
 workers write. One thread kills workers, another the broker, the gateway, a region server and the web server in turn. In
-the end the ledger is exact, and so are the hours that a run builds from it.
+the end the ledger is exact, and so are the hours that a run builds from it. ``bin/test --proof r6_`` lasts an hour.
 """
 
 from collections import Counter
@@ -19,8 +19,8 @@ from tests.servers.rabbitmq import RabbitMQ
 from tests.support.stored import copies, reader, samples
 
 pytestmark = [pytest.mark.real, pytest.mark.chaos, pytest.mark.slow, pytest.mark.timeout(900)]
-MESSAGES = 2_000  # of 100 samples
-WORKER_KILLS, OTHER_KILLS = 20, 3
+MESSAGES = 1_400  # of 100 samples
+WORKER_KILLS, OTHER_KILLS = 14, 2
 OTHERS = ("rabbitmq", "thrift", "region server", "web")
 PACE_S = 0.1  # of each of four threads: the sending lasts as long as the storm
 END_MS = START_MS + 1000 * MESSAGES // HOSTS
@@ -57,7 +57,7 @@ def test_everything_was_killed_and_nearly_everything_acknowledged(over: Outcome)
     print(f"\n{dict(storm.kills)}, {dict(outcomes)}, {agents.refused_for_now} answers of 503")
 
 
-@pytest.mark.seed("A3", compares="what was acknowledged with what is stored, after 32 kills")
+@pytest.mark.seed("A3", compares="what was acknowledged with what is stored, after 22 kills")
 def test_the_ledger_is_exact(over: Outcome) -> None:
     storm, log, _ = over
     stored = samples(storm.line.backend, START_MS - 1, END_MS, app=APP)

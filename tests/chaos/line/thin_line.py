@@ -24,7 +24,7 @@ from spm.store.backends.base import Backend
 from spm.wire import Envelope
 from tests.chaos.line.nursery import Nursery
 from tests.servers.processes import Process, answers, free_ports, wait_ready, wait_until
-from tests.servers.rabbitmq import RabbitMQ
+from tests.servers.rabbitmq import COUNTS_EVERY_S, RabbitMQ
 from tests.support.stored import stamps
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -208,8 +208,8 @@ class Line:
         """The stamps that stand in commit records."""
         return set(stamps(self.backend, APP))
 
-    def settle(self, rabbitmq: RabbitMQ, quiet_s: float = 7) -> None:
-        """Wait until the queues are empty and nothing has changed for a while: the broker counts every five seconds."""
+    def settle(self, rabbitmq: RabbitMQ, quiet_s: float = COUNTS_EVERY_S + 2) -> None:
+        """Wait until the queues are empty and nothing has changed for a while: the broker counts only now and then."""
         vhost = Address.parse(self.amqp_url).url.rpartition("/")[2].replace("%2F", "/")
         seen, since = -1, time.monotonic()
 
