@@ -145,10 +145,18 @@ def test_a_crash_of_an_accepting_process_delays_judging_and_is_not_the_end(
     assert installation.clock.now_ms() - position() <= 40_000
 
 
-@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(1, 10))])
+@pytest.mark.parametrize(
+    "seed",
+    [
+        0,
+        *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(1, 7)),
+        *(pytest.param(seed, marks=pytest.mark.proof) for seed in range(7, 60)),
+    ],
+)
 def test_a_replay_of_each_operation_says_what_live_judging_said(
     installation: Installation, make_rule: MakeRule, seed: int
 ) -> None:
+    """``bin/test --proof replay_of_each`` draws more histories."""
     make_rule(for_ms=20_000)
     make_rule(name="missing", missing="alert", missing_for_ms=20_000, hold_ms=60_000)
     make_rule(name="all", expr="sum(cpu)", threshold=200.0, keep_firing_for_ms=20_000)

@@ -11,7 +11,7 @@ import sys
 import time
 import urllib.request
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import psutil
@@ -31,6 +31,7 @@ class Started:
     login: dict[str, object]
     data: Path
     worked_s: float  # CPU seconds of all its processes until it was ready
+    first_login: dict[str, object] = field(default_factory=dict)  # what it said at the start before this one
 
     def family(self) -> list[psutil.Process]:
         """The supervisor and all below it."""
@@ -87,9 +88,9 @@ def product(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Started]:
     data = tmp_path_factory.mktemp("product") / "data"
     first = start(data, "--no-agent")
     first.stop()
-    started = start(data)
+    started = replace(start(data), first_login=first.login)
     yield started
-    started.stop()
+    started.stop()  # unless a test has
 
 
 def test_product_says_in_one_line_where_it_is_and_how_to_log_in(product: Started) -> None:
@@ -125,12 +126,17 @@ def test_product_starts_a_killed_process_again(product: Started, name: str) -> N
     assert psutil.pid_exists(product.pids()[name])
 
 
-def test_product_ends_with_status_0_and_leaves_no_process_behind(tmp_path: Path) -> None:
-    started = start(tmp_path / "data")
-    family = started.family()
-    assert started.stop() == 0
+def test_product_keeps_data_and_login_over_a_restart(product: Started) -> None:
+    assert {**product.login, "url": product.first_login["url"]} == product.first_login
+
+
+def test_product_ends_with_status_0_and_leaves_no_process_behind(product: Started) -> None:
+    family = product.family()
+    log = product.data / "log" / "web.log"
+    before = log.read_text().count("Shutting down: Master")
+    assert product.stop() == 0
     assert psutil.wait_procs(family, timeout=10)[1] == []
-    assert "Shutting down: Master" in (tmp_path / "data" / "log" / "web.log").read_text()  # asked, not killed
+    assert log.read_text().count("Shutting down: Master") == before + 1  # asked, not killed
 
 
 def test_product_killed_takes_its_children_with_it(tmp_path: Path) -> None:
@@ -139,11 +145,3 @@ def test_product_killed_takes_its_children_with_it(tmp_path: Path) -> None:
     started.process.kill()
     started.process.wait()
     assert psutil.wait_procs(family, timeout=30)[1] == []
-
-
-def test_product_keeps_data_and_login_over_a_restart(tmp_path: Path) -> None:
-    first = start(tmp_path / "data", "--no-agent")
-    first.stop()
-    second = start(tmp_path / "data", "--no-agent")
-    second.stop()
-    assert {**second.login, "url": first.login["url"]} == first.login

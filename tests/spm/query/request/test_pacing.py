@@ -4,6 +4,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from unittest.mock import patch
 
 import pytest
 from hypothesis import given
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 
 from spm.clock import FakeClock, SystemClock
 from spm.limits import QUERY_SHORT_S
+from spm.query.request import pacing
 from spm.query.request.pacing import QUERY_SHORT_BURST_S, QUERY_SHORT_SHARE, QueryPacer
 
 EPSILON = 1e-6
@@ -33,7 +35,7 @@ class Machine(FakeClock):
 
     def is_long(self, key: str, cpu_s: float) -> bool:
         """Run a query that looks once, after so much CPU; whether it is a long one then."""
-        with self.pacer.query(key):
+        with self.pacer.query(key), patch.object(pacing, "QUERY_CLIENT_CHECK_S", 0.0):
             self.cpu_s += cpu_s
             try:
                 self.pacer.tick(self._wait)
