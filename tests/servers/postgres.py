@@ -153,6 +153,7 @@ def _as_user(command: Sequence[str | Path]) -> list[str]:
 def main() -> int:
     """Run a command against a server that lives as long as it does."""
     server = Postgres.new()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     try:
         url = server.start()
         return subprocess.run(sys.argv[1:], env={**os.environ, "DATABASE_URL": url}, check=False).returncode
