@@ -79,7 +79,7 @@ def test_answers_are_the_same_before_and_after_a_run_of_spark_and_after_its_roll
     through_the_stack: Line, fleet: Fleet
 ) -> None:
     line = through_the_stack
-    line.manage("migrate", "-v0")
+    line.migrate()
     line.manage("bootstrap")  # its app is the first, and so has the number of ours
     printed = line.manage("roll", "--app", str(APP))
     assert f"{len(fleet):,} samples" in printed

@@ -23,6 +23,7 @@ from spm.store.backends import open_backend
 from spm.store.backends.base import Backend
 from spm.wire import Envelope
 from tests.chaos.line.nursery import Nursery
+from tests.servers.migrated import place_migrated
 from tests.servers.processes import Process, answers, free_ports, wait_ready, wait_until
 from tests.servers.rabbitmq import COUNTS_EVERY_S, RabbitMQ
 from tests.support.stored import stamps
@@ -160,8 +161,13 @@ class Line:
 
     def token(self) -> str:
         """A database with the first app, whose number is ours, and a token of it."""
-        self.manage("migrate", "-v0")
+        self.migrate()
         return str(json.loads(self.manage("bootstrap", "--json"))["token"])
+
+    def migrate(self) -> None:
+        """A database without anything in it."""
+        place_migrated(self.folder)
+        self.manage("migrate", "-v0")
 
     def manage(self, *arguments: str, timeout_s: float = GIVE_UP_S) -> str:
         """What ``manage.py`` prints; raises when it fails."""

@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from tests.servers.migrated import place_migrated
 from tests.servers.processes import Process, answers, free_ports, wait_ready, wait_until
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -134,6 +135,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
         "SPM_OWN_METRICS_S": "0",
         "SPM_BASE_URL": f"http://127.0.0.1:{port}",
     }
+    place_migrated(folder)
     command = [sys.executable, str(ROOT / "manage.py"), "shell", "-v0", "-c", PREPARE]
     prepared = subprocess.run(command, env=environment, cwd=folder, capture_output=True, text=True, timeout=GIVE_UP_S)
     assert prepared.returncode == 0, prepared.stderr

@@ -14,6 +14,7 @@ import pytest
 
 from spm.limits import QUERY_PARALLEL_MAX
 from spm.query.request.admission import MachineSlots
+from tests.servers.migrated import place_migrated
 from tests.servers.processes import Process, answers, free_ports, wait_ready, wait_until
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -76,6 +77,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
         "SPM_BASE_URL": f"http://127.0.0.1:{port}",
     }
 
+    place_migrated(folder)
     command = [sys.executable, str(ROOT / "manage.py"), "shell", "-v0", "-c", PREPARE]
     prepared = subprocess.run(command, env=environment, cwd=folder, capture_output=True, text=True, timeout=GIVE_UP_S)
     assert prepared.returncode == 0, prepared.stderr

@@ -17,6 +17,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from spm.cli.options import Options
 from spm.cli.preflight import WEB_METRICS, clear_metrics
 from spm.cli.supervisor import programs
+from tests.servers.migrated import place_migrated
 from tests.servers.processes import Process, answers, free_ports, wait_ready, wait_until
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -73,6 +74,7 @@ def web(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Web]:
     clear_metrics(data)
     (data / "static").mkdir()
     single = {name: value for name, value in environ.items() if name != "PROMETHEUS_MULTIPROC_DIR"}
+    place_migrated(data)
     token = subprocess.run(
         [sys.executable, "-c", SET_UP], env=single, cwd=ROOT, check=True, capture_output=True, text=True
     ).stdout.strip()
