@@ -341,6 +341,22 @@ def test_no_answer_in_memory_is_wrong_at_any_of_a_few_steps() -> None:
     lead(Life, 10, 20)
 
 
+def test_a_batch_of_a_closed_epoch_is_abandoned_hour_by_hour_and_no_half_of_it_counts() -> None:
+    life = Life()
+    life.open_epoch(spread=("byte", 16, 16))
+    life.prepare(samples=[(0, 25 * HOUR_MS + 2, 7.0), (0, 2, -5.0)], source="a")
+    life.close_epoch(point=None)
+    life.open_epoch(spread=("byte", 8, 8))
+    life.send(samples=[(2, HOUR_MS + 2, 4.0)], source="a")
+    life.roll(minor=False, hour=10, upgrade=False)
+    life.close_epoch(point=None)
+    life.retain(days_later=1, raw=0, hour=None, day=None, point="sealing")
+    life.commit()
+    life.every_answer_is_right()
+    life.roll(minor=True, hour=12, upgrade=False)  # the first hour is being sealed: its row waits
+    life.every_answer_is_right()
+
+
 def test_parts_lead_other_lives_where_examples_are_the_same_each_time() -> None:
     def histories(part: int) -> list[str]:
         noted = []

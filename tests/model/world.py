@@ -289,17 +289,22 @@ class World:
         """Stamp -> hour -> how many samples, and whether they were in time; of all that is there of any batch.
 
         A batch is there when all its rows are in `ledger` or `pending`; what one batch has stored another cannot
-        have brought too late.
+        have brought too late. One that was written to a closed epoch, and again elsewhere, is abandoned row by row.
         """
         result: dict[int, dict[tuple[int, int], Placed]] = {}  # batch -> its rows that are there
+        abandoned: set[int] = set()
         for key, cells in self.store.scan("ledger", *keys.ledger_range(APP)):
             commit, outcome, batch = _account(cells[b"v"])
             if outcome == commit_records.ABANDONED:  # by an epoch that closed meanwhile: no reader finds it
+                abandoned.add(batch)
                 continue
             assert outcome in (commit_records.STORED, commit_records.EXPIRED_HOUR)
             number = int.from_bytes(key[-4:], "big")
             result.setdefault(batch, {})[number & 0xFF, number >> 8] = commit, outcome == commit_records.STORED
+        assert not abandoned & result.keys(), "a batch of which a part was abandoned and a part was not"
         for item in commit_records.scan(self.store, APP, list(range(256))):
+            if item.key.batch in abandoned:
+                continue
             row = item.key.shard, item.hour
             decided = None if self.model.is_sealed(item.hour) else True
             result.setdefault(item.key.batch, {}).setdefault(row, (_commit(item.cell), decided))
