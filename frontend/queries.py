@@ -16,7 +16,7 @@ from django.http import HttpRequest
 from spm import query
 from spm.accounts.models import App
 from spm.clock import Clock, SystemClock
-from spm.errors import BadQuery, QueryCancelled
+from spm.errors import BadQuery, QueryCancelled, QueryRefused
 from spm.limits import QUERY_CLIENT_CHECK_S
 from spm.query.formats.prometheus import instant_ms
 from spm.query.promql.engine import Engine
@@ -48,9 +48,16 @@ class QuerySession:
 
 
 @contextmanager
-def admitted(organisation: int, cancellation: Cancellation, *, patient: bool = False) -> Iterator[None]:
-    """Hold a slot of query admission, and give way to shorter queries, while the context lasts."""
-    with admission.admit(organisation, cancellation, patient=patient), process_pacer().query(organisation):
+def admitted(
+    organisation: int, cancellation: Cancellation, *, patient: bool = False, waits: bool = True
+) -> Iterator[None]:
+    """Hold a slot of query admission, and give way to shorter queries, while the context lasts.
+
+    A query that does not wait raises ``QueryRefused`` where it would have to, also for a turn among long ones.
+    """
+    if not waits and not process_pacer().would_be_short(organisation):
+        raise QueryRefused("the queries of your organisation take turns, and this one does not wait")
+    with admission.admit(organisation, cancellation, patient=patient, waits=waits), process_pacer().query(organisation):
         yield
 
 

@@ -67,6 +67,10 @@ class StoreUnavailable(SpmError):
     rest: Sequence[tuple[str, Sequence[tuple[bytes, Mapping[bytes, bytes]]]]] | None = None
 
 
+class NotInMemory(SpmError):
+    """A read that may only use what this process has in memory would have to read the store, decode or wait."""
+
+
 class StoreDamaged(StoreUnavailable):
     """The store's file is not whole. Nothing is read from it; a copy must be put back."""
 

@@ -35,7 +35,8 @@ from spm.fast_dataclass import dataclass
 from spm.limits import EXPORT_TIMEOUT_S, REMOTE_READ_TIMEOUT_S, RETRY_AFTER_S, STREAM_SLICE_BYTES, STREAM_SLICE_S
 from spm.query.formats import prometheus
 from spm.query.reader import AppStorage
-from spm.query.request.budget import Budget, Cancellation, QueryLimits
+from spm.query.request.budget import Budget, Cancellation, QueryLimits, never_cancelled
+from spm.query.request.limits import LIGHT_CELLS_MAX, LIGHT_SAMPLES_MAX, LIGHT_SERIES_MAX, LIGHT_TIMEOUT_S
 from spm.query.request.lookback import LOOKBACK_MS
 from spm.query.request.provenance import Provenance
 from spm.web.error_status import DATABASE_AWAY, RETRYABLE, status_of, text_of
@@ -73,6 +74,7 @@ class Call:
     cancellation: Cancellation
     budget: Budget
     accepts: str = ""  # the header Accept
+    waits: bool = True  # false for a light query on the event loop
 
     @property
     def now_ms(self) -> int:
@@ -86,11 +88,12 @@ class Call:
 
     def storage(self) -> AppStorage:
         """Open the caller's data: as it is now, or as accepted by the time of `asof`."""
-        return storage_of(self.caller.app_id, self.asof_ms)
+        storage = storage_of(self.caller.app_id, self.asof_ms)
+        return storage if self.waits else storage.in_memory()
 
     def admit(self, *, patient: bool = False) -> AbstractContextManager[None]:
         """Wait for admission among the queries of the caller's organisation; waiting counts towards the deadline."""
-        return admitted(self.caller.organisation_id, self.budget.check_deadline, patient=patient)
+        return admitted(self.caller.organisation_id, self.budget.check_deadline, patient=patient, waits=self.waits)
 
     def admit_stream(self) -> AbstractContextManager[None]:
         """Wait until the organisation has few enough streamed responses, and count one more while the context lasts."""
@@ -264,6 +267,21 @@ def call_of(
         Budget(limits, _clock, cancellation, started_s=environ.get("spm.begun_s")),
         str(environ.get("HTTP_ACCEPT", "")),
     )
+
+
+def light_call_of(caller: Caller, parameters: Parameters, environ: Mapping[str, Any]) -> Call:
+    """Make a call that never waits, with the budget of a light query. Whatever it raises, another call may answer."""
+    note_organisation(environ, caller.organisation_id)
+    limits = QueryLimits(
+        series=LIGHT_SERIES_MAX,
+        samples=LIGHT_SAMPLES_MAX,
+        cells=LIGHT_CELLS_MAX,
+        shown=LIGHT_CELLS_MAX,
+        timeout_s=min(LIGHT_TIMEOUT_S, parameters.timeout_s()),
+        lookback_ms=parameters.lookback_ms() or LOOKBACK_MS,
+    )
+    budget = Budget(limits, _clock)
+    return Call(caller, parameters, never_cancelled, budget, str(environ.get("HTTP_ACCEPT", "")), waits=False)
 
 
 def error_parts(error: Exception) -> tuple[int, bytes, dict[str, str]]:

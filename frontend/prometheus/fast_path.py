@@ -4,8 +4,12 @@ A dashboard sends dozens of small queries at once, and Django's work around a vi
 is a WSGI application in front of Django's. It takes the plain calls: GET, or POST with a form, of an address that
 answers with JSON, with a token, for an allowed host. All other calls go to Django. Both paths call the same views, so
 permissions, limits, errors and explanations are equal. The protective headers are equal too, as for pushes
-(``spm.web.protective_headers``): no sniffing, framing, scripts or caching, and HSTS where the site has it. Enter by
-`FastPath`.
+(``spm.web.protective_headers``): no sniffing, framing, scripts or caching, and HSTS where the site has it.
+
+Light queries are answered on the event loop, since two changes of thread cost more than they do: those of which the
+last one with this text and step, over a range of about this length, took less than ``LIGHT_S``. Each is bounded again
+while it runs, by few series, samples and cells, and by its time. It uses only what is in memory; whatever would have to
+be read, decoded or waited for makes it a query for a thread, as every error does. Enter by `FastPath`.
 """
 
 import logging
@@ -24,21 +28,36 @@ from frontend.prometheus import access, endpoint, urls
 from frontend.prometheus.bodies import check_length
 from frontend.prometheus.parameters import FORM, MULTIPART, Parameters, fields
 from spm.accounts import tokens
-from spm.clock import SystemClock
-from spm.errors import BadQuery
+from spm.bounded import LruCache
+from spm.clock import SystemClock, thread_cpu_s
+from spm.errors import BadQuery, NotInMemory
 from spm.query.formats import prometheus
+from spm.query.request.budget import Usage
+from spm.query.request.limits import (
+    LIGHT_CELLS_MAX,
+    LIGHT_KNOWN_MAX,
+    LIGHT_S,
+    LIGHT_SAMPLES_MAX,
+    LIGHT_SERIES_MAX,
+    LIGHT_TEXT_CHARS_MAX,
+)
 from spm.telemetry import count_request
 from spm.web.protective_headers import protective_headers
 
 PREFIX = "/prometheus/"
 # These have bodies of their own kinds, and few callers: Django answers them.
 _OTHER_BODIES = frozenset({"api/v1/read", "federate"})
+_LIGHT_PATHS = frozenset({f"{PREFIX}api/v1/query", f"{PREFIX}api/v1/query_range"})
+_LEFT_TO_THREADS: tuple[type[Exception], ...] = (NotInMemory, *endpoint.HANDLED_ERRORS)
+_FOR_THREADS = ("explain", "asof")  # parameters of calls that look into the database, or into the past
 _HOSTS_MAX, _STATUS_LINES_MAX = 64, 64  # cached
 _clock, _log = SystemClock(), logging.getLogger("django.request")
 
 Environ = dict[str, Any]
 Start = Callable[..., Any]
 Application = Callable[[Environ, Start], Iterable[bytes]]
+_Answer = tuple[int, bytes, dict[str, str]]  # status, body, headers
+_Question = tuple[object, ...]  # an app, and what it is asked
 _Route = tuple[str, endpoint.Handler, dict[str, str]]  # the name of a view, its handler, and the parameters in the path
 
 
@@ -47,6 +66,7 @@ class FastPath:
 
     def __init__(self, django: Application) -> None:
         self._django, self._routes = django, _Routes()
+        self._light: LruCache[_Question, bool] = LruCache(LIGHT_KNOWN_MAX)  # queries that are light
         self._headers = [("Content-Type", "application/json"), ("Vary", endpoint.VARY), *protective_headers().items()]
 
     def __call__(self, environ: Environ, start_response: Start) -> Iterable[bytes]:
@@ -59,36 +79,100 @@ class FastPath:
             return self._django(environ, start_response)
         started_s, (name, handler, path_parameters) = _clock.monotonic(), route
         close_old_connections()  # the only one of Django's signal handlers that matters here
-        status, body, headers = _respond(environ, secret, handler, path_parameters)
-        if endpoint.is_worth_gzip(body, environ):
-            body = endpoint.gzip_body(body)
-            headers["Content-Encoding"] = "gzip"
-        if settings.SECURE_HSTS_SECONDS and WSGIRequest(environ).is_secure():
-            headers["Strict-Transport-Security"] = f"max-age={settings.SECURE_HSTS_SECONDS}"
-        if status >= HTTPStatus.BAD_REQUEST:
-            level = logging.ERROR if status >= HTTPStatus.INTERNAL_SERVER_ERROR else logging.WARNING
-            _log.log(level, "%s: %s", _status_line(status), _escaped_path(path))
-        start_response(_status_line(status), [*self._headers, *headers.items(), ("Content-Length", str(len(body)))])
-        count_request(name, environ["REQUEST_METHOD"], status, started_s)
-        return (body,)
+        status, body, headers = self._respond(environ, secret, handler, path_parameters)
+        return _begin(self._headers, name, environ, (status, body, headers), started_s, start_response)
+
+    def at_once(self, environ: Environ, start_response: Start) -> Iterable[bytes] | None:
+        """Answer a light query on the event loop; ``None`` for every other request, which a thread must answer."""
+        path: str = environ["PATH_INFO"]
+        if path not in _LIGHT_PATHS or not _is_plain(environ) or not _is_short(environ):
+            return None
+        secret, route = tokens.from_header(environ["HTTP_AUTHORIZATION"]), self._routes.find(path.removeprefix(PREFIX))
+        caller = None if secret is None else access.caller_in_memory(secret)
+        if caller is None or route is None:
+            return None
+        started_s, (name, handler, path_parameters) = _clock.monotonic(), route
+        try:
+            parameters = _parameters(environ)
+            question = _question(caller.app_id, path, parameters)
+            if question is None or not self._light.get(question):
+                return None
+            body = handler(endpoint.light_call_of(caller, parameters, environ), path_parameters)
+        except _LEFT_TO_THREADS:
+            return None
+        assert isinstance(body, bytes), "BUG: a query that is not answered with JSON"
+        return _begin(self._headers, name, environ, (HTTPStatus.OK, body, {}), started_s, start_response)
+
+    def _respond(
+        self, environ: Environ, secret: str, handler: endpoint.Handler, path_parameters: dict[str, str]
+    ) -> _Answer:
+        """Return the answer to a call, and remember whether it was a light one."""
+        begun_s, path = thread_cpu_s(), environ["PATH_INFO"]
+        try:
+            parameters = _parameters(environ)
+            call = endpoint.call_of(access.caller_of_token(secret), parameters, environ)
+            body = handler(call, path_parameters)
+            assert isinstance(body, bytes), "BUG: an endpoint of the fast path that does not answer with JSON"
+        except endpoint.HANDLED_ERRORS as error:
+            return endpoint.error_parts(error)
+        except Exception:
+            _log.exception("a query failed unexpectedly: %s", _escaped_path(path))
+            return HTTPStatus.INTERNAL_SERVER_ERROR, prometheus.failure("internal", "something went wrong here"), {}
+        question = _question(call.caller.app_id, path, parameters) if path in _LIGHT_PATHS else None
+        if question is not None:
+            is_light = thread_cpu_s() - begun_s < LIGHT_S and _is_small(call.budget.usage)
+            if is_light or question in self._light:
+                self._light.put(question, is_light)
+        return HTTPStatus.OK, body, {}
 
 
-def _respond(
-    environ: Environ, secret: str, handler: endpoint.Handler, path_parameters: dict[str, str]
-) -> tuple[int, bytes, dict[str, str]]:
-    """Return (status, body, headers) of a call."""
-    try:
-        parameters = Parameters(
-            fields(_read_form(environ)), fields(environ["QUERY_STRING"].encode("latin-1", "replace"))
-        )
-        body = handler(endpoint.call_of(access.caller_of_token(secret), parameters, environ), path_parameters)
-        assert isinstance(body, bytes), "BUG: an endpoint of the fast path that does not answer with JSON"
-    except endpoint.HANDLED_ERRORS as error:
-        return endpoint.error_parts(error)
-    except Exception:
-        _log.exception("a query failed unexpectedly: %s", _escaped_path(environ["PATH_INFO"]))
-        return HTTPStatus.INTERNAL_SERVER_ERROR, prometheus.failure("internal", "something went wrong here"), {}
-    return HTTPStatus.OK, body, {}
+def _begin(
+    standard: list[tuple[str, str]],
+    name: str,
+    environ: Environ,
+    answer: _Answer,
+    started_s: float,
+    start_response: Start,
+) -> Iterable[bytes]:
+    """Begin a response with these headers and those of its answer, and return its body."""
+    status, body, headers = answer
+    path: str = environ["PATH_INFO"]
+    if endpoint.is_worth_gzip(body, environ):
+        body = endpoint.gzip_body(body)
+        headers["Content-Encoding"] = "gzip"
+    if settings.SECURE_HSTS_SECONDS and WSGIRequest(environ).is_secure():
+        headers["Strict-Transport-Security"] = f"max-age={settings.SECURE_HSTS_SECONDS}"
+    if status >= HTTPStatus.BAD_REQUEST:
+        level = logging.ERROR if status >= HTTPStatus.INTERNAL_SERVER_ERROR else logging.WARNING
+        _log.log(level, "%s: %s", _status_line(status), _escaped_path(path))
+    start_response(_status_line(status), [*standard, *headers.items(), ("Content-Length", str(len(body)))])
+    count_request(name, environ["REQUEST_METHOD"], status, started_s)
+    return (body,)
+
+
+def _parameters(environ: Environ) -> Parameters:
+    return Parameters(fields(_read_form(environ)), fields(environ["QUERY_STRING"].encode("latin-1", "replace")))
+
+
+def _question(app_id: int, path: str, parameters: Parameters) -> _Question | None:
+    """Return what two calls that cost about as much have in common; ``None`` for calls that only threads answer."""
+    text = parameters.text
+    if any(map(text, _FOR_THREADS)) or len(text("query") or "") > LIGHT_TEXT_CHARS_MAX:
+        return None
+    span_ms = 0
+    if path.endswith("query_range"):
+        span_ms = parameters.required_instant("end") - parameters.required_instant("start")
+    return app_id, path, text("query"), text("step"), text("lookback_delta"), span_ms.bit_length()
+
+
+def _is_small(usage: Usage) -> bool:
+    return usage.series <= LIGHT_SERIES_MAX and usage.samples <= LIGHT_SAMPLES_MAX and usage.cells <= LIGHT_CELLS_MAX
+
+
+def _is_short(environ: Environ) -> bool:
+    """Whether the parameters of a call are read in some microseconds."""
+    form = int(environ["CONTENT_LENGTH"]) if environ["REQUEST_METHOD"] == "POST" else 0
+    return len(environ["QUERY_STRING"]) + form <= LIGHT_TEXT_CHARS_MAX
 
 
 def _escaped_path(path: str) -> str:

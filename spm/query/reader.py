@@ -62,7 +62,7 @@ class AppStorage:
         """``placement`` is used until the store has a placement table of the app."""
         self._state = AppState(backend, app, placement, clock, cache)
         self._asof_ms: int | None = None
-        self._sees_retracted = False
+        self._sees_retracted = self._in_memory = False
         self._knowledge: Knowledge | None = None
         self._draft: Retraction | None = None
 
@@ -108,6 +108,12 @@ class AppStorage:
         planned = copy.copy(self)
         planned._draft = draft
         return planned
+
+    def in_memory(self) -> "AppStorage":
+        """A storage of this app that never waits: it raises ``NotInMemory`` for what it cannot answer from memory."""
+        remembering = copy.copy(self)
+        remembering._in_memory = True
+        return remembering
 
     # --- samples
 
@@ -373,6 +379,7 @@ class AppStorage:
             self._sees_retracted,
             self._knowledge,
             self._draft,
+            self._in_memory,
         )
 
     def _answer(self, request: ReadRequest, answer: Callable[[View], T]) -> T:
@@ -408,9 +415,7 @@ class AppStorage:
 
     def _selection(self, matchers: Sequence[Matcher], check_deadline: DeadlineCheck = no_deadline) -> SeriesSelection:
         """The series that match; raises ``QueryTooLarge``."""
-        with self._state.lock:
-            rows, columns = self._state.index.select(matchers, check_deadline), self._state.index.columns()
-        return SeriesSelection.of(rows, *columns)
+        return self._state.select(matchers, check_deadline, in_memory=self._in_memory)
 
 
 _NO_COLUMN = np.empty((0, 0))  # in place of a column that the query does not need

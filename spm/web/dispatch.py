@@ -4,7 +4,8 @@
 2. So are addresses whose answers wait for long (events), by ASGI applications of their own.
 3. Everything else is WSGI, in one of five pools of threads, so that no class of work takes the threads of another:
    logins, queries, names, transfers (exports, imports, remote reads), and pages with all the rest. Within a pool the
-   requests take turns by key: the token's organisation, else the session, else the client's address.
+   requests take turns by key: the token's organisation, else the session, else the client's address. An application
+   with ``at_once`` may answer a light query on the event loop, where its key has room in the pool.
 
 Enter by ``Dispatcher``.
 """
@@ -170,8 +171,8 @@ class Dispatcher:
             streams = path.startswith(_LONG_BODIES)
             return Work(application, self._transfers, key, streams_body=streams, refusal=refusal)
         if path.startswith(_QUERIES):
-            wait_s = _timeout_s(scope["query_string"])
-            return Work(application, self._queries, key, wait_s=wait_s, refusal=refusal)
+            wait_s, at_once = _timeout_s(scope["query_string"]), getattr(application, "at_once", None)
+            return Work(application, self._queries, key, wait_s=wait_s, refusal=refusal, at_once=at_once)
         pool = self._names if path.startswith(_PROMETHEUS) else self._pages
         return Work(application, pool, key, refusal=refusal)
 

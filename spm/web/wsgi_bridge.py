@@ -3,11 +3,13 @@
 A request gets a thread only when its body has arrived as a whole, so that a slow sender costs no thread. Only a body
 that is meant to be long (an import) is passed on as it comes, at the pace at which the thread reads it. A streamed
 answer waits in its thread until its client has taken what was sent before; other answers leave their thread at once.
+Requests that an application knows to be light are answered by the loop itself, for a share of its time.
 """
 
 import asyncio
 import io
 import json
+import logging
 import sys
 from collections.abc import Awaitable, Callable, Hashable, Iterable, Mapping
 from concurrent.futures import CancelledError
@@ -28,7 +30,11 @@ Receive = Callable[[], Awaitable[dict[str, Any]]]
 Send = Callable[[dict[str, Any]], Awaitable[None]]
 Environ = dict[str, Any]
 WsgiApplication = Callable[[Environ, Callable[..., Any]], Iterable[bytes]]
+LightApplication = Callable[[Environ, Callable[..., Any]], Iterable[bytes] | None]
 T = TypeVar("T")
+_LOG = logging.getLogger("django.request")
+LIGHT_LOOP_SHARE = 0.6  # of the event loop's time, for queries; further ones get threads
+LIGHT_LOOP_BURST_S = 0.002  # that queries take of it at a stretch
 _GATHER_BYTES = 1 << 17  # of a file, in one piece to the loop
 _LOOP_LOOK_S = 1.0  # between two looks of a thread whether the loop that it waits for has ended
 
@@ -70,6 +76,29 @@ class Work:
     body_max: int = limits.PAGE_BODY_BYTES_MAX
     streams_body: bool = False
     refusal: Callable[[int, str], Refusal] = plain_refusal
+    at_once: LightApplication | None = None  # answers light requests without waiting, and others with ``None``
+
+
+class LoopShare:
+    """The loop's time for light requests: ``LIGHT_LOOP_SHARE`` of it, and ``LIGHT_LOOP_BURST_S`` at a stretch.
+
+    What else happens on the loop, pings and pushes, waits no longer than that.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock, self._left_s, self._at_s = clock, LIGHT_LOOP_BURST_S, clock.monotonic()
+
+    def run(self, act: Callable[[], T]) -> T | None:
+        """Run something now; ``None``, and nothing is run, where the share is used up."""
+        now_s = self._clock.monotonic()
+        gained_s = (now_s - self._at_s) * LIGHT_LOOP_SHARE
+        self._left_s, self._at_s = min(LIGHT_LOOP_BURST_S, self._left_s + gained_s), now_s
+        if self._left_s <= 0:
+            return None
+        try:
+            return act()
+        finally:
+            self._left_s -= self._clock.monotonic() - now_s
 
 
 class ClientGone(Exception):
@@ -84,6 +113,7 @@ class WsgiBridge:
 
     def __init__(self, clock: Clock, note_organisation: Callable[[Hashable, int], None]) -> None:
         self._clock, self._note_organisation = clock, note_organisation
+        self._share = LoopShare(clock)
         self._bytes = ByteBudget(
             "bodies of requests",
             total_max=limits.PAGE_BODIES_BYTES_MAX,
@@ -123,6 +153,10 @@ class WsgiBridge:
     async def _run(self, work: Work, environ: Environ, receive: Receive | None, send: Send) -> "_Complete | None":
         """Run a request in a thread. While it waits for one, ``receive`` says whether its client still waits, too."""
         environ["spm.note_organisation"] = partial(self._note_organisation, work.key)
+        if work.at_once is not None and work.pool.has_room(work.key):
+            answer = self._share.run(partial(_answer_at_once, work.at_once, environ))
+            if answer is not None:
+                return answer
         channel = _Channel(asyncio.get_running_loop(), send)
         act = partial(_run, work.application, environ, channel, environ["spm.client_gone"])
         if receive is None or work.pool.has_room(work.key):
@@ -300,27 +334,47 @@ class _ArrivingBody(io.RawIOBase):
 _Complete = tuple[int, list[tuple[bytes, bytes]], bytes]
 
 
+class _Head:
+    """The head of an answer, as an application gives it to ``start_response``."""
+
+    def __init__(self) -> None:
+        self.status, self.headers = 500, list[tuple[bytes, bytes]]()
+
+    def __call__(self, line: str, lines: list[tuple[str, str]], _exc_info: Any = None) -> Callable[[bytes], None]:
+        """Take the head."""
+        self.status = int(line.split(" ", 1)[0])
+        self.headers = [(name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in lines]
+        return _no_write
+
+
+def _answer_at_once(application: LightApplication, environ: Environ) -> _Complete | None:
+    """Answer on the loop; ``None`` where a thread must, for which the body is there again."""
+    head = _Head()
+    try:
+        result = application(environ, head)
+    except Exception:
+        _LOG.exception("a light request failed; a thread tries it again: %r", environ["PATH_INFO"])
+        result = None
+    if result is None:
+        environ["wsgi.input"].seek(0)
+        return None
+    return head.status, head.headers, b"".join(result)
+
+
 def _run(
     application: WsgiApplication, environ: Environ, channel: _Channel, gone: Callable[[], bool]
 ) -> _Complete | None:
     """Call the application in this thread; return a complete answer, ``None`` if it was streamed."""
     if gone():
         raise ClientGone
-    status, headers = 500, list[tuple[bytes, bytes]]()
-
-    def start_response(line: str, lines: list[tuple[str, str]], _exc_info: Any = None) -> Callable[[bytes], None]:
-        nonlocal status, headers
-        status = int(line.split(" ", 1)[0])
-        headers = [(name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in lines]
-        return _no_write
-
-    result = application(environ, start_response)
+    head = _Head()
+    result = application(environ, head)
     try:
         if not getattr(result, "streaming", False):
             body = b"".join(result)  # an application may give its status with the first piece
-            return status, headers, body
+            return head.status, head.headers, body
         head_only = environ["REQUEST_METHOD"] == "HEAD"
-        _stream(() if head_only else result, status, headers, channel, gone)
+        _stream(() if head_only else result, head.status, head.headers, channel, gone)
         return None
     finally:
         close = getattr(result, "close", None)

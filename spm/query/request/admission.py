@@ -90,13 +90,19 @@ class QueryAdmission:
         self._streams: Counter[int] = Counter()
 
     def admit(
-        self, organisation: int, cancellation: Cancellation = never_cancelled, *, patient: bool = False
+        self,
+        organisation: int,
+        cancellation: Cancellation = never_cancelled,
+        *,
+        patient: bool = False,
+        waits: bool = True,
     ) -> _Admitted:
         """Hold a slot for a query; raises `QueryRefused` if none is free in time, or what ``cancellation`` raises.
 
-        A ``patient`` query waits until ``cancellation`` raises: it belongs to a stream, which is counted already.
+        A ``patient`` query waits until ``cancellation`` raises: it belongs to a stream, which is counted already. One
+        that does not wait is refused at once.
         """
-        return _Admitted(self, organisation, cancellation, patient)
+        return _Admitted(self, organisation, cancellation, patient, waits)
 
     @contextmanager
     def admit_stream(self, organisation: int, cancellation: Cancellation = never_cancelled) -> Iterator[None]:
@@ -113,12 +119,14 @@ class QueryAdmission:
                 self._decrement(self._streams, organisation)
                 self._changed.notify_all()
 
-    def enter(self, organisation: int, cancellation: Cancellation, patient: bool) -> int | None:
+    def enter(self, organisation: int, cancellation: Cancellation, patient: bool, waits: bool) -> int | None:
         """Take a slot, as ``admit`` says; returns its number on this machine."""
         with self._changed:
             admitted, slot = self._try_query(organisation)
             if not admitted:
                 reason = f"{self._running_max} queries of your organisation are running"
+                if not waits:
+                    raise _refusal(reason, "and this one does not wait")
                 wait = self._wait_patiently if patient else self._wait_briefly
                 slot = wait(organisation, partial(self._try_query, organisation), cancellation, reason)
             self._running[organisation] += 1
@@ -188,15 +196,17 @@ class QueryAdmission:
 class _Admitted:
     """Holds the slot of a query while the context lasts."""
 
-    __slots__ = ("_admission", "_cancellation", "_organisation", "_patient", "_slot")
+    __slots__ = ("_admission", "_cancellation", "_organisation", "_patient", "_slot", "_waits")
     _slot: int | None
 
-    def __init__(self, admission: QueryAdmission, organisation: int, cancellation: Cancellation, patient: bool) -> None:
+    def __init__(
+        self, admission: QueryAdmission, organisation: int, cancellation: Cancellation, patient: bool, waits: bool
+    ) -> None:
         self._admission, self._organisation = admission, organisation
-        self._cancellation, self._patient = cancellation, patient
+        self._cancellation, self._patient, self._waits = cancellation, patient, waits
 
     def __enter__(self) -> None:
-        self._slot = self._admission.enter(self._organisation, self._cancellation, self._patient)
+        self._slot = self._admission.enter(self._organisation, self._cancellation, self._patient, self._waits)
 
     def __exit__(self, *_: object) -> None:
         self._admission.leave(self._organisation, self._slot)

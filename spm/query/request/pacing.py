@@ -80,6 +80,11 @@ class QueryPacer:
         query: _Query | None = getattr(self._local, "query", None)
         return query is not None and query.is_long
 
+    def would_be_short(self, key: Hashable) -> bool:
+        """Whether the next query of an organisation begins as a short one."""
+        with self._lock:
+            return self._allowance(key, self._clock.monotonic()) > 0
+
     def begin(self, key: Hashable) -> _Query | None:
         """Begin to pace this thread; ``None`` where what begins is a part of a query that is paced already."""
         if getattr(self._local, "query", None) is not None:

@@ -7,17 +7,20 @@ metric might lie in a shard that was not read, and the read starts again. Enter 
 """
 
 import threading
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
+from typing import NoReturn
 
 from spm import limits
+from spm.bounded import LruCache
 from spm.clock import Clock
-from spm.errors import QueryTooLarge
+from spm.errors import NotInMemory, QueryTooLarge
 from spm.limits import DAY_HOURS, HOUR_MS
+from spm.query.request import limits as light_limits
 from spm.query.request.batches import DeadlineCheck
 from spm.query.request.provenance import ProvenanceBuilder, moment
-from spm.query.series.index import SeriesIndex
+from spm.query.series.index import SeriesIndex, SeriesSelection
 from spm.query.view.decoded_rows import DecodedRows, MonthManifests, PageCache
 from spm.query.view.tail import Tail, TailView
 from spm.query.view.view import OutdatedView, ReadRequest, View
@@ -27,6 +30,7 @@ from spm.store.keys import PlacementTable
 from spm.store.ledger import watermarks
 from spm.store.ledger.watermarks import ProcessWatermarks, WatermarkVector
 from spm.store.manifest import Manifest
+from spm.store.matchers import Matcher
 from spm.store.versions import retractions
 from spm.store.versions.knowledge import Knowledge
 from spm.store.versions.quarantine import Quarantine
@@ -36,6 +40,23 @@ from spm.store.versions.visibility import Pairs, Visibility
 _AHEAD_HOURS = limits.FUTURE_MS // HOUR_MS + 1  # nothing is accepted further ahead
 _DAY_MS = DAY_HOURS * HOUR_MS
 _UNSET = PlacementTable()
+_SELECTED_MAX = 64  # series of a selection that is kept
+_SELECTION_BYTES, _SELECTED_BYTES = 1_000, 24  # of a selection, and of each of its series
+
+
+class _MemoryReader:
+    """In place of a reader of this version: whatever is to be read raises ``NotInMemory``."""
+
+    def __init__(self, version: int | None) -> None:
+        self.version = version
+
+    def get(self, table: str, keys: object, columns: object = None) -> NoReturn:
+        """Read no rows."""
+        raise NotInMemory(f"a row of {table}")
+
+    def scan(self, table: str, start: bytes, stop: bytes, **_: object) -> NoReturn:
+        """Read no rows."""
+        raise NotInMemory(f"rows of {table}")
 
 
 class AppState:
@@ -53,6 +74,9 @@ class AppState:
         self._retraction_cells: list[bytes] = []  # of the retractions last read
         self._retractions_version: int | None = None  # the store's version at that time
         self._retractions: tuple[Retraction, ...] = ()
+        self._selections: LruCache[tuple[Matcher, ...], tuple[int, SeriesSelection]] = LruCache(
+            light_limits.SELECTIONS_BYTES_MAX
+        )
         self._retracted_series: dict[int, tuple[int, Pairs]] = {}  # retraction -> (series known then, those it selects)
 
     @contextmanager
@@ -61,12 +85,16 @@ class AppState:
 
         The snapshot is taken under the lock: one taken before might be older than the tail that another query has just
         refreshed, and a manifest must never be older than the pending records it is used with.
+
+        A view in memory has no snapshot: it is made of what was read at the store's present version.
         """
         with ExitStack() as stack:
-            with self.lock:
-                reader = stack.enter_context(self._backend.snapshot())
+            with self._locked(waits=not request.in_memory):
+                reader: Reader = stack.enter_context(self._backend.snapshot())
+                if request.in_memory:
+                    reader = _MemoryReader(version_of(reader))
                 retractions_of_app = (*self._read_retractions(reader), *filter(None, [request.draft]))
-                tail = self._refresh_tail(reader, force=force)
+                tail = self._tail_in_memory() if request.in_memory else self._refresh_tail(reader, force=force)
                 placement = self._placement
             tail.check_held(request.hours())
             manifests = self._manifests(reader, self._days(request), tail, placement)
@@ -78,6 +106,8 @@ class AppState:
                 request.asof_ms,
                 request.knowledge,
             )
+            if request.in_memory and visibility.retractions:
+                raise NotInMemory("the series of a retraction")
             provenance = ProvenanceBuilder(
                 request.asof_ms, request.erased(retractions_of_app), request.hours(), visibility.is_past
             )
@@ -95,7 +125,25 @@ class AppState:
                 provenance=provenance,
                 span_ms=(request.start_ms, request.end_ms),
                 check_deadline=request.check_deadline,
+                in_memory=request.in_memory,
             )
+
+    def select(self, matchers: Sequence[Matcher], check_deadline: DeadlineCheck, *, in_memory: bool) -> SeriesSelection:
+        """The series that match; a few are kept until more series are known. Raises ``QueryTooLarge``."""
+        key = tuple(matchers)
+        known = self._selections.get(key)
+        if known is not None and known[0] == len(self.index):
+            return known[1]
+        if in_memory:
+            raise NotInMemory("a selection of series")
+        with self.lock:
+            count, rows, columns = len(self.index), self.index.select(key, check_deadline), self.index.columns()
+        selection = SeriesSelection.of(rows, *columns)
+        if len(selection) <= _SELECTED_MAX:
+            texts = sum(len(matcher.name) + len(matcher.value) for matcher in key)
+            weight = _SELECTION_BYTES + texts + _SELECTED_BYTES * len(selection)
+            self._selections.put(key, (count, selection), weight)
+        return selection
 
     def read_knowledge(self) -> tuple[Knowledge, Mapping[int, ProcessWatermarks]]:
         """What is known now: watermarks first, THEN retractions, THEN a tail that is newer than both."""
@@ -181,6 +229,22 @@ class AppState:
             self.tail.reset()  # else the next refresh would not name these series again
             raise
         return self.tail.view()
+
+    def _tail_in_memory(self) -> TailView:
+        """The tail as it was read last. A large one is left to a thread: one series may have all of its rows."""
+        if self.tail.due or (tail := self.tail.view()).rows > light_limits.LIGHT_TAIL_ROWS_MAX:
+            raise NotInMemory("the tail")
+        return tail
+
+    @contextmanager
+    def _locked(self, *, waits: bool) -> Iterator[None]:
+        """Hold the lock; without waiting it raises ``NotInMemory`` where another thread has it."""
+        if not self.lock.acquire(blocking=waits):
+            raise NotInMemory("another query reads")
+        try:
+            yield
+        finally:
+            self.lock.release()
 
     def _load_new_series(self, reader: Reader, manifests: dict[int, Manifest]) -> None:
         """Load the dictionary when a manifest has changed: a run may have compacted blocks this process never read."""

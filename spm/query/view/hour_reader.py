@@ -13,7 +13,7 @@ from itertools import islice
 from typing import NamedTuple, cast
 
 from spm import limits
-from spm.errors import IntegrityError, QueryTooLarge
+from spm.errors import IntegrityError, NotInMemory, QueryTooLarge
 from spm.fast_dataclass import dataclass
 from spm.limits import DAY_HOURS
 from spm.query.request.provenance import RAW
@@ -84,6 +84,7 @@ class SampleReader:
             if cached is None:
                 return self._fetch_and_add_pages(shard, hour, is_whole=is_whole)
             if cached.timelines is not None:
+                self._check_decoded(cached.selection)
                 self.view.provenance.use(RAW, hour)
                 self.selected.add_pages(cached.pages, cached.selection, cached.timelines, is_whole=is_whole)
             return True
@@ -107,12 +108,18 @@ class SampleReader:
         selection = self.selected.selection(metrics, pages, generation.timeline_shift)
         if not selection.pages:
             return True
+        self._check_decoded(selection)
         view.provenance.use(RAW, hour)
         timelines = view.rows.timelines(view.reader, hour_shard, generation, selection.pages)
         if timelines is None:
             return False
         self.selected.add_pages(pages, selection, timelines, is_whole=is_whole)
         return True
+
+    def _check_decoded(self, selection: PageSelection) -> None:
+        """Raise ``NotInMemory`` if values must be unpacked by a read from memory."""
+        if self.view.in_memory and selection.packed:
+            raise NotInMemory("packed values")
 
     def _only_generation(self, shard: int, hour: int) -> Generation | None:
         """The generation that holds all samples of an hour-shard, if nothing of it is hidden; else ``None``."""

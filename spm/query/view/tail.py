@@ -53,6 +53,7 @@ class TailView:
     missing: Mapping[ShardHour, tuple[int, ...]]  # batches; only hour-shards that miss any
     as_of_ms: int
     left_out: frozenset[int] = frozenset()  # hours with more samples than this process may hold
+    rows: int = 0  # of all pieces together
 
     def check_held(self, hours: tuple[int, int] | None) -> None:
         """Raise ``LimitExceeded`` if hours first:end include one that is left out."""
@@ -201,5 +202,6 @@ class Tail:
             missing = {
                 name: tuple(hour_tail.missing.values()) for name, hour_tail in self._hours.items() if hour_tail.missing
             }
-            self._view = TailView(pieces, missing, self.as_of_ms, left_out)
+            rows = sum(hour_tail.size for hour_tail in self._hours.values())
+            self._view = TailView(pieces, missing, self.as_of_ms, left_out, rows)
         return self._view

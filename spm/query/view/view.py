@@ -54,13 +54,15 @@ class ReadRequest:
         sees_retracted: bool = False,
         knowledge: Knowledge | None = None,
         draft: Retraction | None = None,
+        in_memory: bool = False,
     ) -> None:
         """``sees_retracted``: retractions hide nothing from this read, except what is erased.
 
-        ``draft``: a retraction that is not made yet, and hides what it would hide.
+        ``draft``: a retraction that is not made yet, and hides what it would hide. ``in_memory``: nothing is read from
+        the store, nothing is decoded, and nothing is waited for.
         """
         self.start_ms, self.end_ms, self.asof_ms, self.check_deadline = start_ms, end_ms, asof_ms, check_deadline
-        self.sees_retracted, self.knowledge, self.draft = sees_retracted, knowledge, draft
+        self.sees_retracted, self.knowledge, self.draft, self.in_memory = sees_retracted, knowledge, draft, in_memory
         self.metric = next((m.value for m in matchers if m.name == METRIC_NAME and m.op == "="), None)
 
     def hours(self) -> tuple[int, int] | None:
@@ -144,6 +146,7 @@ class View:
     provenance: ProvenanceBuilder
     span_ms: tuple[int, int]  # the query asks for samples with first < ts <= second
     check_deadline: Callable[[], None]
+    in_memory: bool = False  # nothing may be read, decoded or waited for
 
     def plan(self, by_metric: SeriesByMetric) -> ReadPlan:
         """Plan the read of these series, and note its shards in the provenance."""

@@ -1,0 +1,194 @@
+"""A read from memory never reads the store, decodes or waits; it equals the read before it, or says that it cannot."""
+
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from spm import limits
+from spm.clock import FakeClock
+from spm.errors import NotInMemory
+from spm.limits import HOUR_MS
+from spm.query.request import limits as light_limits
+from spm.query.samples.page_selection import PageSelection
+from spm.query.view.hour_reader import SampleReader
+from spm.store import keys
+from spm.store.backends import lmdb, open_backend
+from spm.store.backends.base import Backend
+from spm.store.backends.memory import MemoryBackend
+from spm.store.matchers import Matcher
+from spm.store.versions import retractions
+from spm.store.versions.retractions import Retraction
+from spm.wire import Envelope
+from tests.support.rows import APP, START, envelope, plain, stored
+from tests.support.store_reader import NOW, look, reader, roll
+
+SENT = [
+    envelope([(s, START + q * 900_000, float(q)) for s in (1, 2) for q in range(-8, 9)]),
+    envelope([(1, START + 900_000, 7.0)], sequence=1),
+]
+
+
+class Case:
+    """A store, and a reading process that has answered once."""
+
+    def __init__(self, folder: Path, *sent: Envelope) -> None:
+        self.sent = sent
+        self.backend: Backend = stored(*sent, backend=open_backend(f"lmdb://{folder}/store"))
+        self.clock = FakeClock(NOW)
+        self.storage = reader(self.backend, clock=self.clock)
+
+    def begin(self) -> None:
+        """Answer once from the store."""
+        assert look(self.storage) == plain(self.sent)
+
+
+@pytest.fixture
+def case(tmp_path: Path) -> Case:
+    return Case(tmp_path, *SENT)
+
+
+@pytest.fixture
+def forbid_reads(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
+    """From the call on, nobody may read the store."""
+
+    def refuse(*_: Any, **__: Any) -> None:
+        raise AssertionError
+
+    def forbid() -> None:
+        for name in ("get", "scan"):
+            monkeypatch.setattr(lmdb._Snapshot, name, refuse)
+
+    return forbid
+
+
+@pytest.mark.parametrize("is_rolled", [False, True])
+def test_it_answers_as_the_read_before_it(is_rolled: bool, tmp_path: Path, forbid_reads: Callable[[], None]) -> None:
+    case = Case(tmp_path, *(SENT[:1] if is_rolled else SENT))  # a page with two versions of a time is not kept
+    if is_rolled:
+        roll(case.backend, 5)
+    case.begin()
+    case.begin()
+    forbid_reads()
+    assert look(case.storage.in_memory()) == plain(case.sent)
+
+
+def test_a_process_that_has_read_nothing_cannot(case: Case) -> None:
+    with pytest.raises(NotInMemory):
+        look(case.storage.in_memory())
+    case.begin()
+
+
+def test_a_store_without_versions_cannot() -> None:
+    storage = reader(stored(*SENT, backend=MemoryBackend()))
+    assert look(storage) == plain(SENT)
+    with pytest.raises(NotInMemory):
+        look(storage.in_memory())
+
+
+def wait(case: Case) -> None:
+    case.clock.advance(limits.TAIL_AGE_MS + 1)
+
+
+def write(case: Case) -> None:
+    stored(envelope([(1, START + 1, 7.0)], sequence=2), backend=case.backend)
+
+
+def roll_up(case: Case) -> None:
+    roll(case.backend, 6)
+
+
+def register(case: Case) -> None:
+    """Another query has met new series: the selection was made without them."""
+    case.storage._state.index._count += 1
+
+
+@pytest.mark.parametrize("change", [wait, write, roll_up, register])
+def test_what_has_changed_since_is_left_to_a_read_that_waits(change: Callable[[Case], None], case: Case) -> None:
+    case.begin()
+    change(case)
+    with pytest.raises(NotInMemory):
+        look(case.storage.in_memory())
+
+
+def test_an_old_tail_is_kept_for_the_next_read_that_waits(case: Case) -> None:
+    case.begin()
+    view = case.storage._state.tail.view()
+    wait(case)
+    with pytest.raises(NotInMemory):
+        look(case.storage.in_memory())
+    assert case.storage._state.tail.view() is view
+    case.begin()
+
+
+def test_it_does_not_wait_for_the_lock(case: Case) -> None:
+    case.begin()
+    entered, leave = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with case.storage._state.lock:
+            entered.set()
+            leave.wait(20)
+
+    thread = threading.Thread(target=hold)
+    thread.start()
+    try:
+        assert entered.wait(20)
+        with pytest.raises(NotInMemory):
+            look(case.storage.in_memory())
+    finally:
+        leave.set()
+        thread.join()
+    assert look(case.storage.in_memory()) == plain(SENT)
+
+
+def test_another_selection_is_left_to_a_read_that_waits(case: Case) -> None:
+    case.begin()
+    with pytest.raises(NotInMemory):
+        case.storage.in_memory().select([Matcher("__name__", "!=", "x")], 0, 2 * START)
+
+
+def test_a_large_tail_is_left_to_a_read_that_waits(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+    case.begin()
+    for most, can in ((36, True), (34, False)):
+        monkeypatch.setattr(light_limits, "LIGHT_TAIL_ROWS_MAX", most)
+        if can:
+            assert look(case.storage.in_memory()) == plain(SENT)
+        else:
+            with pytest.raises(NotInMemory):
+                look(case.storage.in_memory())
+
+
+def test_packed_values_are_left_to_a_read_that_waits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    case = Case(tmp_path, SENT[0])
+    roll(case.backend, 5)
+    case.begin()
+    case.begin()
+    checked: list[bool] = []
+    check = SampleReader._check_decoded
+
+    def with_packed(self: SampleReader, selection: PageSelection) -> None:
+        checked.append(self.view.in_memory)
+        packed: Any = ("a part",)
+        fields = {name: getattr(selection, name) for name in selection.__slots__} | {"packed": packed}
+        check(self, PageSelection(**fields))
+
+    monkeypatch.setattr(SampleReader, "_check_decoded", with_packed)
+    with pytest.raises(NotInMemory):
+        look(case.storage.in_memory())
+    case.begin()
+    assert checked[0]
+    assert not any(checked[1:])
+
+
+def test_a_retraction_is_left_to_a_read_that_waits(case: Case) -> None:
+    case.begin()
+    one = Retraction(1, NOW, 0, 0, 2 * START, START, START + HOUR_MS, "", (), "a test", "me")
+    row = keys.retraction(APP, one.number), {retractions.COLUMN: retractions.encode(one)}
+    case.backend.put([("retractions", [row])])
+    hidden = look(case.storage)
+    assert 0 < len(hidden) < len(plain(SENT))
+    with pytest.raises(NotInMemory):
+        look(case.storage.in_memory())
