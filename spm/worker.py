@@ -15,6 +15,7 @@ from argparse import ArgumentParser
 from collections.abc import Sequence
 
 from celery.beat import Service
+from django.db import DEFAULT_DB_ALIAS, connections
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "spm.settings")
 
@@ -23,6 +24,7 @@ from spm.settings.database_files import hold_database_files
 from spm.settings.process_memory import do_without_pandas, keep_intermediate_code_packed, trim_heap_regularly
 
 THREADS = 4
+DATABASE_CONNECTION_S = 60  # how long a thread keeps its connection: to open SQLite for each task costs more than it
 
 
 def main(words: Sequence[str]) -> int:
@@ -52,6 +54,7 @@ def main(words: Sequence[str]) -> int:
     gc.enable()
     hold_database_files()
     trim_heap_regularly()
+    connections[DEFAULT_DB_ALIAS].settings_dict["CONN_MAX_AGE"] = DATABASE_CONNECTION_S
     worker.start()
     return worker.exitcode or 0
 
