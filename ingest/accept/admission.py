@@ -102,10 +102,14 @@ class Admission:
         oldest_ms = {app: each.oldest_ms(now_ms) for app, each in allowed.items()}
         live_ms = now_ms - limits.LIVE_HOURS * limits.HOUR_MS
         sound_ms = {app: max(oldest, times.MISREAD_MS, live_ms) for app, oldest in oldest_ms.items()}
-        timely = [
-            parsed if first >= sound_ms[app] else self._timely(app, parsed, allowed[app], unit)
-            for (app, parsed, unit), first in zip(messages, _first_times(messages), strict=True)
-        ]
+        times_of_all = np.concatenate([parsed.ts for _, parsed, _ in messages])
+        if not len(times_of_all) or times_of_all.min() >= max(sound_ms.values()):
+            timely = [parsed for _, parsed, _ in messages]
+        else:
+            timely = [
+                parsed if first >= sound_ms[app] else self._timely(app, parsed, allowed[app], unit)
+                for (app, parsed, unit), first in zip(messages, _first_times(messages, times_of_all), strict=True)
+            ]
         over = self._series.over_quota_many(
             [(app, parsed.series, allowed[app].series) for (app, _, _), parsed in zip(messages, timely, strict=True)]
         )
@@ -151,13 +155,13 @@ def _samples_by_app(messages: Sequence[tuple[int, Parsed, str]]) -> dict[int, in
     return samples
 
 
-def _first_times(messages: Sequence[tuple[int, Parsed, str]]) -> list[int]:
+def _first_times(messages: Sequence[tuple[int, Parsed, str]], times_of_all: I64) -> list[int]:
     """Return the earliest time of each message; the greatest number for one without samples."""
     sizes = np.array([len(parsed.ts) for _, parsed, _ in messages], np.int64)
     first: I64 = np.full(len(messages), np.iinfo(np.int64).max)
     if sizes.any():
         starts = (np.cumsum(sizes) - sizes)[sizes > 0]
-        first[sizes > 0] = np.minimum.reduceat(np.concatenate([parsed.ts for _, parsed, _ in messages]), starts)
+        first[sizes > 0] = np.minimum.reduceat(times_of_all, starts)
     earliest: list[int] = first.tolist()
     return earliest
 

@@ -100,7 +100,7 @@ class PushBatcher:
         self._linger = Linger(clock)
         self._returned = 0  # of those that wait, by senders that return at once
         self._settled: deque[tuple[_Push, Exception | None]] = deque()
-        self._backlog = 0  # batches that the thread has not ended
+        self._begun = self._ended = 0  # batches that the thread was given, and that it has ended
         self._drain_due = False
         self._watch: asyncio.TimerHandle | None = None
         self._closed = False
@@ -226,6 +226,8 @@ class PushBatcher:
             self._hand_over()
         else:
             quiet_s = max(limits.JOIN_QUIET_GAPS / per_s, _LOOK_MIN_S)
+            if 2 * quiet_s > remaining_s:  # a look in between would end the wait hardly sooner
+                quiet_s = remaining_s
             self._timer = self._loop.call_later(min(quiet_s, remaining_s), self._await_more, count)
 
     def _all_returned(self) -> bool:
@@ -245,8 +247,8 @@ class PushBatcher:
             push.batch = batch
             self._in_flight[push] = None
         self._batches += 1
-        self._backlog += 1
-        self._batch_thread.submit(self._work, pushes).add_done_callback(self._worked)
+        self._begun += 1
+        self._batch_thread.submit(self._work, pushes)
 
     def _look(self) -> None:
         """Answer senders that should wait no longer, and hand over what waits behind a commit that stands still."""
@@ -275,16 +277,23 @@ class PushBatcher:
         for push in late:
             push.finish(StoreUnavailable("the bodies before this one are still at work"))
 
-    def _worked(self, _job: object) -> None:
-        call_in_loop(self._loop, self._note_end)
-
-    def _note_end(self) -> None:
-        self._backlog -= 1
-        self._schedule()
+    @property
+    def _backlog(self) -> int:
+        """How many batches the thread has not ended."""
+        return self._begun - self._ended
 
     # In the thread of batches
 
     def _work(self, pushes: Sequence[_Push]) -> None:
+        """Work on one batch. Only a loop that holds bodies back for its end is woken by it."""
+        try:
+            self._accept_batch(pushes)
+        finally:
+            self._ended += 1  # by this thread alone; the loop counts what it gives before it looks at this
+            if self._backlog >= limits.JOIN_BATCHES_MAX - 1:
+                call_in_loop(self._loop, self._schedule)
+
+    def _accept_batch(self, pushes: Sequence[_Push]) -> None:
         try:
             close_old_connections()  # one that broke meanwhile would stay broken: no request ends in this thread
             self._read_all(pushes)

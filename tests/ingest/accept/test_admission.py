@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from ingest.accept import store_pause
 from ingest.accept.admission import Admission
 from ingest.accept.rate_allowance import RateAllowance, RateAllowances, TooFast
+from ingest.accept.series_quota import SeriesQuota
 from ingest.accept.stamper import Stamper
 from ingest.accept.store_pause import STORE_PAUSE_S, StorePause
 from ingest.protocols.common import times
@@ -466,3 +467,16 @@ def test_count_of_the_dictionary_stops_behind_its_bound() -> None:
     assert quota.count_series(world.store, APP, 100) == 20
     assert quota.count_series(world.store, APP, 5) == 6
     assert keys.series_ranges(APP)
+
+
+def test_a_few_live_bodies_of_known_series_are_admitted_by_a_look_at_each(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    one = World(series=10).admission()
+    bodies = [(APP, message("a", "b"), "ms"), (APP, message("c"), "ms")]
+    assert one.admit_many(bodies) == [parsed for _, parsed, _ in bodies]
+    monkeypatch.setattr("ingest.accept.admission._first_times", None)
+    monkeypatch.setattr(SeriesQuota, "_unknown", None)
+    again = one.admit_many(bodies)
+    assert all(admitted is parsed for admitted, (_, parsed, _) in zip(again, bodies, strict=True))
+    assert not caplog.records  # of bodies that could not be admitted together

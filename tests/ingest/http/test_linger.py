@@ -2,14 +2,21 @@
 
 import asyncio
 import gc
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
 
 import pytest
 
+from ingest.http import push_batcher
+from ingest.http.endpoints.base import Body
 from ingest.http.linger import Linger
-from ingest.http.push_batcher import _Push
+from ingest.http.push_batcher import PushBatcher, _Push
 from spm import limits
 from spm.clock import FakeClock
-from tests.ingest.http.pushing import Bench, bench, line, soon
+from spm.web.fair_pool import call_in_loop
+from spm.wire import Parsed
+from tests.ingest.http.pushing import ALONE, LINES, Bench, Gate, HeldTransport, bench, line, soon
 from tests.support.event_loop import on_loop
 
 RETURN_MS = round(limits.JOIN_RETURN_S * 1_000)
@@ -117,5 +124,76 @@ def test_an_answered_push_leaves_nothing_for_the_garbage_collector() -> None:
                 assert not sum(type(each) is _Push for each in gc.get_objects())
             finally:
                 gc.enable()
+
+    on_loop(act())
+
+
+def test_a_batch_wakes_the_loop_once_where_nothing_waits_for_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[str] = []
+
+    def call_noting(loop: asyncio.AbstractEventLoop, act: Callable[..., Any], *given: Any) -> None:
+        calls.append(act.__name__)
+        call_in_loop(loop, act, *given)
+
+    monkeypatch.setattr(push_batcher, "call_in_loop", call_noting)
+
+    async def act() -> None:
+        async with bench() as one:
+            for number in range(10):
+                await one.push(line(number))
+                assert await soon(lambda: not any(one.left()))
+            assert calls == ["_drain"] * 10
+
+    on_loop(act())
+
+
+def test_the_end_of_a_batch_lets_in_what_waits_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in (("JOIN_BATCHES_MAX", 1), ("JOIN_BODIES", 2), ("PUBLISH_LOOK_S", 1e6)):
+        monkeypatch.setattr(limits, name, value)
+    gate = Gate()
+
+    def hangs(body: Body) -> Parsed:
+        gate.wait()
+        return LINES.parse(body)
+
+    async def act() -> None:
+        transport = HeldTransport(confirms=False)  # so that no answer hands over what waits
+        async with bench(transport) as one:
+            one.push(line(9), plan=replace(ALONE, parse=hangs))
+            assert await soon(lambda: bool(gate.names))
+            for number in range(4):
+                one.push(line(number))
+            await asyncio.sleep(0.02)
+            assert len(one.batcher._waiting) == 4
+            gate.open()
+            assert await soon(lambda: len(transport.submits) == 2)
+            assert not one.batcher._waiting
+            assert await soon(lambda: one.batcher._backlog == 0)
+            transport.confirms = True
+            transport.settle()
+
+    on_loop(act())
+
+
+def test_a_body_that_lingers_for_a_few_gaps_wakes_the_loop_for_it_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    looks: list[int] = []
+    await_more = PushBatcher._await_more
+
+    def look(batcher: PushBatcher, count_before: int) -> None:
+        looks.append(count_before)
+        await_more(batcher, count_before)
+
+    monkeypatch.setattr(PushBatcher, "_await_more", look)
+    monkeypatch.setattr(Linger, "per_s", lambda _: 100.0)
+    monkeypatch.setattr(Linger, "has_many", lambda _: True)
+
+    async def act() -> None:
+        async with bench() as one:
+            first = one.push(line(1))
+            await asyncio.sleep(0.02)
+            one.push(line(2))
+            await first
+            assert looks == [0, 1]
+            assert [len(each) for each in one.transport.submits] == [2]
 
     on_loop(act())

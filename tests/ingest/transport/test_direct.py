@@ -8,6 +8,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+import numpy as np
 import pytest
 
 from ingest.transport import direct
@@ -465,3 +466,12 @@ def test_messages_of_long_ago_are_committed_together_up_to_a_bound_of_hours(
     assert max(map(len, writer.batches)) <= 3
     assert len(writer.batches) <= 4
     assert look(reader(writer.store)) == plain(messages)
+
+
+def test_the_age_of_live_messages_is_found_by_one_look_at_their_times(monkeypatch: pytest.MonkeyPatch) -> None:
+    oldest = START - limits.LIVE_HOURS * limits.HOUR_MS
+    live = [envelope([(1, oldest, 1.0), (1, START, 2.0)], sequence=1, ms=START), envelope([], sequence=2, ms=START)]
+    past = envelope([(1, START, 1.0), (1, oldest - 1, 2.0)], sequence=3, ms=START)
+    assert direct._are_past([*live, past]) == [False, False, True]
+    monkeypatch.setattr(np, "cumsum", None)  # what tells the messages apart
+    assert direct._are_past(live) == [False, False]
