@@ -3,21 +3,29 @@
 A hash takes tens of megabytes and a core for its time, and strangers can ask for as many as they like. So each needs a
 slot, of which strangers get one: a core stays free for everybody else. Callers wait in order, those of known origin
 before strangers; beyond a bound of waiting callers, or of time, a caller is refused. A stored hash that needs more
-memory than ours takes all slots. Enter by ``BoundedArgon2``,
-the setting ``PASSWORD_HASHERS``.
+memory than ours takes all slots. The hash itself does not hold the interpreter's lock, and a thread of low priority
+computes it: pages, queries and bodies that arrive have a processor first. Enter by ``BoundedArgon2``, the setting
+``PASSWORD_HASHERS``.
 """
 
+import os
+import sys
 import threading
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from contextvars import ContextVar
+from functools import lru_cache
+from typing import TypeVar
 
 from django.contrib.auth.hashers import Argon2PasswordHasher
 
 from spm.accounts.logins import limits
 from spm.errors import LoginRefused
 
+T = TypeVar("T")
+_NICE = 10  # above the process's own: a tenth of what others get of a full processor
 _is_stranger: ContextVar[bool] = ContextVar("is_stranger", default=False)
 
 
@@ -79,6 +87,21 @@ class HashSlots:
         return is_first and may_run and self._running + weight <= self._at_once
 
 
+@lru_cache(maxsize=1)
+def _threads(process: int) -> ThreadPoolExecutor:
+    """The threads of this process: those of a parent do not survive a fork."""
+    return ThreadPoolExecutor(limits.PASSWORD_HASHES_AT_ONCE, f"hash-{process}", initializer=_lower_priority)
+
+
+def _lower_priority() -> None:
+    if sys.platform == "linux":  # elsewhere it is the priority of the whole process
+        os.nice(_NICE)
+
+
+def _aside(compute: Callable[[], T]) -> T:
+    return _threads(os.getpid()).submit(compute).result()
+
+
 SLOTS = HashSlots(limits.PASSWORD_HASHES_AT_ONCE, limits.PASSWORD_HASHES_WAITING_MAX, limits.PASSWORD_HASH_WAIT_S)
 
 
@@ -92,10 +115,12 @@ class BoundedArgon2(Argon2PasswordHasher):
     def encode(self, password: str, salt: str) -> str:
         """Hash a new password."""
         with SLOTS.take(1, is_stranger=_is_stranger.get()):
-            return super().encode(password, salt)
+            encode = super().encode
+            return _aside(lambda: encode(password, salt))
 
     def verify(self, password: str, encoded: str) -> bool:
         """Check a password against a stored hash."""
         weight = -(-self.decode(encoded)["memory_cost"] // self.memory_cost)
         with SLOTS.take(weight, is_stranger=_is_stranger.get()):
-            return super().verify(password, encoded)
+            verify = super().verify
+            return _aside(lambda: verify(password, encoded))

@@ -1,5 +1,6 @@
 """At most two password hashes at a time, and few callers that wait for one."""
 
+import os
 import threading
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -185,3 +186,27 @@ def test_every_hash_needs_slots_by_its_memory(weights: list[tuple[int, bool]]) -
 def test_the_product_hashes_within_eighty_megabytes_and_a_core_each() -> None:
     assert limits.PASSWORD_HASHES_AT_ONCE * BoundedArgon2.memory_cost * 1_024 <= 80_000_000
     assert BoundedArgon2.parallelism == 1
+
+
+@pytest.mark.parametrize("act", ["encode", "verify"])
+def test_a_hash_is_computed_at_a_low_priority_and_its_caller_keeps_its_own(
+    monkeypatch: pytest.MonkeyPatch, act: str
+) -> None:
+    def priority() -> int:
+        return os.getpriority(os.PRIO_PROCESS, threading.get_native_id())
+
+    monkeypatch.setattr(Argon2PasswordHasher, act, lambda *_: priority())
+    encoded = f"argon2$argon2id$v=19$m={limits.PASSWORD_HASH_KIB},t=1,p=1$c2FsdHNhbHQ$aGFzaA"
+    before = priority()
+    computed = {"encode": BoundedArgon2().encode, "verify": BoundedArgon2().verify}[act]("word", encoded)
+    assert computed == min(19, before + 10)
+    assert priority() == before
+
+
+def test_a_hash_that_fails_fails_for_its_caller(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> str:
+        raise MemoryError
+
+    monkeypatch.setattr(Argon2PasswordHasher, "encode", fail)
+    with pytest.raises(MemoryError):
+        BoundedArgon2().encode("word", "saltsaltsalt")
