@@ -22,21 +22,25 @@ def place_migrated(data: Path) -> None:
         shutil.copy(_template(), data / NAME)
 
 
-@functools.cache
-def _template() -> Path:
-    folder = Path(tempfile.mkdtemp(prefix="spm-migrated-"))
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+def environment_of(data: Path) -> dict[str, str]:
+    """The environment of a product's program with this data folder: none of the tests' own settings."""
     inherited = {
         name: value for name, value in os.environ.items() if not name.startswith(("PYTEST_", "SPM_", "DATABASE"))
     }
-    environment = {
+    return {
         **inherited,
         "DJANGO_SETTINGS_MODULE": "spm.settings",
         "PYTHONPATH": str(ROOT),
-        "SPM_DATA": str(folder),
+        "SPM_DATA": str(data),
         "SPM_SECRET_KEY": "only for tests",
         "SPM_PEPPER": "only for tests",
         "SPM_DOTENV": os.devnull,
     }
-    subprocess.run([sys.executable, "manage.py", "migrate", "-v0"], cwd=ROOT, env=environment, check=True)
+
+
+@functools.cache
+def _template() -> Path:
+    folder = Path(tempfile.mkdtemp(prefix="spm-migrated-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    subprocess.run([sys.executable, "manage.py", "migrate", "-v0"], cwd=ROOT, env=environment_of(folder), check=True)
     return folder / NAME

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from tests.servers.migrated import place_migrated
+from tests.servers.migrated import environment_of, place_migrated
 from tests.servers.processes import Process, answers, free_ports, wait_ready, wait_until
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -121,17 +121,8 @@ class Stream:
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     folder = tmp_path_factory.mktemp("site")
     [port] = free_ports(1)
-    inherited = {
-        name: value for name, value in os.environ.items() if not name.startswith(("PYTEST_", "SPM_", "DATABASE"))
-    }
     environment = {
-        **inherited,
-        "DJANGO_SETTINGS_MODULE": "spm.settings",
-        "PYTHONPATH": str(ROOT),
-        "SPM_DATA": str(folder),
-        "SPM_SECRET_KEY": "only for tests",
-        "SPM_PEPPER": "only for tests",
-        "SPM_DOTENV": os.devnull,
+        **environment_of(folder),
         "SPM_OWN_METRICS_S": "0",
         "SPM_BASE_URL": f"http://127.0.0.1:{port}",
     }
