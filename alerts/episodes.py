@@ -9,9 +9,10 @@ from django.db.models import Q
 
 from alerts.judging.answers import Labels
 from alerts.judging.automaton import OK
+from alerts.judging.instances.keys import EndReason, InstanceKey, States, Transition
 from alerts.judging.lane_plan import Operation
 from alerts.judging.reconciliation import EpisodeStatus, Span, reconcile, stretches_of
-from alerts.judging.run import EndReason, InstanceKey, Outcome, States, Transition
+from alerts.judging.run import Outcome
 from alerts.models import Episode, Lane, Rule
 from alerts.telling import hook
 from spm.events import outbox
@@ -44,12 +45,13 @@ def follow(
     """Bring the episodes of the changed instances in step with an operation of their lane."""
     if not changed:
         return
-    known = _episodes_of(changed, operation.after_ms)
+    rules = hook.rules_with_routing({key.rule for key in changed})
+    known = _episodes_of(changed, rules, operation.after_ms)
     transitions: dict[InstanceKey, list[Transition]] = {key: [] for key in changed}
     for each in outcome.transitions:
         if each.key in changed:
             transitions[each.key].append(each)
-    writer = _Writer(lane, labels, now_ms)
+    writer = _Writer(lane, rules, labels, now_ms)
     for key, own in transitions.items():
         spans = [_span(episode) for episode in known.get(key, ())]
         stretches = stretches_of(before.get(key, OK), own)
@@ -58,21 +60,20 @@ def follow(
     writer.write()
 
 
-def episodes_changed(episode_ids: Sequence[int], *, now_ms: int) -> None:
+def episodes_changed(episodes: Sequence[Episode], *, now_ms: int) -> None:
     """Announce episodes that were created or changed, in the transaction that changed them.
 
-    Every writer of episodes calls this once for each transaction, with the ids of the rows that it wrote. What must be
-    as durable as the episodes (marks for those who are to be notified) is written here.
+    Every writer of episodes calls this once for each transaction, with the rows that it wrote, each with its rule of
+    ``hook.rules_with_routing``. What must be as durable as the episodes (marks for those who are to be notified) is
+    written here.
     """
-    hook.mark(episode_ids, now_ms=now_ms)
-    for first in range(0, len(episode_ids), _BATCH_ROWS):
-        rows = Episode.objects.filter(pk__in=episode_ids[first : first + _BATCH_ROWS]).select_related("rule__app")
-        by_app: dict[Place, list[Draft]] = {}
-        for episode in rows.order_by("pk"):
-            place = Place(episode.rule.app.organisation_id, episode.rule.app_id)
-            by_app.setdefault(place, []).append(_event(episode))
-        for place, drafts in by_app.items():
-            outbox.emit(place, drafts, now_ms=now_ms)
+    hook.mark_rows(episodes, now_ms=now_ms)
+    by_app: dict[Place, list[Draft]] = {}
+    for episode in sorted(episodes, key=lambda each: each.pk):
+        place = Place(episode.rule.app.organisation_id, episode.rule.app_id)
+        by_app.setdefault(place, []).append(_event(episode))
+    for place, drafts in by_app.items():
+        outbox.emit(place, drafts, now_ms=now_ms)
 
 
 def _event(episode: Episode) -> Draft:
@@ -103,12 +104,11 @@ def _event(episode: Episode) -> Draft:
 class _Writer:
     """Collects the changes of an operation and writes them in an order in which one episode at a time is open."""
 
-    def __init__(self, lane: Lane, labels: Mapping[str, Labels], now_ms: int) -> None:
-        self._lane, self._labels, self._now_ms = lane, labels, now_ms
+    def __init__(self, lane: Lane, rules: Mapping[int, Rule], labels: Mapping[str, Labels], now_ms: int) -> None:
+        self._lane, self._rules, self._labels, self._now_ms = lane, rules, labels, now_ms
         self._new: list[Episode] = []
         self._changed: list[Episode] = []
         self._merged: list[tuple[Episode, InstanceKey, int]] = []
-        self._rules = dict[int, Rule]()
 
     def take(self, key: InstanceKey, known: Sequence[Episode], spans: Sequence[Span]) -> None:
         """Take the changed episodes of one instance."""
@@ -129,13 +129,15 @@ class _Writer:
         """Write all changes, and announce them."""
         closed = [episode for episode in self._changed if episode.status != EpisodeStatus.OPEN]
         opened = [episode for episode in self._changed if episode.status == EpisodeStatus.OPEN]
-        for part in (closed, opened):
-            Episode.objects.bulk_update(part, _WRITTEN, batch_size=_BATCH_ROWS)
+        for part in (closed, opened):  # the rows are there: one statement that overwrites them is the cheapest update
+            Episode.objects.bulk_create(
+                part, batch_size=_BATCH_ROWS, update_conflicts=True, unique_fields=["id"], update_fields=_WRITTEN
+            )
         Episode.objects.bulk_create(self._new, batch_size=_BATCH_ROWS)
         self._link_merged()
         written = [*self._changed, *self._new]
         if written:
-            episodes_changed([episode.pk for episode in written], now_ms=self._now_ms)
+            episodes_changed(written, now_ms=self._now_ms)
 
     def _link_merged(self) -> None:
         for episode, key, start_ms in self._merged:
@@ -144,8 +146,6 @@ class _Writer:
             episode.save(update_fields=["merged_into"])
 
     def _begin(self, key: InstanceKey, span: Span) -> Episode:
-        if key.rule not in self._rules:
-            self._rules[key.rule] = Rule.objects.select_related("app").get(pk=key.rule)
         return Episode(
             rule=self._rules[key.rule],
             fingerprint=key.fingerprint,
@@ -169,14 +169,14 @@ class _Writer:
             episode.end_reason = (span.stretch.reason or EndReason.RECOVERED) if is_over else ""
 
 
-def _episodes_of(keys: set[InstanceKey], after_ms: int) -> dict[InstanceKey, list[Episode]]:
+def _episodes_of(keys: set[InstanceKey], rules: Mapping[int, Rule], after_ms: int) -> dict[InstanceKey, list[Episode]]:
     """Return the episodes of instances that reach beyond a step."""
     reaches = Q(end_ms=None) | Q(end_ms__gt=after_ms)
-    rows = Episode.objects.filter(reaches, rule__in={key.rule for key in keys}).select_related("rule__app")
     groups: dict[InstanceKey, list[Episode]] = {}
-    for row in rows:
+    for row in Episode.objects.filter(reaches, rule__in=rules):
         key = InstanceKey(row.rule_id, row.fingerprint, row.aspect)
         if key in keys:
+            row.rule = rules[row.rule_id]
             groups.setdefault(key, []).append(row)
     return groups
 

@@ -16,6 +16,7 @@ import logging
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from enum import Enum
 
 from django.db import DatabaseError
 from django.db.models import Exists, OuterRef, Q, QuerySet
@@ -26,6 +27,7 @@ from alerts.judging.answers import Read
 from alerts.judging.kinds import Kind
 from alerts.judging.knowledge.sight import Sight
 from alerts.judging.lane_plan import Decision, News, Operation, OperationKind, aligned_ms, decide
+from alerts.judging.lane_shares import SHARES
 from alerts.judging.run import Outcome, incomplete_at, run
 from alerts.judging.selections import traits_of
 from alerts.judging.versions import RuleVersion, Steps
@@ -59,12 +61,16 @@ class EvaluationCounts:
 
 
 def evaluate_due_lanes(*, observe: Observe, clock: Clock) -> EvaluationCounts:
-    """Judge every lane that is due, the one that is furthest behind first; one that fails does not delay the others."""
+    """Judge every lane that is due, the one that is furthest behind first; one that fails does not delay the others.
+
+    Lanes that take long come last, and wait while judges of this process work at enough of them (``lane_shares``).
+    """
     evaluated = failed = 0
-    for lane_id in list(_due(clock.now_ms()).order_by("position_ms", "pk").values_list("pk", flat=True)):
+    due = _due(clock.now_ms()).order_by("position_ms", "pk").values_list("pk", flat=True)
+    for lane_id in SHARES.quick_first("judge", due):
         try:
-            with telemetry.timed(telemetry.RULE_S, clock=clock):
-                evaluated += evaluate_lane(lane_id, observe=observe, clock=clock)
+            with SHARES.share(("judge", lane_id), clock) as may_judge, telemetry.timed(telemetry.RULE_S, clock=clock):
+                evaluated += evaluate_lane(lane_id, observe=observe, clock=clock) if may_judge else 0
         except StoreUnavailable as error:
             Lane.objects.filter(pk=lane_id).exclude(waiting=str(error)).update(waiting=str(error))
             failed += 1
@@ -92,9 +98,10 @@ def evaluate_lane(lane_id: int, *, observe: Observe, clock: Clock) -> int:
     if not claim(lane_id, began_ms):
         return 0
     try:
-        while count < limits.CHUNKS_PER_ROUND_MAX and _judge_chunk(lane_id, observe, clock):
+        while (chunk := _judge_chunk(lane_id, observe, clock)) is not _Chunk.NONE:
             count += 1
-            if not 0 <= clock.now_ms() - began_ms < limits.TURN_MS:
+            is_over = not 0 <= clock.now_ms() - began_ms < limits.TURN_MS
+            if chunk is _Chunk.LAST or is_over or count == limits.CHUNKS_PER_ROUND_MAX:
                 break
     finally:
         Lane.objects.filter(pk=lane_id).update(lease_until_ms=0)
@@ -106,7 +113,15 @@ def claim(lane_id: int, now_ms: int) -> bool:
     return bool(_due(now_ms).filter(pk=lane_id).update(lease_until_ms=now_ms + limits.LEASE_MS))
 
 
-def _judge_chunk(lane_id: int, observe: Observe, clock: Clock) -> bool:
+class _Chunk(Enum):
+    """What became of a chunk: nothing was committed, steps that were all there are, or one that others follow."""
+
+    NONE = 0
+    LAST = 1
+    FULL = 2
+
+
+def _judge_chunk(lane_id: int, observe: Observe, clock: Clock) -> _Chunk:
     lane = Lane.objects.get(pk=lane_id)
     sight = observe(lane)
     decision = decide(
@@ -117,7 +132,11 @@ def _judge_chunk(lane_id: int, observe: Observe, clock: Clock) -> bool:
         news=sight.news,
         period_ms=RULE_PERIOD_MS,
     )
-    return decision is not None and judge(lane, decision, sight, now_ms=clock.now_ms(), clock=clock)
+    if decision is None or not judge(lane, decision, sight, now_ms=clock.now_ms(), clock=clock):
+        return _Chunk.NONE
+    operation = decision.operation
+    is_full = operation.upto_ms >= lane.position_ms + limits.CHUNK_STEPS_MAX * RULE_PERIOD_MS
+    return _Chunk.FULL if is_full or operation.kind is not OperationKind.JUDGE else _Chunk.LAST
 
 
 def judge(
@@ -132,7 +151,7 @@ def judge(
     monotonic = (clock or SystemClock()).monotonic
     operation, began_s = decision.operation, monotonic()
     if operation.kind is not OperationKind.JUDGE:
-        before = journal.states_at(lane, operation.after_ms)
+        before = journal.states_at(lane, operation.after_ms, journal.instances_of(lane))
         part = journal.Part(operation.after_ms, before, Outcome((), before.states, {}))
         return journal.commit(lane, decision, [part], sight, now_ms=now_ms)
     versions = journal.versions_between(lane, operation.after_ms, operation.upto_ms)
@@ -153,14 +172,14 @@ def judge(
 
 def _judge_parts(lane: Lane, decision: Decision, versions: Sequence[RuleVersion], sight: Sight) -> list[journal.Part]:
     """Judge the steps of an operation: by the rules that news concerns from its beginning on, by the others anew."""
-    operation = decision.operation
+    operation, instances = decision.operation, journal.instances_of(lane)
     again = _rules_to_judge_again(versions, decision)
+    parts: list[tuple[int, Callable[[int], bool]]] = [(lane.position_ms, lambda rule: rule not in again)]
+    if again:
+        parts.insert(0, (operation.after_ms, again.__contains__))
     return [
-        _judge_part(lane, after_ms, operation, versions, sight, concerns)
-        for after_ms, concerns in (
-            (operation.after_ms, again.__contains__),
-            (lane.position_ms, lambda rule: rule not in again),
-        )
+        _judge_part(lane, after_ms, operation, versions, instances, sight, concerns)
+        for after_ms, concerns in parts
         if after_ms < operation.upto_ms
     ]
 
@@ -191,11 +210,12 @@ def _judge_part(
     after_ms: int,
     operation: Operation,
     versions: Sequence[RuleVersion],
+    instances: Sequence[Instance],
     sight: Sight,
     concerns: Callable[[int], bool],
 ) -> journal.Part:
     """Judge some of the rules at the steps (after, upto]."""
-    before = journal.states_at(lane, after_ms, concerns=concerns)
+    before = journal.states_at(lane, after_ms, instances, concerns=concerns)
     steps = Steps(after_ms + RULE_PERIOD_MS, operation.upto_ms, RULE_PERIOD_MS)
     own = [each for each in versions if concerns(each.rule)]
     incomplete = incomplete_at(steps, operation.behind_ms)

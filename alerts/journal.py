@@ -5,24 +5,28 @@ that goes back behind the lane's position replaces what was said of those steps:
 marked, states and episodes follow. Unchanged rules cost two rows for the whole lane: its own and the operation's.
 """
 
+import json
 import logging
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import lru_cache
 from typing import Any
 
 from django.db import InterfaceError, OperationalError, transaction
-from django.db.models import F, Q
+from django.db.models import F, Q, TextField
+from django.db.models.functions import Cast
 
 from alerts import episodes
 from alerts.judging.answers import Labels
 from alerts.judging.automaton import OK, InstanceState, Phase, Timing
 from alerts.judging.conditions import Condition, MissingPolicy
+from alerts.judging.instances.keys import InstanceKey, States, Transition
 from alerts.judging.kinds import Kind, Parameters
 from alerts.judging.knowledge.patience import not_waited_for
 from alerts.judging.knowledge.sight import Sight
 from alerts.judging.lane_plan import Decision
-from alerts.judging.limits import OWED_METRICS_MAX
-from alerts.judging.run import InstanceKey, Outcome, States, Transition, fault_text
+from alerts.judging.limits import OWED_METRICS_MAX, VERSIONS_KEPT_MAX
+from alerts.judging.run import Outcome, fault_text
 from alerts.judging.versions import RuleVersion
 from alerts.models import AlertEvent, Instance, Lane, Operation, Rule, RuleVersionRow
 from spm.errors import SpmError
@@ -82,9 +86,15 @@ def _any_rule(rule: int) -> bool:
     return True
 
 
-def states_at(lane: Lane, at_ms: int, *, concerns: Callable[[int], bool] = _any_rule) -> LaneStates:
+def instances_of(lane: Lane) -> list[Instance]:
+    """Return the rows of a lane's instances."""
+    return list(Instance.objects.filter(rule__app=lane.app_id).order_by("pk"))
+
+
+def states_at(
+    lane: Lane, at_ms: int, instances: Iterable[Instance], *, concerns: Callable[[int], bool] = _any_rule
+) -> LaneStates:
     """Return the states of some rules at a step: the present ones, with the transitions after the step taken back."""
-    instances = Instance.objects.filter(rule__app=lane.app_id)
     rows = {row.key: row for row in instances if concerns(row.rule_id)}
     states = {key: row.state for key, row in rows.items()}
     later: tuple[AlertEvent, ...] = ()
@@ -104,16 +114,23 @@ def versions_between(lane: Lane, after_ms: int, upto_ms: int) -> list[RuleVersio
     """Return the versions of the lane's rules that are in force at any step of (after, upto], or end there."""
     is_in_force = Q(until_ms=None) | Q(until_ms__gt=after_ms)
     rows = RuleVersionRow.objects.filter(is_in_force, rule__app=lane.app_id, from_ms__lte=upto_ms)
-    return [_version_or_fault(*row) for row in rows.values_list("rule", "from_ms", "until_ms", "content")]
+    texts = rows.annotate(text=Cast("content", TextField()))
+    return [_version_or_fault(*row) for row in texts.values_list("rule", "from_ms", "until_ms", "text")]
 
 
-def _version_or_fault(rule: int, from_ms: int, until_ms: int | None, content: Mapping[str, Any]) -> RuleVersion:
+def _version_or_fault(rule: int, from_ms: int, until_ms: int | None, text: str) -> RuleVersion:
     """Return the version; if its content cannot be read, one that says so, as the lane's other rules must be judged."""
     try:
-        return version_from(rule, from_ms, until_ms, content)
+        return _version_of_text(rule, from_ms, until_ms, text)
     except Exception as fault:  # a loop's top
         log.exception("a version of rule %d cannot be read", rule)
         return RuleVersion(rule, from_ms, until_ms, "", Condition(), Timing(), fault=fault_text(fault))
+
+
+@lru_cache(VERSIONS_KEPT_MAX)
+def _version_of_text(rule: int, from_ms: int, until_ms: int | None, text: str) -> RuleVersion:
+    """Return the version with a content as it lies in the database. Most are read at each step, and never change."""
+    return version_from(rule, from_ms, until_ms, json.loads(text))
 
 
 def version_from(rule: int, from_ms: int, until_ms: int | None, content: Mapping[str, Any]) -> RuleVersion:

@@ -17,9 +17,9 @@ from django.db.models import F, QuerySet
 from alerts import journal
 from alerts.judging import composites
 from alerts.judging import limits as judging_limits
+from alerts.judging.instances.keys import EndReason
 from alerts.judging.kinds import Kind
 from alerts.judging.lane_plan import aligned_ms
-from alerts.judging.run import EndReason
 from alerts.models import Episode, EpisodeStatus, Instance, Lane, Rule, RuleGroup, RuleVersionRow
 from alerts.telling import hook
 from alerts.telling.configuration import schedule_of

@@ -5,17 +5,19 @@ from django.conf import settings
 
 from alerts import evaluate, prune
 from alerts.expressions import open_storage
+from alerts.judging.limits import JUDGES
 from alerts.noise import weekly
 from alerts.notify import login_notices, outbox
 from alerts.notify.registry import NOTIFIERS
 from alerts.recording.lane import SeriesWriter, record_app, write_alerts, write_due_series
 from alerts.telling import flush, refresh, sender
+from alerts.telling.limits import OUTBOX_ROUNDS
 from alerts.watch import observer
 from ingest.accept.process_acceptor import process_acceptor
 from spm.clock import SystemClock
 
 
-@shared_task(ignore_result=True)  # type: ignore[untyped-decorator]
+@shared_task(ignore_result=True, at_once_max=JUDGES)  # type: ignore[untyped-decorator]
 def evaluate_rules() -> None:
     """Record what is due, judge the lanes that are due, and write ALERTS."""
     clock = SystemClock()
@@ -31,7 +33,7 @@ def prune_alerts() -> None:
     prune.prune(SystemClock().now_ms())
 
 
-@shared_task(ignore_result=True)  # type: ignore[untyped-decorator]
+@shared_task(ignore_result=True, at_once_max=OUTBOX_ROUNDS)  # type: ignore[untyped-decorator]
 def deliver_outbox() -> None:
     """Write the notifications that are due and deliver them, and mail to people about their accounts."""
     clock = SystemClock()

@@ -4,12 +4,14 @@ from django.urls import path
 from django.views.generic import RedirectView
 
 from alerts.pages import noise, notifications, routing, rule_files, views
+from alerts.pages.alert import active
 from alerts.pages.alert import views as alert
 from alerts.pages.editor import views as editor
 
 app_name = "alerts"
 urlpatterns = [
     path("", views.rule_list, name="rules"),
+    path("active", active.active_list, name="active"),
     path("<int:episode_id>", alert.alert_page, name="alert"),
     path("<int:episode_id>/take", alert.alert_take, name="alert-take"),
     path("new", editor.rule_new, name="new"),

@@ -16,6 +16,7 @@ from alerts.judging.knowledge.sight import KeptKnowledge, Sight
 from alerts.judging.lane_plan import News
 from alerts.models import Lane
 from alerts.recording.limits import ALERTS_SOURCE
+from ingest.accounting.passed_batches import PASSED
 from ingest.accounting.watermark_keeper import advance_watermarks
 from spm import query
 from spm.bounded import LruCache
@@ -63,7 +64,7 @@ def look(backend: Backend, storage: AppStorage, lane: Lane, watch: AppWatch, clo
     """Look at the app of a lane once. Raises ``StoreUnavailable``."""
     at_ms = clock.now_ms()
     present = rounds.read(backend)
-    advance_watermarks(backend, storage.app, at_ms, cells=_CELLS)
+    advance_watermarks(backend, storage.app, at_ms, cells=_CELLS, passed=PASSED)
     knowledge, rows = storage.knowledge()
     acceptors = {number: _sight_of(each, storage.app, rows.get(number), at_ms) for number, each in present.items()}
     frontier_ms = watch.frontier.look(at_ms, acceptors)

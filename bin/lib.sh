@@ -83,6 +83,23 @@ need_room() {
   [ "$free" -ge "$1" ] || die "The disk of $environment is full: $free MB are free, $1 MB are needed. Make room, then try again."
 }
 
+# What the packages of these extras weigh as downloads, in megabytes, as measured in November 2026. Of Spark and of the
+# tests' clients those count that the server does not have.
+download_mb() {
+  sum=0
+  for extra in "$@"; do
+    case $extra in
+      server) sum=$((sum + 176)) ;;
+      spark) sum=$((sum + 456)) ;;
+      dev) sum=$((sum + 120)) ;;
+      clients) sum=$((sum + 50)) ;;
+      grpc | hbase | postgres | cli) sum=$((sum + 6)) ;;
+      *) sum=$((sum + 1)) ;;
+    esac
+  done
+  echo "$sum"
+}
+
 # Installs the extras among the arguments that are not installed as their lock files say now.
 need_extras() {
   wanted='' stamps="$environment/extras"
@@ -92,7 +109,8 @@ need_extras() {
     [ "$now" = "$(cat "$stamps/$extra" 2>/dev/null || true)" ] || wanted="$wanted $extra"
   done
   [ -n "$wanted" ] || return 0
-  say "· installing the Python packages of:$wanted"
+  # shellcheck disable=SC2086  # a list of words
+  say "· installing the Python packages of:$wanted (a download of $(download_mb $wanted) MB, less what pip has cached)"
   case $wanted in *spark*) need_room 2500 ;; *) need_room 800 ;; esac
   "$environment/bin/python" -m pip --version >/dev/null 2>&1 || "$environment/bin/python" -m ensurepip >/dev/null
   arguments=''

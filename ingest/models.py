@@ -44,6 +44,31 @@ class MetricDescription(models.Model):
         return self.metric
 
 
+class StoredExemplar(models.Model):
+    """One of the newest exemplars of an app, kept by ``ingest.exemplars.storage``."""
+
+    app = models.ForeignKey(App, on_delete=models.CASCADE, related_name="exemplars")
+    digest = models.BigIntegerField(help_text="of series, time, value and labels: one that comes again is the same")
+    metric = models.CharField(max_length=METRIC_BYTES_MAX)
+    series = models.BinaryField(help_text="its canonical form")
+    at_ms = models.BigIntegerField(help_text="its time")
+    bits = models.BigIntegerField(help_text="of its value")
+    labels = models.TextField(help_text="its own: JSON, a list of names and values")
+    source = models.CharField(max_length=SOURCE_BYTES_MAX)
+    stamp_ms = models.BigIntegerField(help_text="when its message was accepted")
+
+    class Meta:
+        ordering: ClassVar = ["-at_ms", "-id"]
+        constraints: ClassVar = [models.UniqueConstraint(fields=["app", "digest"], name="exemplar_once")]
+        indexes: ClassVar = [
+            models.Index(fields=["app", "at_ms", "id"], name="exemplar_of_app"),
+            models.Index(fields=["app", "metric", "at_ms", "id"], name="exemplar_of_metric"),
+        ]
+
+    def __str__(self) -> str:
+        return f"exemplar of {self.metric} at {self.at_ms}"
+
+
 class Arrival(models.Model):
     """The first and last arrival of data by one way (protocol or program) in an app."""
 

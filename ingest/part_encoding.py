@@ -5,7 +5,7 @@ Enter by ``encode_part``. A part that touches very many HourShards mostly has a 
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -14,7 +14,7 @@ from spm.arrays import F64, I32, I64, U64
 from spm.envelope_batch import Envelopes
 from spm.store import keys
 from spm.store.backends.base import Cells, RowPut
-from spm.store.encoding import kernels
+from spm.store.encoding import codec, kernels
 from spm.store.encoding.blocks import LogBlock, Messages, log_column
 from spm.store.keys import PlacementEpoch
 from spm.store.ledger import commit_records
@@ -120,30 +120,37 @@ def _block(
     ``of_batch``: all HourShards of the batch.
     """
     owner, message, ts, values = columns.owner, columns.message, columns.ts, columns.values
+    envelopes, samples = columns.envelopes, columns.envelopes.samples
     if rows is not None:
         owner, message, ts, values = owner[rows], message[rows], ts[rows], values[rows]
+        samples = np.bincount(message, minlength=len(envelopes))
     counts, order = kernels.group_by_series(owner, len(columns.series))
     has_samples = counts > 0
-    samples = np.bincount(message, minlength=len(columns.envelopes))
-    used = np.flatnonzero(samples)
-    number = np.empty(len(columns.envelopes), np.int32)
-    number[used] = np.arange(len(used), dtype=np.int32)
-    table = messages_table(columns.envelopes, used)
+    used: I64 | slice = slice(None)
+    message = message[order]
+    if not samples.all():  # else the messages keep their numbers
+        used = np.flatnonzero(samples)
+        number = np.empty(len(envelopes), np.int32)
+        number[used] = np.arange(len(used), dtype=np.int32)
+        message = number[message]
+    table = messages_table(envelopes, used)
+    columns_of_table = table.columns().items()
+    table = replace(table, encoded={n: c if isinstance(c, tuple) else codec.encode(c) for n, c in columns_of_table})
     block = LogBlock(
         table,
         columns.series[has_samples],
         columns.metrics[has_samples],
         counts[has_samples],
-        number[message[order]],
+        message,
         ts[order],
         values[order],
     )
-    ids = columns.envelopes.message_ids.reshape(-1, 16)[used].ravel()
+    ids = envelopes.message_ids.reshape(-1, 16)[used].ravel()
     commit = Commit(table, samples[used], ids, int(ts.min()), int(ts.max()), of_batch, epoch=epoch)
     return block.to_cells(), commit_records.encode(commit, batch=batch)
 
 
-def messages_table(envelopes: Envelopes, used: I64) -> Messages:
+def messages_table(envelopes: Envelopes, used: I64 | slice) -> Messages:
     """Return the table of these messages, with only the sources that they have."""
     of_used = envelopes.source[used].tolist()
     places = {number: place for place, number in enumerate(sorted(set(of_used)))}

@@ -9,7 +9,7 @@ queue's workers alike; no Django, no Celery here.
 
 import hashlib
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
@@ -87,7 +87,7 @@ class Writer:
         """Look up the series and make the bytes of the batch; raise ``AppUnavailable`` if our own rows forbid it.
 
         1. samples that cannot be stored become envelopes of their own;
-        2. each app's envelopes become one part (several where they touch very many hours);
+        2. each app's envelopes become one part (several where they touch very many hours, or were accepted far apart);
         3. each part becomes blocks by HourShard and their commit records.
         """
         messages = envelopes if isinstance(envelopes, Envelopes) else Envelopes.of(envelopes)
@@ -96,13 +96,14 @@ class Writer:
 
     def _prepare(self, messages: Envelopes) -> WriteBatch:
         storable, series, dead = self._storable(messages)
-        has_samples = storable.samples > 0
-        apps = sorted(set(storable.app[has_samples].tolist()))  # for few messages a tenth of the cost of np.unique
+        filled = storable.select_messages(storable.samples > 0)
+        apps = sorted(set(filled.app.tolist()))  # for few messages a tenth of the cost of np.unique
         tables = self._placement_tables(apps)
         parts = tuple(
             AppPart(app, tables[app].newest, SampleColumns.of(group))
             for app in apps
-            for group in _split_by_hours(storable.select_messages(has_samples & (storable.app == app)))
+            for alike in _split_by_stamps(filled.select_messages(filled.app == app) if len(apps) > 1 else filled)
+            for group in _split_by_hours(alike)
         )
         log, commits = self._encode(parts)
         dead_letter_rows = [_dead_letter_step(d.envelope, d.cause) for d in dead]
@@ -119,32 +120,43 @@ class Writer:
 
         1. Put its new series, then its steps. If another process has registered another series under one of the ids
            meanwhile, no step is put, and the messages are prepared again: these samples are dead.
-        2. Read the placement tables again, by one get. Parts whose epoch is closing are put once more, as another batch
-           under the newest epoch, since readers may soon not look there any more. Repeat until every epoch is open.
+        2. Read the placement tables again, by one get, or in the transaction that puts the steps. Parts whose epoch is
+           closing are put once more, as another batch under the newest epoch, since readers may soon not look there
+           any more. Repeat until every epoch is open.
         """
-        while not self._put(batch):
+        while (tables := self._put(batch)) is None:
             batch = self.prepare(batch.messages)
         parts = batch.parts
-        with _at_fault_are_we():
-            while parts := self._misplaced(parts):
+        while parts := self._misplaced(parts, tables):
+            with _at_fault_are_we():
                 log, commits = self._encode(parts)
-                self._backend.put([("log", log), ("pending", commits)])
+            tables = self._put_steps([("log", log), ("pending", commits)], parts)
 
-    def _put(self, batch: WriteBatch) -> bool:
-        """Put the series and the steps of a batch; return false if an id was taken, and no step was put."""
+    def _put(self, batch: WriteBatch) -> dict[int, PlacementTable] | None:
+        """Put the series and the steps of a batch; return the placement tables as they are afterwards.
+
+        ``None``: an id was taken, and no step was put.
+        """
         if not batch.series:
-            self._backend.put(batch.steps)
-            return True
+            return self._put_steps(batch.steps, batch.parts)
         if taken(batch.series.rows, self._backend.put_new("series", COLUMN, batch.series.rows, batch.steps)):
-            return False
+            return None
         self._registry.remember(batch.series)
-        return True
+        with _at_fault_are_we():
+            return self._read_tables(_apps_of(batch.parts))
 
-    def _misplaced(self, parts: Sequence[AppPart]) -> tuple[AppPart, ...]:
+    def _put_steps(self, steps: Sequence[Step], parts: Sequence[AppPart]) -> dict[int, PlacementTable]:
+        """Put steps, then read the placement tables of the apps of these parts."""
+        apps = _apps_of(parts)
+        if not apps:
+            self._backend.put(steps)
+            return {}
+        rows = self._backend.put_then_get(steps, "config", epochs.row_keys(apps), [epochs.COLUMN])
+        with _at_fault_are_we():
+            return self._remember(epochs.tables_of(apps, rows, self._default))
+
+    def _misplaced(self, parts: Sequence[AppPart], tables: Mapping[int, PlacementTable]) -> tuple[AppPart, ...]:
         """Return the parts whose epoch is no longer open, each with its app's newest epoch."""
-        if not parts:
-            return ()
-        tables = self._read_tables(list(dict.fromkeys(part.app for part in parts)))
         closing = [part for part in parts if tables[part.app].epoch(part.epoch.number) != part.epoch]
         return tuple(replace(part, epoch=tables[part.app].newest) for part in closing)
 
@@ -155,7 +167,9 @@ class Writer:
         return known | self._read_tables(unknown) if unknown else known
 
     def _read_tables(self, apps: Sequence[int]) -> dict[int, PlacementTable]:
-        tables = epochs.read_many(self._backend, apps, self._default)
+        return self._remember(epochs.read_many(self._backend, apps, self._default)) if apps else {}
+
+    def _remember(self, tables: dict[int, PlacementTable]) -> dict[int, PlacementTable]:
         if len(self._tables) + len(tables) > limits.WRITER_APPS_MAX:
             self._tables = {}  # they are read again
         self._tables = self._tables | tables
@@ -195,6 +209,10 @@ class Writer:
             of_app = np.repeat(messages.app == app, messages.samples)
             collided |= np.isin(messages.series_index, np.arange(len(messages.series))[entries][wrong]) & of_app
         return collided, series
+
+
+def _apps_of(parts: Sequence[AppPart]) -> list[int]:
+    return list(dict.fromkeys([part.app for part in parts]))
 
 
 @contextmanager
@@ -270,7 +288,8 @@ def _ledger_rows(messages: Envelopes, dead: Sequence[DeadSamples]) -> list[RowPu
 
     There is one row per stamp, outcome and cause, under a key made of these: writing it again writes equal bytes.
     """
-    numbers = np.flatnonzero((messages.rejected > 0) | (messages.samples == 0))
+    nothing = not np.count_nonzero(messages.rejected) and np.count_nonzero(messages.samples) == len(messages)
+    numbers = () if nothing else np.flatnonzero((messages.rejected > 0) | (messages.samples == 0))
     rejected = [_ledger_row(messages[int(i)], commit_records.REJECTED, int(messages.rejected[i]), "") for i in numbers]
     return rejected + [_ledger_row(d.envelope, commit_records.DEAD, d.samples, d.cause, total=d.total) for d in dead]
 
@@ -285,6 +304,20 @@ def _ledger_row(envelope: Envelope, outcome: int, samples: int, cause: str, tota
     commit = Commit(table, np.array([samples], np.int64), one.message_ids, 0, 0, BatchRows.of(()), totals)
     key = keys.ledger(envelope.app, stamp.ms // 60_000, writer, sequence)
     return key, {commit_records.COLUMN: commit_records.encode(commit, blocks.LEDGER, outcome)}
+
+
+def _split_by_stamps(envelopes: Envelopes) -> Iterator[Envelopes]:
+    """Yield the messages of each part: all, unless they were accepted ``BATCH_SPAN_MS`` apart (PROTOCOL 24).
+
+    After an outage a batch has messages of hours ago and of now. The watermark keeper, and readers of an hour's
+    balance, look for its rows from a little before its time on, and a row is keyed by the oldest message of its part.
+    """
+    if int(envelopes.ms.max()) - int(envelopes.ms.min()) < limits.BATCH_SPAN_MS:
+        yield envelopes
+        return
+    spans = envelopes.ms // limits.BATCH_SPAN_MS
+    for span in np.unique(spans).tolist():
+        yield envelopes.select_messages(spans == span)
 
 
 def _split_by_hours(envelopes: Envelopes) -> Iterator[Envelopes]:

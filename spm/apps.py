@@ -47,10 +47,10 @@ class ChosenStaticFiles(StaticFilesConfig):
 
     ignore_patterns = [
         *StaticFilesConfig.ignore_patterns,
-        "pico.[!mc]*.css",
-        "pico.c[oy]*",
-        "pico.classless.[!m]*",
         "htmax*",
+        "htmx*.min.js*",
+        "uPlot.iife*",
+        "uPlot.min.css",
         "editors",
         "scripts",
         "skills",

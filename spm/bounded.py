@@ -69,16 +69,29 @@ class LruCache(Generic[K, V]):
                 before = self._entries.pop(key, None)
                 self._entries[key] = value, weight
                 self._weight += weight - (0 if before is None else before[1])
-            while self._weight > self._weight_max or (
-                self._count_max is not None and len(self._entries) > self._count_max
-            ):
-                self._weight -= self._entries.popitem(last=False)[1][1]
+            self._drop()
+
+    def reweigh(self, key: K, weight: int) -> None:
+        """Marks an entry as used and of this weight, at most that of one entry; drops others beyond the bounds."""
+        with self._lock:
+            entry = self._entries.pop(key, None)
+            if entry is None:
+                return
+            weight = min(weight, self._entry_max)
+            self._entries[key] = entry[0], weight
+            self._weight += weight - entry[1]
+            self._drop()
 
     def clear(self) -> None:
         """Drops everything."""
         with self._lock:
             self._entries.clear()
             self._weight = 0
+
+    def _drop(self) -> None:
+        """Drops the least recently used entries beyond the bounds."""
+        while self._weight > self._weight_max or (self._count_max is not None and len(self._entries) > self._count_max):
+            self._weight -= self._entries.popitem(last=False)[1][1]
 
 
 class TtlMap(Generic[K, V]):

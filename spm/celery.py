@@ -7,8 +7,10 @@ setting ``SPM_CONSUMER_STEP`` names.
 """
 
 import os
+from collections import Counter
 from functools import cached_property
 from importlib import import_module
+from threading import Lock
 from typing import Any
 
 from celery import Celery, Task, bootsteps
@@ -82,23 +84,56 @@ class Fixup(DjangoFixup):  # type: ignore[misc]
 
 
 class Metered(Task):  # type: ignore[misc]
-    """A task that is counted and timed by its name and outcome."""
+    """A task that is counted and timed by its name and outcome.
+
+    Of one kind at most ``at_once_max`` run in a process. One more returns at once, and the next tick does its work: so
+    the ticks that follow a slow one do not take the threads of all other tasks.
+    """
 
     abstract = True
+    at_once_max = 1
 
     def __call__(self, *arguments: Any, **named: Any) -> Any:
-        with telemetry.timed(telemetry.TASK_S, self.name):
-            outcome = super().__call__(*arguments, **named)
+        if not _running.begin(self.name, self.at_once_max):
+            return None
+        try:
+            with telemetry.timed(telemetry.TASK_S, self.name):
+                outcome = super().__call__(*arguments, **named)
+        finally:
+            _running.end(self.name)
         telemetry.TASK_LAST.labels(self.name).set(_clock.now_ms() / 1000)
         return outcome
+
+
+class _RunningTasks:
+    """How many tasks of each kind run in this process."""
+
+    def __init__(self) -> None:
+        self._counts: Counter[str] = Counter()
+        self._lock = Lock()
+
+    def begin(self, name: str, at_once_max: int) -> bool:
+        """Count one more, unless there are as many as may be."""
+        with self._lock:
+            if self._counts[name] >= at_once_max:
+                return False
+            self._counts[name] += 1
+            return True
+
+    def end(self, name: str) -> None:
+        """Count one less."""
+        with self._lock:
+            self._counts[name] -= 1
 
 
 os.environ.setdefault("CELERY_SKIP_CHECKS", "1")  # they load every page; ``migrate`` has made them before any worker
 folder_broker.install()
 _clock = SystemClock()
+_running = _RunningTasks()
 app = Celery("spm", task_cls=Metered, fixups=[lambda app: Fixup(app).install()])
 app.config_from_object("django.conf:settings", namespace="CELERY")
 app.autodiscover_tasks()
+app.autodiscover_tasks(["spm.backup"])  # no app of Django: it has no tables
 app.steps["worker"].update((BeatThread, OwnMetrics))
 
 if settings.SPM_TRANSPORT == "amqp":

@@ -28,14 +28,11 @@ class Clock(Protocol):
 class SystemClock:
     """The machine's clocks."""
 
+    monotonic = staticmethod(time.monotonic)  # a function around it would double what it costs, ten times a push
+    sleep = staticmethod(time.sleep)
+
     def now_ms(self) -> int:
         return time.time_ns() // 1_000_000
-
-    def monotonic(self) -> float:
-        return time.monotonic()
-
-    def sleep(self, seconds: float) -> None:
-        time.sleep(seconds)
 
 
 def thread_cpu_s() -> float:

@@ -206,7 +206,7 @@ KEEP_EVERY_S = 10  # between two rounds over the watermarks of an app with recen
 KEEP_NEWS_MS = 10 * 60_000  # after a source's last message its app is in every round
 KEEP_ROUND = 180  # an app without recent messages is in one of so many rounds: every half hour
 KEEP_BUDGET_S = 8.0  # of one round over the apps; the next round begins where it ended
-KEEP_SLACK_MS = 2 * 60_000  # a batch is filed under its oldest message, which may be this much older than the others
+BATCH_SPAN_MS = 2 * 60_000  # messages of one batch were accepted within it: its rows are filed under the oldest one
 KEEP_STUCK_MS = 30_000  # for stamps that are not settled after this long, older rows are read
 KEEP_STUCK_BACK_MS = 6 * 3_600_000  # back at most, and from the watermark on: announcements may have failed for hours
 KEEP_NEAR_MS = 15 * 60_000  # ledger rows that every round reads; the older a row, the more seldom it is read
@@ -214,7 +214,7 @@ KEEP_ROWS_MAX = 100_000  # ledger rows of one round: some 100 MB while they are 
 KEEP_FAR_AT_ONCE = 2  # processes whose old ledger rows are read in one round over an app
 
 # --- balance ----------------------------------------------------------------------------------------------------------
-BALANCE_SLACK_MS = 10 * 60_000  # rows are keyed by their batch's oldest message: a batch may be that much older
+BALANCE_SLACK_MS = 10 * 60_000  # how far back a balance looks for rows: batches of older versions span more time
 BALANCE_LOOK_BACK_MS = 2 * 86_400_000  # of rows read for a balance; above a watermark, older ones count as waiting
 BALANCE_GONE_MS = 6 * HOUR_MS  # after which only the watermarks of a process that is gone are read
 BALANCE_HOURS_MAX = 168  # of one request for hours: a week; the balance since the beginning has no such bound
@@ -475,7 +475,7 @@ SOURCE_PERIOD_MAX_MS = 31 * 86_400_000  # of an announced period: a monthly job
 
 # --- alerts -----------------------------------------------------------------------------------------------------------
 RULE_PERIOD_MS = 10_000  # rules are evaluated on this grid: the period of agents
-RULES_PER_APP_MAX = 500  # one query each per period
+RULES_PER_APP_MAX = 500  # judged in one go, for which other apps wait: 3 s if each reads an hour of 40 series
 RULE_NAME_CHARS_MAX = 120  # a mail's subject holds it beside the series
 RULE_EXPR_CHARS_MAX = 4_096  # as QUERY_TEXT_CHARS_MAX
 RULE_SERIES_MAX = 10_000  # in the answer of a rule's expression

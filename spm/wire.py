@@ -198,12 +198,22 @@ class Metadata:
 
 
 @dataclass(frozen=True, slots=True)
+class Exemplar:
+    """An example of what a series counts: a value with labels of its own, mostly a trace's id. It is no sample."""
+
+    series: bytes  # its canonical form
+    ts: int
+    value: float
+    labels: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Parsed:
     """The result of a protocol's parser. ``timeless`` counts samples that had no time of their own.
 
     ``places`` returns, for some samples (numbered from 0, ascending), the line or item (from 1) of the body that each
     came from; it may parse the body again. It is for code that rejects samples after the parser. ``histograms`` counts
-    native ones, and ``histogram_samples`` the samples that they have become.
+    native ones, and ``histogram_samples`` the samples that they have become. An exemplar's series may have no sample.
     """
 
     series: SeriesTable
@@ -216,6 +226,7 @@ class Parsed:
     metadata: tuple[Metadata, ...] = ()
     histograms: int = 0
     histogram_samples: int = 0
+    exemplars: tuple[Exemplar, ...] = ()
     places: Callable[[Sequence[int]], list[int]] | None = field(default=None, repr=False, compare=False)
 
 

@@ -23,7 +23,7 @@ from spm.celery import PunctualScheduler, app  # reads the settings
 from spm.settings.database_files import hold_database_files
 from spm.settings.process_memory import do_without_pandas, keep_intermediate_code_packed, trim_heap_regularly
 
-THREADS = 4
+THREADS = 24  # as many as tasks may run at once, all kinds together: no tenant's work keeps others' from a thread
 DATABASE_CONNECTION_S = 60  # how long a thread keeps its connection: to open SQLite for each task costs more than it
 
 

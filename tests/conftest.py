@@ -14,6 +14,7 @@ import hypothesis
 import pytest
 from _pytest.nodeid import NodeId
 
+from spm import limits
 from spm.accounts.note_writer import process_writer
 from tests.support import notes
 
@@ -48,7 +49,8 @@ def nothing_noted_before() -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Before any test is read: what a property draws its examples from."""
+    """Before any test is read: the address space of a store, and what a property draws its examples from."""
+    limits.LMDB_MAP_BYTES = 1 << 36  # of address space: a process of tests opens over a hundred stores
     integration = os.environ.get("SPM_REAL") == "1" and "proof" not in str(config.getoption("-m"))
     hypothesis.settings.load_profile("integration" if integration else "patient")
 
@@ -58,7 +60,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> Iterat
     """Name what failed once more at the very end, a short line each: a long message may push all else out of sight."""
     yield
     for report in [*terminalreporter.getreports("failed"), *terminalreporter.getreports("error")]:
-        terminalreporter.write_line(f"FAILED {report.nodeid} ({report.when}, {report.duration:.0f} s)")
+        terminalreporter.write_line(f"FAILED {report.nodeid} ({report.when}, {getattr(report, 'duration', 0.0):.0f} s)")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 
 from alerts.backtesting.backtests import PastEpisode
-from alerts.judging.run import Aspect
+from alerts.judging.instances.keys import Aspect
 from alerts.models import Rule
 from alerts.models.telling import Receiver
 from alerts.notify.registry import kind_of

@@ -4,7 +4,6 @@ Nothing is written. Where live judging knew, each step is judged at the K of the
 and again as the lane was; steps that no operation with a K covers are left out. Enter by ``try_rule``.
 """
 
-from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -17,10 +16,10 @@ from alerts.durations import spell
 from alerts.expressions import check_expression, open_session
 from alerts.judging import composites, limits
 from alerts.judging.answers import Answer, Read
-from alerts.judging.backtest import KnownSteps, Line, backtest, notification_times, replay
+from alerts.judging.backtest import KnownSteps, Line, Said, backtest, last_line, notification_times, replay
+from alerts.judging.instances.keys import Aspect
 from alerts.judging.kinds import Kind
 from alerts.judging.lane_plan import OperationKind, aligned_ms
-from alerts.judging.run import Aspect
 from alerts.judging.versions import RuleVersion, Steps
 from alerts.models import Lane, Operation, Rule
 from alerts.telling.configuration import schedule_of
@@ -159,13 +158,12 @@ def _run_as_live_knew(app: int, versions: list[RuleVersion], steps: Steps, watch
     operations = (
         each if each.read is None else replace(each, read=watch(each.read)) for each in _operations(app, steps)
     )
-    lines = replay(versions, operations, {}, period_ms=RULE_PERIOD_MS, active_max=RULE_ACTIVE_MAX)
-    [last] = deque(lines, maxlen=1) or [Line((), {}, {})]
-    return last
+    said = replay(versions, operations, {}, period_ms=RULE_PERIOD_MS, active_max=RULE_ACTIVE_MAX)
+    return last_line(said, {})
 
 
-def lines_as_live_knew(app: int, versions: Sequence[RuleVersion], steps: Steps) -> Iterator[Line]:
-    """Yield what these versions say after each operation of the app's lane, at what that operation knew."""
+def said_as_live_knew(app: int, versions: Sequence[RuleVersion], steps: Steps) -> Iterator[Said]:
+    """Yield what these versions say by each operation of the app's lane, at what that operation knew."""
     return replay(versions, _operations(app, steps), {}, period_ms=RULE_PERIOD_MS, active_max=RULE_ACTIVE_MAX)
 
 

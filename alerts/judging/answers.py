@@ -25,7 +25,7 @@ class Answer:
     present: BOOL
     errors: Mapping[int, str] = field(default_factory=dict)
     _names: dict[int, str] = field(default_factory=dict)
-    _extremes: list[tuple[float, float]] = field(default_factory=list)
+    _summary: list[tuple[float, float, bool]] = field(default_factory=list)
 
     def name(self, row: int) -> str:
         """Return the fingerprint of a row's labels; each is computed once, and only if it is needed."""
@@ -36,10 +36,19 @@ class Answer:
     @property
     def extremes(self) -> tuple[float, float]:
         """The least and the greatest value there is, without NaN; infinities the wrong way round if there is none."""
-        if not self._extremes:
+        return self._summarised()[:2]
+
+    @property
+    def lacks_nothing(self) -> bool:
+        """Whether each series has a value at each step."""
+        return self._summarised()[2]
+
+    def _summarised(self) -> tuple[float, float, bool]:
+        if not self._summary:
             numbers = self.values[self.present & ~np.isnan(self.values)]
-            self._extremes.append((float(numbers.min()), float(numbers.max())) if numbers.size else (np.inf, -np.inf))
-        return self._extremes[0]
+            least, greatest = (float(numbers.min()), float(numbers.max())) if numbers.size else (np.inf, -np.inf)
+            self._summary.append((least, greatest, numbers.size == self.values.size))
+        return self._summary[0]
 
     def labels_by_name(self) -> dict[str, Labels]:
         """Return the labels of the rows whose names were needed so far, by name."""

@@ -7,16 +7,17 @@ was written today is tried with it on what was known then. ``notification_times`
 
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
 from typing import Protocol
 
 from alerts.judging import limits
 from alerts.judging.answers import Labels, Read
 from alerts.judging.automaton import OK, InstanceState
+from alerts.judging.instances.keys import InstanceKey, States, Transition
 from alerts.judging.reconciliation import Stretch, stretches_of
-from alerts.judging.run import InstanceKey, Outcome, States, Transition, incomplete_at, run
+from alerts.judging.run import Outcome, incomplete_at, run
 from alerts.judging.versions import RuleVersion, Steps
 
 
@@ -30,28 +31,34 @@ class KnownSteps:
     behind_ms: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
 class Line:
-    """What all operations so far say: transitions in the order of time, after these states, and labels by name."""
+    """What all operations so far say: transitions in the order of time, after these states, and labels by name.
 
-    transitions: tuple[Transition, ...]
-    first_states: States
-    labels: Mapping[str, Labels]
+    An operation changes the end of the line only, so it costs what it changes, however long the line is.
+    """
+
+    def __init__(self, first_states: States) -> None:
+        self.first_states, self.labels = dict(first_states), dict[str, Labels]()
+        self.transitions: list[Transition] = []
+        self._states = dict(first_states)  # after the last transition
 
     def states_at(self, at_ms: int) -> dict[InstanceKey, InstanceState]:
         """Return the states of instances that are not ok after a step."""
-        states = dict(self.first_states)
-        for each in self.transitions[: self._until(at_ms)]:
-            if each.after == OK:
+        states = dict(self._states)
+        for each in reversed(self.transitions[self._until(at_ms) :]):
+            if each.before == OK:
                 states.pop(each.key, None)
             else:
-                states[each.key] = each.after
+                states[each.key] = each.before
         return states
 
-    def replace_after(self, at_ms: int, outcome: Outcome) -> "Line":
-        """Return the line in which an outcome stands in place of everything after a step."""
-        earlier = self.transitions[: self._until(at_ms)]
-        return replace(self, transitions=earlier + outcome.transitions, labels={**self.labels, **outcome.labels})
+    def replace_after(self, at_ms: int, outcome: Outcome) -> list[Transition]:
+        """Put an outcome in place of everything after a step; returns the transitions that it replaces."""
+        until = self._until(at_ms)
+        replaced, self.transitions[until:] = self.transitions[until:], outcome.transitions
+        self._states = dict(outcome.states)
+        self.labels.update(outcome.labels)
+        return replaced
 
     def stretches(self) -> Iterator[tuple[InstanceKey, Stretch]]:
         """Yield the stretches in which instances fire, by instance and time."""
@@ -66,6 +73,18 @@ class Line:
         return bisect_right(self.transitions, at_ms, key=lambda each: each.at_ms)
 
 
+@dataclass(frozen=True, slots=True)
+class Said:
+    """What an operation says after its first step, in place of what was said before, and the line that it leads to.
+
+    The line goes on to change with the next operation.
+    """
+
+    line: Line
+    transitions: Sequence[Transition]
+    replaced: Sequence[Transition]
+
+
 def replay(
     versions: Sequence[RuleVersion],
     operations: Iterable[KnownSteps],
@@ -73,9 +92,9 @@ def replay(
     *,
     period_ms: int,
     active_max: int,
-) -> Iterator[Line]:
-    """Yield the line after each operation. An operation that goes back replaces what was said of its steps."""
-    line = Line((), states, {})
+) -> Iterator[Said]:
+    """Yield what each operation says. One that goes back replaces what was said of its steps."""
+    line = Line(states)
     for operation in operations:
         before = line.states_at(operation.after_ms)
         outcome = Outcome((), before, {})
@@ -96,8 +115,7 @@ def replay(
                 incomplete=incomplete,
                 labels=line.labels,
             )
-        line = line.replace_after(operation.after_ms, outcome)
-        yield line
+        yield Said(line, outcome.transitions, line.replace_after(operation.after_ms, outcome))
 
 
 def backtest(
@@ -107,9 +125,14 @@ def backtest(
 
     ``open_read`` returns what evaluates the expressions of one chunk: answers of past chunks need not be kept.
     """
-    lines = replay(versions, _chunks(steps, open_read), states, period_ms=steps.period_ms, active_max=active_max)
-    [last] = deque(lines, maxlen=1) or [Line((), states, {})]
-    return last
+    chunks = _chunks(steps, open_read)
+    return last_line(replay(versions, chunks, states, period_ms=steps.period_ms, active_max=active_max), states)
+
+
+def last_line(said: Iterable[Said], states: States) -> Line:
+    """Return the line that all operations lead to, from these states on."""
+    last = deque(said, maxlen=1)
+    return last[0].line if last else Line(states)
 
 
 def _chunks(steps: Steps, open_read: Callable[[], Read]) -> Iterator[KnownSteps]:

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from alerts.judging.automaton import InstanceState
-from alerts.judging.run import EndReason, Transition
+from alerts.judging.instances.keys import EndReason, Transition
 
 
 class EpisodeStatus(StrEnum):

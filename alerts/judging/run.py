@@ -18,9 +18,7 @@ import logging
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from enum import StrEnum
-from typing import NamedTuple
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -28,57 +26,17 @@ from alerts.judging import composites, limits
 from alerts.judging.anomalies import distances
 from alerts.judging.answers import Answer, Labels, Read
 from alerts.judging.automaton import OK, Input, InstanceState, Phase, Timing, due_ms, step
-from alerts.judging.conditions import Codes, MissingPolicy, classify, violates_none
+from alerts.judging.conditions import MissingPolicy, violates_none
+from alerts.judging.instances.keys import Aspect, EndReason, InstanceKey, States, Transition
+from alerts.judging.instances.rows import Hold, Inputs, Rows, Table, error_row, inputs_of
 from alerts.judging.kinds import Kind
 from alerts.judging.versions import RuleVersion, Steps, by_rule, stretches
-from spm.arrays import BOOL, F64
+from spm.arrays import BOOL
+from spm.bounded import LruCache
 from spm.errors import BadQuery, SpmError
 
 log = logging.getLogger("spm.alerts")
-
-
-class Aspect(StrEnum):
-    """What an instance is about: the value of a series, its absence, or a rule that cannot be judged."""
-
-    VALUE = "value"
-    MISSING = "missing"
-    ERROR = "error"
-
-
-class EndReason(StrEnum):
-    """Why an instance became ok."""
-
-    RECOVERED = "recovered"
-    NO_DATA = "no data"
-    GONE = "gone"
-    EDITED = "edited"
-    SWITCHED_OFF = "switched off"
-    DELETED = "deleted"
-    PERSON = "person"
-
-
-class InstanceKey(NamedTuple):
-    """The name of an instance: its rule, its label set, its aspect."""
-
-    rule: int
-    fingerprint: str
-    aspect: str
-
-
-@dataclass(frozen=True, slots=True)
-class Transition:
-    """One change of an instance's state; ``reason`` says why it became ok, ``detail`` is the text of an error."""
-
-    key: InstanceKey
-    at_ms: int
-    before: InstanceState
-    after: InstanceState
-    value: float | None
-    reason: EndReason | None = None
-    detail: str = ""
-
-
-States = Mapping[InstanceKey, InstanceState]  # of instances that are not ok
+_INPUTS = tuple(Input)  # by their codes
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,18 +113,6 @@ def _is_parsed_composite(version: RuleVersion) -> bool:
     return True
 
 
-@dataclass(frozen=True, slots=True)
-class _Rows:
-    """Instances of one aspect of a rule, a row each. ``may_begin``: where a row that is ok may leave it."""
-
-    keys: list[InstanceKey]
-    codes: Codes
-    may_begin: BOOL
-    values: F64
-    edited: BOOL  # rows that end because the rule's version selects other series
-    changes: list[np.ndarray] = field(default_factory=list)
-
-
 class _Fold:
     """The states, transitions and labels of a run under way."""
 
@@ -181,6 +127,8 @@ class _Fold:
         self._first_states, self.circle = states, ""  # circle: why composites cannot be judged
         self.states, self.transitions, self.labels = dict(states), list[Transition](), dict[str, Labels]()
         self._steps, self._read, self._active_max, self._incomplete = steps, read, active_max, incomplete
+        self._inputs: LruCache[tuple[object, ...], Inputs] = LruCache(limits.INPUTS_BYTES_MAX)
+        self._distances: dict[tuple[object, ...], Answer] = {}
         self._keys_of = defaultdict[int, set[InstanceKey]](set)  # of each rule: those with a state, and some without
         for key in states:
             self._keys_of[key.rule].add(key)
@@ -216,29 +164,43 @@ class _Fold:
         lead = 1 if is_absence_judged else 0
         wide = replace(steps, first_ms=steps.first_ms - lead * steps.period_ms)
         answer = self._answer(version, wide)
-        if not (known or lead or answer.errors) and violates_none(version.condition, *answer.extremes):
+        may_lack = lead and not answer.lacks_nothing
+        if not (known or may_lack or answer.errors) and violates_none(version.condition, *answer.extremes):
             return  # most rules at most steps
         errors = {index - lead: text for index, text in answer.errors.items() if index >= lead}
         is_new_selection = before is not None and version.selects_anew(before)
-        table = _Table(version, steps, answer, lead, errors, self._incomplete_part(steps), is_new_selection)
-        skipped = np.array(self._fold(table.value_rows(rule, known), version.timing, steps, bounded=True))
+        incomplete = self._incomplete_part(steps)
+        hold = Hold(tuple(errors), incomplete, incomplete is not None and version.is_collective)
+        table = Table(version, self._inputs_of(version, steps, answer, hold, lead), hold, is_new_selection)
+        skipped = self._fold(table.value_rows(rule, known), version.timing, steps, bounded=True)
         if is_absence_judged:
             timing = Timing(version.missing_for_ms, 0, limits.HOLD_MAX_MS, limits.FORGET_MS)
-            skipped += self._fold(table.missing_rows(rule, known), timing, steps, bounded=True)
+            missing = self._fold(table.missing_rows(rule, known), timing, steps, bounded=True)
+            skipped = {index: skipped.get(index, 0) + missing.get(index, 0) for index in skipped | missing}
         else:
             self._end_all([key for key in known if key.aspect == Aspect.MISSING], EndReason.EDITED, steps.first_ms)
-        for index, count in enumerate(skipped.tolist()):
-            if count:
-                errors[index] = f"{count} more series are violated than the {self._active_max} a rule watches."
+        for index, count in skipped.items():
+            errors[index] = f"{count} more series are violated than the {self._active_max} a rule watches."
         self.labels.update(answer.labels_by_name())
         self._fold_errors(rule, errors, steps)
 
     def _active_keys(self, rule: int) -> list[InstanceKey]:
-        return sorted(key for key in self._keys_of[rule] if key in self.states)
+        return sorted(key for key in self._keys_of.get(rule, ()) if key in self.states)
+
+    def _inputs_of(self, version: RuleVersion, steps: Steps, answer: Answer, hold: Hold, lead: int) -> Inputs:
+        """Return what the version's condition makes of an answer; rules that differ in their durations share it."""
+        key = id(answer), version.condition, steps, lead, hold.is_collective
+        inputs = self._inputs.get(key)
+        if inputs is None:
+            inputs = inputs_of(version.condition, answer, lead, hold)
+            self._inputs.put(key, inputs, inputs.nbytes)
+        return inputs
 
     def _fold_errors(self, rule: int, errors: Mapping[int, str], steps: Steps) -> None:
+        if not errors and InstanceKey(rule, "", Aspect.ERROR) not in self.states:
+            return
         timing = Timing((limits.ERROR_FOR_STEPS - 1) * steps.period_ms)
-        self._fold(_error_row(rule, errors, len(steps)), timing, steps, details=errors)
+        self._fold(error_row(rule, errors, len(steps)), timing, steps, details=errors)
 
     def _answer(self, version: RuleVersion, steps: Steps) -> Answer:
         """Return the values that a version compares, or where a composite holds."""
@@ -252,9 +214,12 @@ class _Fold:
             firing = {rule: self._firing(rule) for rule in composite.rules}
             return composites.answer(composite, version.parameters.by, firing, steps)
         answer = self._read(version.value_expr, steps)
-        if version.kind is Kind.ANOMALY:
-            return distances(version.expr, version.parameters, answer, steps, self._read)
-        return answer
+        if version.kind is not Kind.ANOMALY:
+            return answer
+        key = version.expr, version.parameters, steps
+        if key not in self._distances:
+            self._distances[key] = distances(version.expr, version.parameters, answer, steps, self._read)
+        return self._distances[key]
 
     def _firing(self, rule: int) -> list[composites.Firing]:
         """Return when the series of a rule fire, as far as this run knows."""
@@ -287,20 +252,18 @@ class _Fold:
 
     def _fold(
         self,
-        rows: _Rows,
+        rows: Rows,
         timing: Timing,
         steps: Steps,
         *,
         bounded: bool = False,
         details: Mapping[int, str] | None = None,
-    ) -> list[int]:
-        """Step the rows in the order of time; returns for each step how many instances the bound kept out."""
-        skipped = [0] * len(steps)
+    ) -> dict[int, int]:
+        """Step the rows in the order of time; returns how many instances the bound kept out, by step."""
+        skipped: dict[int, int] = {}
         heap = []
         for row, key in enumerate(rows.keys):
-            codes = rows.codes[row]
-            rows.changes.append(np.flatnonzero(codes[1:] != codes[:-1]) + 1)
-            first = 0 if key in self.states else _next_place(rows.may_begin[row], 0)
+            first = 0 if key in self.states else rows.next_begin(row, 0)
             if first is not None:
                 heap.append((first, key.fingerprint, row))
         heapq.heapify(heap)
@@ -310,8 +273,8 @@ class _Fold:
             key = rows.keys[row]
             before = self.states.get(key, OK)
             if bounded and before is OK and active >= self._active_max:
-                skipped[index] += 1
-                later = _next_place(rows.may_begin[row], index + 1)
+                skipped[index] = skipped.get(index, 0) + 1
+                later = rows.next_begin(row, index + 1)
             else:
                 after = self._step(rows, row, index, timing, steps, (details or {}).get(index, ""))
                 active += (after.phase is not Phase.OK) - (before.phase is not Phase.OK)
@@ -320,8 +283,8 @@ class _Fold:
                 heapq.heappush(heap, (later, name, row))
         return skipped
 
-    def _step(self, rows: _Rows, row: int, index: int, timing: Timing, steps: Steps, detail: str) -> InstanceState:
-        key, given, at_ms = rows.keys[row], Input(int(rows.codes[row, index])), steps.at_ms(index)
+    def _step(self, rows: Rows, row: int, index: int, timing: Timing, steps: Steps, detail: str) -> InstanceState:
+        key, given, at_ms = rows.keys[row], _INPUTS[rows.codes[row][index]], steps.at_ms(index)
         before = self.states.get(key, OK)
         after = step(timing, before, given, at_ms)
         if after == before:
@@ -338,107 +301,16 @@ class _Fold:
         return after
 
 
-@dataclass(frozen=True, slots=True)
-class _Table:
-    """The answer of a version, as rows of inputs. ``lead``: the columns of the answer before the first step."""
-
-    version: RuleVersion
-    steps: Steps
-    answer: Answer
-    lead: int
-    errors: Mapping[int, str]
-    incomplete: BOOL | None
-    is_new_selection: bool
-
-    def value_rows(self, rule: int, known: Sequence[InstanceKey]) -> _Rows:
-        """Return the rows of the aspect value: the series that are violated at some step, and those with a state."""
-        present = self.answer.present[:, self.lead :]
-        values = np.where(present, self.answer.values[:, self.lead :], np.nan)
-        codes = classify(self.version.condition, values, present)
-        self._hold(codes, ~present)
-        wanted = {key.fingerprint for key in known if key.aspect == Aspect.VALUE}
-        chosen = np.flatnonzero((codes == Input.VIOLATED).any(axis=1) | self._rows_of(wanted))
-        names = [self.answer.name(int(row)) for row in chosen]
-        absent = sorted(wanted.difference(names))
-        absences = np.full((len(absent), len(self.steps)), self.version.condition.absent, np.uint8)
-        self._hold(absences, np.ones(absences.shape, np.bool_))
-        codes, is_edited = np.concatenate([codes[chosen], absences]), np.zeros(len(names) + len(absent), np.bool_)
-        if self._is_edit_judged:
-            is_edited[: len(chosen)] = ~present[chosen, 0]
-            is_edited[len(chosen) :] = True
-            codes[is_edited, 0] = Input.GONE
-        keys = [InstanceKey(rule, name, Aspect.VALUE) for name in [*names, *absent]]
-        numbers = np.concatenate([values[chosen], np.full(absences.shape, np.nan)])
-        return _Rows(keys, codes, codes == Input.VIOLATED, numbers, is_edited)
-
-    def missing_rows(self, rule: int, known: Sequence[InstanceKey]) -> _Rows:
-        """Return the rows of the aspect missing: its absence begins where a series was there one step before."""
-        has_value = self.answer.present & ~np.isnan(self.answer.values)
-        is_there = has_value[:, self.lead :]
-        codes = np.where(is_there, Input.WELL, Input.VIOLATED).astype(np.uint8)
-        self._hold(codes, ~is_there)
-        may_begin = (codes == Input.VIOLATED) & has_value[:, :-1]
-        wanted = {key.fingerprint for key in known if key.aspect == Aspect.MISSING}
-        chosen = np.flatnonzero(may_begin.any(axis=1) | self._rows_of(wanted))
-        names = [self.answer.name(int(row)) for row in chosen]
-        absent = sorted(wanted.difference(names))
-        absences = np.full((len(absent), len(self.steps)), Input.VIOLATED, np.uint8)
-        self._hold(absences, np.ones(absences.shape, np.bool_))
-        codes = np.concatenate([codes[chosen], absences])
-        may_begin = np.concatenate([may_begin[chosen], np.zeros(absences.shape, np.bool_)])
-        is_edited = np.zeros(len(codes), np.bool_)
-        if self._is_edit_judged:
-            is_edited = codes[:, 0] == Input.VIOLATED
-            codes[is_edited, 0] = Input.GONE
-            may_begin[:, 0] = False
-        keys = [InstanceKey(rule, name, Aspect.MISSING) for name in [*names, *absent]]
-        return _Rows(keys, codes, may_begin, np.full(codes.shape, np.nan), is_edited)
-
-    @property
-    def _is_edit_judged(self) -> bool:
-        return self.is_new_selection and 0 not in self.errors
-
-    def _rows_of(self, names: set[str]) -> BOOL:
-        """bool[S]: the rows of the answer with these names."""
-        count = len(self.answer.labels)
-        if not names:
-            return np.zeros(count, np.bool_)
-        return np.fromiter((self.answer.name(row) in names for row in range(count)), np.bool_, count)
-
-    def _hold(self, codes: Codes, is_absent: BOOL) -> None:
-        """Overwrite what cannot be judged: everything at a step that failed, absences while data is on its way.
-
-        A value that needs all sources is an absence then, and so is the age of a heartbeat.
-        """
-        if self.incomplete is not None:
-            codes[(is_absent | self.version.is_collective) & self.incomplete] = Input.UNJUDGED
-        codes[:, list(self.errors)] = Input.UNJUDGED
-
-
-def _error_row(rule: int, errors: Mapping[int, str], size: int) -> _Rows:
-    codes = np.full((1, size), Input.WELL, np.uint8)
-    codes[0, list(errors)] = Input.VIOLATED
-    key = InstanceKey(rule, "", Aspect.ERROR)
-    return _Rows([key], codes, codes == Input.VIOLATED, np.full((1, size), np.nan), np.zeros(1, np.bool_))
-
-
-def _later(rows: _Rows, row: int, index: int, timing: Timing, state: InstanceState, steps: Steps) -> int | None:
+def _later(rows: Rows, row: int, index: int, timing: Timing, state: InstanceState, steps: Steps) -> int | None:
     """Return the next place at which the row's state can change."""
     if state.phase is Phase.OK:
-        return _next_place(rows.may_begin[row], index + 1)
-    changes = rows.changes[row]
-    at = int(np.searchsorted(changes, index, side="right"))
-    places = [int(changes[at])] if at < len(changes) else []
-    due = due_ms(timing, state, Input(int(rows.codes[row, index])))
+        return rows.next_begin(row, index + 1)
+    place = rows.next_change(row, index)
+    due = due_ms(timing, state, _INPUTS[rows.codes[row][index]])
     if due is not None:
-        places.append(max(index + 1, steps.index_from(due)))
-    place = min(places, default=len(steps))
-    return place if place < len(steps) else None
-
-
-def _next_place(marks: BOOL, index: int) -> int | None:
-    places = np.flatnonzero(marks[index:])
-    return index + int(places[0]) if len(places) else None
+        due_place = max(index + 1, steps.index_from(due))
+        place = due_place if place is None else min(place, due_place)
+    return place if place is not None and place < len(steps) else None
 
 
 def _end_reason(given: Input, *, is_edited: bool) -> EndReason:

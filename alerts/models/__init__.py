@@ -4,8 +4,8 @@ Times are milliseconds since the epoch. Rows change only through ``rulebook`` (p
 ``outbox`` (deliveries).
 """
 
+from alerts.judging.instances.keys import Aspect, EndReason
 from alerts.judging.reconciliation import EpisodeStatus
-from alerts.judging.run import Aspect, EndReason
 from alerts.models.judging import AlertEvent, Episode, Instance, Lane, Operation, RuleVersionRow
 from alerts.models.noise import NoiseReport, NoisyRule
 from alerts.models.rule import Rule, Severity

@@ -6,10 +6,10 @@ from enum import StrEnum
 from django.db import models
 
 from alerts.judging.automaton import InstanceState, Phase
+from alerts.judging.instances.keys import Aspect, EndReason, InstanceKey
 from alerts.judging.knowledge.sight import KeptKnowledge
 from alerts.judging.lane_plan import LaneState, News, OperationKind
 from alerts.judging.reconciliation import EpisodeStatus
-from alerts.judging.run import Aspect, EndReason, InstanceKey
 from alerts.models.rule import Rule, Severity
 
 

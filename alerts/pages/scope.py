@@ -1,4 +1,4 @@
-"""Whose page is asked for: the person who is logged in, and the app that the address names."""
+"""What a request asks for: the person who is logged in, the app that its address names, and numbers in it."""
 
 from typing import cast
 
@@ -25,3 +25,8 @@ def app_of(request: HttpRequest, right: Right = Right.SEE_APP) -> App:
         raise Http404("No app has such a number.")
     app = access.app_of_person(person, int(text) if text.isascii() and text.isdigit() else None)
     return access.require_app(person, app.pk, right)
+
+
+def whole_number(text: str) -> int:
+    """Read a number of an address or a form; -1, which nothing has, for what is none."""
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 19 else -1

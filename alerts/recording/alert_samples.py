@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from alerts.judging.automaton import OK, InstanceState
-from alerts.judging.run import Aspect, InstanceKey
+from alerts.judging.instances.keys import Aspect, InstanceKey
 from alerts.judging.versions import Steps
 from alerts.recording.record import STALE
 from spm.store.matchers import METRIC_NAME

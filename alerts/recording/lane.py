@@ -24,8 +24,9 @@ from django.db.models import Exists, Min, OuterRef, Q
 from alerts import journal
 from alerts.expressions import evaluator_of
 from alerts.judging.automaton import ALERTING, OK, InstanceState, Phase
+from alerts.judging.instances.keys import InstanceKey
 from alerts.judging.lane_plan import OperationKind, aligned_ms, next_steps
-from alerts.judging.run import InstanceKey
+from alerts.judging.lane_shares import SHARES
 from alerts.judging.versions import Steps
 from alerts.models import AlertEvent, Aspect, Lane, RecordingRule, Rule, SeriesLane
 from alerts.recording import limits
@@ -87,21 +88,29 @@ class _Message:
 
 def write_due_series(writer: SeriesWriter, work: Callable[[SeriesWriter, SeriesLane], None]) -> int:
     """Do one kind of work (``record_app``, ``write_alerts``) for all apps; one that fails does not stop the others."""
-    count, now_ms = 0, writer.clock.now_ms()
-    for lane in _lanes(now_ms):
-        free = Q(lease_until_ms__lte=now_ms) | Q(lease_until_ms__gt=now_ms + limits.LEASE_MS)
-        if not SeriesLane.objects.filter(free, pk=lane.pk).update(lease_until_ms=now_ms + limits.LEASE_MS):
-            continue
-        try:
-            work(writer, lane)
-            count += 1
-        except SpmError as error:
-            log.warning("series of app %d cannot be written now: %s", lane.app_id, error)
-        except Exception:  # a loop's top: the other apps' series must be written, and this one is due again
-            log.exception("series of app %d could not be written", lane.app_id)
-        finally:
-            SeriesLane.objects.filter(pk=lane.pk).update(lease_until_ms=0)
+    count, lanes, kind = 0, {lane.pk: lane for lane in _lanes(writer.clock.now_ms())}, work.__name__
+    for number in SHARES.quick_first(kind, lanes):
+        with SHARES.share((kind, number), writer.clock) as may_write:
+            count += may_write and _write_lane(writer, lanes[number], work)
     return count
+
+
+def _write_lane(writer: SeriesWriter, lane: SeriesLane, work: Callable[[SeriesWriter, SeriesLane], None]) -> bool:
+    """Do the work for one app, unless another worker does; whether it was done."""
+    now_ms = writer.clock.now_ms()
+    free = Q(lease_until_ms__lte=now_ms) | Q(lease_until_ms__gt=now_ms + limits.LEASE_MS)
+    if not SeriesLane.objects.filter(free, pk=lane.pk).update(lease_until_ms=now_ms + limits.LEASE_MS):
+        return False
+    try:
+        work(writer, lane)
+        return True
+    except SpmError as error:
+        log.warning("series of app %d cannot be written now: %s", lane.app_id, error)
+    except Exception:  # a loop's top: the other apps' series must be written, and this one is due again
+        log.exception("series of app %d could not be written", lane.app_id)
+    finally:
+        SeriesLane.objects.filter(pk=lane.pk).update(lease_until_ms=0)
+    return False
 
 
 def _lanes(now_ms: int) -> list[SeriesLane]:
@@ -191,7 +200,7 @@ def write_alerts(writer: SeriesWriter, lane: SeriesLane) -> None:
         return
     after_ms = max(min(lane.alerts_ms, judged.position_ms), judged.position_ms - limits.CATCH_UP_MS)
     steps = Steps(after_ms + RULE_PERIOD_MS, judged.position_ms, RULE_PERIOD_MS)
-    before = journal.states_at(judged, after_ms)
+    before = journal.states_at(judged, after_ms, journal.instances_of(judged))
     active = {key: state for key, state in before.states.items() if key.aspect == Aspect.VALUE}
     written = _taken_back(judged, lane, after_ms) if len(steps) else {}
     if active or before.later or written:

@@ -18,7 +18,7 @@ import numpy as np
 from django.db import transaction
 from django.db.models import F, Min, Q
 
-from alerts.models import Episode, EpisodeStatus
+from alerts.models import Episode, EpisodeStatus, Outbox
 from alerts.models.telling import (
     Acknowledgement,
     Delivery,
@@ -107,7 +107,8 @@ def _note_clock(now_ms: int) -> None:
     if back_ms < 0:
         return
     log.warning("the clock was set back by %d s or more: what is to be told is looked at anew", back_ms // 1_000)
-    Notification.objects.filter(state=Delivery.WAITING, next_attempt_ms__gt=now_ms).update(next_attempt_ms=now_ms)
+    for messages in (Notification.objects, Outbox.objects):
+        messages.filter(state=Delivery.WAITING, next_attempt_ms__gt=now_ms).update(next_attempt_ms=now_ms)
     escalated = LastWord.objects.filter(level=Level.NOTHING, not_before_ms__gt=now_ms)
     escalated.update(not_before_ms=F("not_before_ms") - back_ms)
     groups = NotificationGroup.objects.order_by("pk").select_for_update(no_key=True)

@@ -60,15 +60,29 @@ class _Routed:
 
 def mark(episode_ids: Sequence[int], *, now_ms: int) -> None:
     """Note that these episodes were created or changed. Must run in the transaction of the change."""
-    assert transaction.get_connection().in_atomic_block, "BUG: episodes marked outside a transaction"
-    routed = list[_Routed]()
+    rows = list[Episode]()
     for first in range(0, len(episode_ids), _BATCH_ROWS):
         episodes = Episode.objects.filter(pk__in=episode_ids[first : first + _BATCH_ROWS])
-        by_organisation: dict[int, list[Episode]] = defaultdict(list)
-        for episode in episodes.select_related("rule__app", "rule__created_by", "rule__group").order_by("pk"):
-            by_organisation[episode.rule.app.organisation_id].append(episode)
-        for organisation, rows in by_organisation.items():
-            routed.append(_route(organisation, rows, now_ms))
+        rows += episodes.select_related("rule__app", "rule__created_by", "rule__group")
+    mark_rows(rows, now_ms=now_ms)
+
+
+def rules_with_routing(rules: Iterable[int]) -> dict[int, Rule]:
+    """Return rules with all that routing reads of them, for ``mark_rows``."""
+    return Rule.objects.select_related("app", "created_by", "group").in_bulk(list(rules))
+
+
+def mark_rows(episodes: Iterable[Episode], *, now_ms: int) -> None:
+    """As ``mark``, of rows as they were written, each with its rule of ``rules_with_routing``."""
+    assert transaction.get_connection().in_atomic_block, "BUG: episodes marked outside a transaction"
+    by_organisation: dict[int, list[Episode]] = defaultdict(list)
+    for episode in sorted(episodes, key=lambda each: each.pk):
+        by_organisation[episode.rule.app.organisation_id].append(episode)
+    routed = list[_Routed]()
+    for organisation, rows in by_organisation.items():
+        configuration = read_configuration(organisation, now_ms)
+        for first in range(0, len(rows), _BATCH_ROWS):
+            routed.append(_route(organisation, rows[first : first + _BATCH_ROWS], configuration, now_ms))
     groups = {group for each in routed for group in each.groups.values()}
     for each in routed:
         words = LastWord.objects.filter(episode__in=[episode.pk for episode in each.episodes])
@@ -137,8 +151,7 @@ def _member_addresses(organisation: int, targets: Iterable[str]) -> frozenset[st
     return frozenset({address.casefold() for address in members} & wanted)
 
 
-def _route(organisation: int, episodes: Sequence[Episode], now_ms: int) -> _Routed:
-    configuration = read_configuration(organisation, now_ms)
+def _route(organisation: int, episodes: Sequence[Episode], configuration: Configuration, now_ms: int) -> _Routed:
     receivers = _receivers(organisation, episodes, now_ms)
     new = [each for each in episodes if each.status in (EpisodeStatus.OPEN, EpisodeStatus.ENDED)]
     memberships: dict[tuple[int, int], _Membership] = {}
@@ -170,13 +183,28 @@ def _known_receivers(organisation: int, wanted: Iterable[Address]) -> dict[Addre
 def _groups(memberships: Iterable[_Membership]) -> Mapping[tuple[int, str], int]:
     """Return the ids of the groups by receiver and key; those that are new are written."""
     wanted = {(each.receiver, each.group_key): each for each in memberships}
-    rows = (
-        NotificationGroup(receiver_id=receiver, key=key, policy_id=each.policy, labels=dict(each.labels))
-        for (receiver, key), each in sorted(wanted.items(), key=lambda pair: pair[0])
-    )
-    NotificationGroup.objects.bulk_create(rows, ignore_conflicts=True)
-    known = NotificationGroup.objects.filter(receiver__in={receiver for receiver, _ in wanted})
-    triples = known.filter(key__in={key for _, key in wanted}).values_list("receiver", "key", "pk")
+    known = _known_groups(wanted)
+    if missing := sorted(wanted.keys() - known.keys()):
+        NotificationGroup.objects.bulk_create(
+            [
+                NotificationGroup(
+                    receiver_id=receiver,
+                    key=key,
+                    policy_id=wanted[receiver, key].policy,
+                    labels=dict(wanted[receiver, key].labels),
+                )
+                for receiver, key in missing
+            ],
+            ignore_conflicts=True,
+        )
+        known = _known_groups(wanted)
+    return known
+
+
+def _known_groups(wanted: Iterable[tuple[int, str]]) -> dict[tuple[int, str], int]:
+    pairs = list(wanted)
+    rows = NotificationGroup.objects.filter(receiver__in={receiver for receiver, _ in pairs})
+    triples = rows.filter(key__in={key for _, key in pairs}).values_list("receiver", "key", "pk")
     return {(receiver, key): pk for receiver, key, pk in triples}
 
 
@@ -191,9 +219,10 @@ def _write_words(memberships: Mapping[tuple[int, int], _Membership], groups: Map
         )
         for pair, each in memberships.items()
     }
-    LastWord.objects.bulk_create(rows.values(), ignore_conflicts=True)
-    silent = LastWord.objects.filter(episode__in={episode for _, episode in rows}, level=Level.NOTHING)
-    moved = [word for word in silent if _has_moved(word, rows)]
+    known = list(LastWord.objects.filter(episode__in={episode for _, episode in rows}))
+    new = rows.keys() - {(word.receiver_id, word.episode_id) for word in known}
+    LastWord.objects.bulk_create([rows[pair] for pair in sorted(new)], ignore_conflicts=True)
+    moved = [word for word in known if word.level == Level.NOTHING and _has_moved(word, rows)]
     for word in moved:
         row = rows[word.receiver_id, word.episode_id]
         word.group_id, word.not_before_ms = row.group_id, row.not_before_ms

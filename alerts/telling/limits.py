@@ -45,6 +45,7 @@ PAUSE_MS = 10_000  # after the first failed attempt; doubled after each further 
 PAUSE_MAX_MS = 3_600_000  # a receiver that is back is noticed within the hour
 PAUSE_JITTER = 0.2  # so that notifications that failed together are not sent again together
 SEND_THREADS = 8  # hand-overs at once: receivers that stall hold up none of the others
+OUTBOX_ROUNDS = 4  # at once in a process: one whose receivers all stall holds up the next one by no more than a tick
 ROUND_MAX = 200  # receivers looked at, and notifications handed over, in one round
 GROUPS_MAX = 5_000  # of one receiver looked at together: what one cause does belongs into one digest
 ANSWER_CHARS_MAX = 500  # of a receiver's answer that is kept

@@ -1,7 +1,8 @@
-"""``GET /api/v1/search``: what the command palette finds in an app: pages, hosts, metrics, rules, other apps."""
+"""``GET /api/v1/search``: what the command palette finds: pages, hosts, metrics, rules and other apps, and help."""
 
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
+from functools import cache
 from typing import Any
 from urllib.parse import urlencode
 
@@ -14,6 +15,7 @@ from rest_framework.response import Response
 
 from alerts.models import Rule
 from frontend.api.base import FailureSerializer, Operation
+from frontend.help.document_pages import library
 from frontend.pages import registry
 from frontend.presenters import names
 from frontend.presenters.hosts.table import is_host
@@ -76,6 +78,7 @@ class Search(Operation):
                 ("Metrics", _metrics(app, text)),
                 ("Rules", _rules(app, text)),
                 ("Apps", _apps(person, app, text)),
+                ("Help", _best(_sections_of_help(), text)),
             ]
         return Response({"groups": [{"kind": kind, "items": items} for kind, items in groups if items]})
 
@@ -90,6 +93,7 @@ def _pages(app: App, text: str, may: Callable[[Right], bool]) -> list[Item]:
         if is_shown and (right is Right.SEE_APP or may(right)):
             hint = sections.get(page.section, "")
             items.append({"text": page.tab or page.title, "hint": hint, "href": registry.href(page, app)})
+    items.append({"text": "Help", "href": reverse("frontend:help")})
     return _best(items, text)
 
 
@@ -124,6 +128,20 @@ def _apps(person: User | None, app: App, text: str) -> list[Item]:
         if each.pk != app.pk
     ]
     return _best(items, text)
+
+
+@cache
+def _sections_of_help() -> Sequence[Item]:
+    """List the sections of the documents by their headings, once in a process, as the documents are read."""
+    return [
+        {
+            "text": section.title,
+            "hint": document.title,
+            "href": f"{reverse('frontend:help_document', args=[document.name])}#{section.anchor}",
+        }
+        for document in library().documents.values()
+        for section in document.sections
+    ]
 
 
 def _best(items: Sequence[Item], text: str) -> list[Item]:

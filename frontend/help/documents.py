@@ -99,9 +99,11 @@ def read_library(root: Path) -> Library:
 
 
 def name_of(path: str) -> str:
-    """Return the name of a document: its path without ``docs`` and ending, in small letters."""
+    """Return the name of a document: its path without ``docs``, its kind's folder and ending, in small letters."""
     stem = path.removeprefix("docs/").removesuffix(".md").lower()
-    return stem.removesuffix("/readme").removeprefix("spm/")
+    for folder in ("how-to/", "reference/", "spm/"):
+        stem = stem.removeprefix(folder)
+    return stem.removesuffix("/readme")
 
 
 def search(library: Library, words: str, most: int) -> list[Hit]:

@@ -18,8 +18,8 @@ from django.template.loader import render_to_string
 from frontend.help.documents import Library
 
 _STATIC = (
-    *("css/site.css", "css/dark.css", "css/help.css", "js/help_search.js", "img/mark.svg"),
-    "vendor/pico/pico.min.css",
+    *("css/site.css", "css/help.css", "js/help_search.js", "img/mark.svg"),
+    "vendor/pico/pico.css",
 )
 _INDEX = "search_index.js"
 

@@ -8,6 +8,7 @@ from frontend.presenters import names, panels
 from frontend.presenters.charting.overlays import read_overlays
 from frontend.presenters.charts import VARIABLES
 from frontend.presenters.exploring.changes import CHANGES_SECONDS, find_changes, span_of
+from frontend.presenters.exploring.first_parts import read_parts
 from frontend.presenters.exploring.query_builder import AGGREGATIONS, FUNCTIONS
 from frontend.queries import asof_of, query_session
 from spm.errors import BadQuery, SpmError
@@ -32,7 +33,8 @@ class Explore(AppPage):
     def get_context_data(self, **kwargs: Any) -> dict[str, Any]:
         """Add the expression of the address, and the functions that the completion offers."""
         context = super().get_context_data(functions=OFFERED, builder=BUILDER, **kwargs)
-        return {**context, "expr": self.request.GET.get("expr") or self._first_expression(context)}
+        expr = self.request.GET.get("expr") or self._first_expression(context)
+        return {**context, "expr": expr, "given": read_parts(expr)}
 
     def _first_expression(self, context: dict[str, Any]) -> str:
         with suppress(SpmError):  # the chart says what is wrong with the store

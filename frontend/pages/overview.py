@@ -83,7 +83,7 @@ class HomePart(Overview):
 class Hosts(AppPage):
     """The table of hosts, or their map: those that a filter admits, in groups, problems first."""
 
-    template_name = "frontend/hosts.html"
+    template_name = "frontend/hosts/hosts.html"
 
     def get_context_data(self, **kwargs: Any) -> dict[str, Any]:
         """Add the hosts that the address asks for."""
@@ -134,7 +134,7 @@ class HostsPart(Hosts):
 class System(AppPage):
     """The product's own app: the metrics of its processes. 404 for any other app."""
 
-    template_name = "frontend/host.html"
+    template_name = "frontend/hosts/host.html"
 
     def get_context_data(self, **kwargs: Any) -> dict[str, Any]:
         """Add the charts of the system."""
@@ -147,7 +147,7 @@ class System(AppPage):
 class Completeness(AppPage):
     """The expected and received messages of the last day: a part of the overview that may take a second."""
 
-    template_name = "frontend/parts/completeness.html"
+    template_name = "frontend/parts/charts/completeness.html"
 
     def get_context_data(self, **kwargs: Any) -> dict[str, Any]:
         """Add the sources that lack most first; if the store is unavailable, only this part is missing."""
@@ -170,7 +170,7 @@ class Completeness(AppPage):
 class Host(AppPage):
     """One host: its state, and its charts."""
 
-    template_name = "frontend/host.html"
+    template_name = "frontend/hosts/host.html"
 
     def get(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
         """Show the host; 404 with the nearest names for one that the app never heard of."""
@@ -182,7 +182,7 @@ class Host(AppPage):
         if head is None:
             nearest = nearest_names(app, host, now_ms)
             context = self.get_context_data(unknown=host, nearest=nearest, **kwargs)
-            return self.response_class(request, "frontend/unknown_host.html", context, status=404)
+            return self.response_class(request, "frontend/hosts/unknown_host.html", context, status=404)
         age_ms = head.age_ms(now_ms)
         until_ms = head.last_ms if head.state == "gone" and head.last_ms else 0
         return self.render_to_response(self.get_context_data(head=head, age_ms=age_ms, until_ms=until_ms, **kwargs))

@@ -85,6 +85,7 @@ PAGES: tuple[Page, ...] = (
     Page("host", "hosts/<host:host>", overview.Host),
     Page("completeness", "completeness", overview.Completeness),
     Page("system", "system", overview.System, title="System", internal=True),
+    Page("alerts:active", tab="Active", section="alerts:rules"),
     Page("alerts:rules", title="Alerts", tab="Rules", on_phones=True),
     Page("alerts:files", tab="Rule files", section="alerts:rules"),
     Page("heartbeats", "heartbeats", heartbeats.Heartbeats, "", "Heartbeats", "alerts:rules", ("send/heartbeats",)),

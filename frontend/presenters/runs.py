@@ -12,6 +12,7 @@ from datetime import datetime
 from django.db.models import Max, Min, Q, Sum
 
 from rollups.models import Run, RunDay, RunState
+from rollups.spark.cluster import WITHOUT_SPARK
 from spm.accounts.models import App
 
 SHOWN = 100
@@ -42,6 +43,11 @@ class AppRun:
     def samples_per_s(self) -> float | None:
         """Samples per second, from start to end or to now."""
         return self.samples / self.seconds if self.samples is not None and self.seconds > 0 else None
+
+    @property
+    def is_without_spark(self) -> bool:
+        """Whether Spark did not start for it."""
+        return self.executor == WITHOUT_SPARK
 
     @property
     def is_running(self) -> bool:

@@ -52,10 +52,13 @@ def caller_of_token(secret: str) -> Caller:
     return Caller(principal.app_id, principal.organisation_id)
 
 
-def caller_in_memory(secret: str) -> Caller | None:
-    """As ``caller_of_token``, without a look into the database; ``None`` where that is needed, or the token is bad."""
+def caller_in_memory(digest: bytes) -> Caller | None:
+    """As ``caller_of_token``, of a token's hash and without a look into the database.
+
+    ``None`` where that is needed, or the token is bad.
+    """
     try:
-        principal = tokens.authenticate_from_cache(secret, "read")
+        principal = tokens.principal_from_cache(digest, "read")
     except KeyError:
         return None
     return None if principal is None else Caller(principal.app_id, principal.organisation_id)

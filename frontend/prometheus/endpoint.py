@@ -137,7 +137,7 @@ def streaming_endpoint(view: StreamingView) -> Callable[..., HttpResponseBase]:
 @csrf_exempt
 def unknown_address(request: HttpRequest) -> HttpResponseBase:
     """Answer 404 for every other address below the address of the data source."""
-    return error_response(Http404("there is no such address here; docs/query-api.md lists those that exist"))
+    return error_response(Http404("there is no such address here; docs/reference/query-api.md lists those that exist"))
 
 
 def _streaming_view(
@@ -269,9 +269,8 @@ def call_of(
     )
 
 
-def light_call_of(caller: Caller, parameters: Parameters, environ: Mapping[str, Any]) -> Call:
+def light_call_of(caller: Caller, parameters: Parameters, accepts: str) -> Call:
     """Make a call that never waits, with the budget of a light query. Whatever it raises, another call may answer."""
-    note_organisation(environ, caller.organisation_id)
     limits = QueryLimits(
         series=LIGHT_SERIES_MAX,
         samples=LIGHT_SAMPLES_MAX,
@@ -281,7 +280,7 @@ def light_call_of(caller: Caller, parameters: Parameters, environ: Mapping[str, 
         lookback_ms=parameters.lookback_ms() or LOOKBACK_MS,
     )
     budget = Budget(limits, _clock)
-    return Call(caller, parameters, never_cancelled, budget, str(environ.get("HTTP_ACCEPT", "")), waits=False)
+    return Call(caller, parameters, never_cancelled, budget, accepts, waits=False)
 
 
 def error_parts(error: Exception) -> tuple[int, bytes, dict[str, str]]:
@@ -332,7 +331,12 @@ def gzip_body(body: bytes) -> bytes:
 
 def is_worth_gzip(body: bytes, environ: Mapping[str, Any]) -> bool:
     """Whether a body is large and the client accepts gzip."""
-    return len(body) >= _GZIP_FROM and accepts_gzip(environ)
+    return is_large(body) and accepts_gzip(environ)
+
+
+def is_large(body: bytes) -> bool:
+    """Whether compressing a body saves a packet."""
+    return len(body) >= _GZIP_FROM
 
 
 def accepts_gzip(environ: Mapping[str, Any]) -> bool:

@@ -42,15 +42,18 @@ from spm.query.request.limits import (
     LIGHT_TEXT_CHARS_MAX,
 )
 from spm.telemetry import count_request
-from spm.web.protective_headers import protective_headers
+from spm.web.http_protocol import AnswerAtOnce, Reply, header_line
+from spm.web.protective_headers import protective_headers, transport_security
 
 PREFIX = "/prometheus/"
 # These have bodies of their own kinds, and few callers: Django answers them.
 _OTHER_BODIES = frozenset({"api/v1/read", "federate"})
 _LIGHT_PATHS = frozenset({f"{PREFIX}api/v1/query", f"{PREFIX}api/v1/query_range"})
 _LEFT_TO_THREADS: tuple[type[Exception], ...] = (NotInMemory, *endpoint.HANDLED_ERRORS)
+_PARAMETERS, _QUESTION = "spm.parameters", "spm.question"  # of the environment: what the event loop has read already
 _FOR_THREADS = ("explain", "asof")  # parameters of calls that look into the database, or into the past
-_HOSTS_MAX, _STATUS_LINES_MAX = 64, 64  # cached
+_GZIP_LINE = b"content-encoding: gzip\r\n"
+_HOSTS_MAX, _STATUS_LINES_MAX, _LEFT_MAX = 64, 64, 64  # cached, and left to threads
 _clock, _log = SystemClock(), logging.getLogger("django.request")
 
 Environ = dict[str, Any]
@@ -67,6 +70,7 @@ class FastPath:
     def __init__(self, django: Application) -> None:
         self._django, self._routes = django, _Routes()
         self._light: LruCache[_Question, bool] = LruCache(LIGHT_KNOWN_MAX)  # queries that are light
+        self._left: set[_Question] = set()  # that a thread is to answer next
         self._headers = [("Content-Type", "application/json"), ("Vary", endpoint.VARY), *protective_headers().items()]
 
     def __call__(self, environ: Environ, start_response: Start) -> Iterable[bytes]:
@@ -87,21 +91,78 @@ class FastPath:
         path: str = environ["PATH_INFO"]
         if path not in _LIGHT_PATHS or not _is_plain(environ) or not _is_short(environ):
             return None
-        secret, route = tokens.from_header(environ["HTTP_AUTHORIZATION"]), self._routes.find(path.removeprefix(PREFIX))
-        caller = None if secret is None else access.caller_in_memory(secret)
-        if caller is None or route is None:
+        started_s, digest = _clock.monotonic(), _digest_of(environ)
+        caller = None if digest is None else access.caller_in_memory(digest)
+        if caller is None:
             return None
-        started_s, (name, handler, path_parameters) = _clock.monotonic(), route
         try:
-            parameters = _parameters(environ)
-            question = _question(caller.app_id, path, parameters)
-            if question is None or not self._light.get(question):
+            parameters = environ[_PARAMETERS] = _parameters(environ)
+            question = environ[_QUESTION] = _question(caller.app_id, path, parameters)
+            if question in self._left:
+                self._left.discard(question)
                 return None
-            body = handler(endpoint.light_call_of(caller, parameters, environ), path_parameters)
+            answer = self._light_answer(caller, question, parameters, environ.get("HTTP_ACCEPT", ""))
         except _LEFT_TO_THREADS:
             return None
-        assert isinstance(body, bytes), "BUG: a query that is not answered with JSON"
+        if answer is None:
+            return None
+        name, body = answer
         return _begin(self._headers, name, environ, (HTTPStatus.OK, body, {}), started_s, start_response)
+
+    def further(self, environ: Environ) -> AnswerAtOnce | None:
+        """Return what answers light queries whose head is that of a request but for the target, or the body's length.
+
+        The request is one that ``at_once`` has answered.
+        """
+        digest, method, accepts = _digest_of(environ), environ["REQUEST_METHOD"], environ.get("HTTP_ACCEPT", "")
+        takes_gzip = endpoint.accepts_gzip(environ)
+        lines = _lines([*self._headers, *_transport_security(environ)])
+        if digest is None:
+            return None
+
+        def answer(target: bytes, form: bytes) -> Reply | None:
+            started_s, (path, _, text) = _clock.monotonic(), target.decode("ascii").partition("?")
+            caller = access.caller_in_memory(digest)
+            if caller is None or path not in _LIGHT_PATHS or len(text) + len(form) > LIGHT_TEXT_CHARS_MAX:
+                return None
+            question: _Question | None = None
+            try:
+                parameters = Parameters(fields(form), fields(text.encode()))
+                question = _question(caller.app_id, path, parameters)
+                light = self._light_answer(caller, question, parameters, accepts)
+            except _LEFT_TO_THREADS:
+                self._leave(question)
+                return None
+            if light is None:
+                return None
+            name, body = light
+            coding = b""
+            if takes_gzip and endpoint.is_large(body):
+                body, coding = endpoint.gzip_body(body), _GZIP_LINE
+            count_request(name, method, HTTPStatus.OK, started_s)
+            return HTTPStatus.OK, b"%b%bcontent-length: %d\r\n" % (lines, coding, len(body)), body
+
+        return answer
+
+    def _light_answer(
+        self, caller: access.Caller, question: _Question | None, parameters: Parameters, accepts: str
+    ) -> tuple[str, bytes] | None:
+        """Return the name of a light query's view and its body; ``None`` for a query that is not known to be light."""
+        if question is None or not self._light.get(question):
+            return None
+        route = self._routes.find(str(question[1]).removeprefix(PREFIX))
+        assert route is not None, "BUG: a light path without a view"
+        name, handler, path_parameters = route
+        body = handler(endpoint.light_call_of(caller, parameters, accepts), path_parameters)
+        assert isinstance(body, bytes), "BUG: a query that is not answered with JSON"
+        return name, body
+
+    def _leave(self, question: _Question | None) -> None:
+        """Let a thread answer a light query that has just failed on the loop: its request is read as any other now."""
+        if len(self._left) >= _LEFT_MAX:
+            self._left.clear()
+        if question is not None:
+            self._left.add(question)
 
     def _respond(
         self, environ: Environ, secret: str, handler: endpoint.Handler, path_parameters: dict[str, str]
@@ -109,7 +170,7 @@ class FastPath:
         """Return the answer to a call, and remember whether it was a light one."""
         begun_s, path = thread_cpu_s(), environ["PATH_INFO"]
         try:
-            parameters = _parameters(environ)
+            parameters = environ.get(_PARAMETERS) or _parameters(environ)
             call = endpoint.call_of(access.caller_of_token(secret), parameters, environ)
             body = handler(call, path_parameters)
             assert isinstance(body, bytes), "BUG: an endpoint of the fast path that does not answer with JSON"
@@ -118,7 +179,9 @@ class FastPath:
         except Exception:
             _log.exception("a query failed unexpectedly: %s", _escaped_path(path))
             return HTTPStatus.INTERNAL_SERVER_ERROR, prometheus.failure("internal", "something went wrong here"), {}
-        question = _question(call.caller.app_id, path, parameters) if path in _LIGHT_PATHS else None
+        question: _Question | None = environ.get(_QUESTION)
+        if _QUESTION not in environ and path in _LIGHT_PATHS:
+            question = _question(call.caller.app_id, path, parameters)
         if question is not None:
             is_light = thread_cpu_s() - begun_s < LIGHT_S and _is_small(call.budget.usage)
             if is_light or question in self._light:
@@ -140,14 +203,29 @@ def _begin(
     if endpoint.is_worth_gzip(body, environ):
         body = endpoint.gzip_body(body)
         headers["Content-Encoding"] = "gzip"
-    if settings.SECURE_HSTS_SECONDS and WSGIRequest(environ).is_secure():
-        headers["Strict-Transport-Security"] = f"max-age={settings.SECURE_HSTS_SECONDS}"
+    headers.update(_transport_security(environ))
     if status >= HTTPStatus.BAD_REQUEST:
         level = logging.ERROR if status >= HTTPStatus.INTERNAL_SERVER_ERROR else logging.WARNING
         _log.log(level, "%s: %s", _status_line(status), _escaped_path(path))
     start_response(_status_line(status), [*standard, *headers.items(), ("Content-Length", str(len(body)))])
     count_request(name, environ["REQUEST_METHOD"], status, started_s)
     return (body,)
+
+
+def _transport_security(environ: Environ) -> list[tuple[str, str]]:
+    if not settings.SECURE_HSTS_SECONDS:
+        return []
+    return list(transport_security(WSGIRequest(environ).is_secure()).items())
+
+
+def _lines(headers: Iterable[tuple[str, str]]) -> bytes:
+    return b"".join(header_line(name.encode("latin-1"), value.encode("latin-1")) for name, value in headers)
+
+
+def _digest_of(environ: Environ) -> bytes | None:
+    """Return the hash of a request's token."""
+    secret = tokens.from_header(environ["HTTP_AUTHORIZATION"])
+    return None if secret is None else tokens.digest_of(secret)
 
 
 def _parameters(environ: Environ) -> Parameters:

@@ -85,7 +85,9 @@ _ENDPOINTS: Mapping[str, _Endpoint] = {
         ("query", "start", "end", "step", *_QUERY),
         ("query", "start", "end", "step"),
     ),
-    "/prometheus/api/v1/query_exemplars": _Endpoint("Exemplars: always empty", ("query", "app"), ("query",)),
+    "/prometheus/api/v1/query_exemplars": _Endpoint(
+        "Exemplars of the series of an expression", ("query", "start", "end", "asof", "app"), ("query",)
+    ),
     "/prometheus/api/v1/series": _Endpoint("Labels of matching series", _SPAN, ("match[]",)),
     "/prometheus/api/v1/labels": _Endpoint("Label names", _SPAN),
     "/prometheus/api/v1/label/{name}/values": _Endpoint("Values of a label", ("name", *_SPAN), ("name",)),

@@ -52,7 +52,7 @@ _FEATURES: dict[str, dict[str, bool]] = {
     "promql_functions": {name: name not in NATIVE for name in sorted(SIGNATURES)},
     "promql_operators": dict.fromkeys(sorted({*_OPERATORS, *AGGREGATIONS}), True),
     "rules": {"keep_firing_for": True},
-    "tsdb": {"exemplar_storage": False, "native_histograms": False},
+    "tsdb": {"exemplar_storage": True, "native_histograms": False},
 }
 _ENDINGS = {"_total": "counter", "_bucket": "histogram"}
 _COMPOSED, _PARTS = ("histogram", "summary"), ("_bucket", "_sum", "_count")

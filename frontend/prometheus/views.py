@@ -12,13 +12,15 @@ from typing import Any
 from frontend.prometheus.endpoint import Call, json_endpoint, query_endpoint
 from frontend.prometheus.explanations import explanation_with_corrections
 from frontend.prometheus.parameters import NamesQuery
+from ingest.exemplars.selection import ExemplarQuery, SeriesExemplars, select
 from spm import telemetry
 from spm.clock import SystemClock
 from spm.errors import BadQuery
+from spm.limits import FUTURE_MS
 from spm.query import result_cache_of, streaming
 from spm.query.formats import prometheus
 from spm.query.promql.engine import Engine, Result
-from spm.query.promql.planning.planner import parse
+from spm.query.promql.planning.planner import parse, selectors_of
 from spm.query.reader import AppStorage
 from spm.query.request.provenance import Provenance
 
@@ -99,14 +101,32 @@ def label_values(call: Call, name: str) -> bytes:
     )
 
 
-@json_endpoint
+@query_endpoint
 def query_exemplars(call: Call) -> bytes:
-    """`query_exemplars`: always empty; the query is checked."""
+    """`query_exemplars`: lists the newest exemplars of the series that an expression selects."""
+    start_ms, end_ms = call.parameters.instant("start", 0), call.parameters.instant("end", call.now_ms + FUTURE_MS)
+    if end_ms < start_ms:
+        raise BadQuery('invalid parameter "end": end timestamp must not be before start time')
     try:
-        parse(call.parameters.required("query"))
+        selectors = selectors_of(parse(call.parameters.required("query")))
     except BadQuery as error:
         raise _with_parameter(error) from error
-    return prometheus.success([])
+    if not selectors:
+        return prometheus.success([])
+    in_force = call.storage().retractions(start_ms - 1, end_ms)
+    query = ExemplarQuery(call.caller.app_id, selectors, start_ms, end_ms, in_force, call.asof_ms)
+    series, is_cut = select(query, call.budget.check_deadline)
+    return prometheus.success([_exemplars_json(one) for one in series], warnings=[prometheus.TRUNCATED] * is_cut)
+
+
+def _exemplars_json(series: SeriesExemplars) -> dict[str, Any]:
+    return {
+        "seriesLabels": series.labels,
+        "exemplars": [
+            {"labels": labels, "value": prometheus.number(value), "timestamp": ms / 1000}
+            for ms, value, labels in series.exemplars
+        ],
+    }
 
 
 def _query_response(call: Call, storage: AppStorage, result: Result) -> bytes:

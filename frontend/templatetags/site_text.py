@@ -18,7 +18,7 @@ register = template.Library()
 _STATE_WORDS = {"gone": "down"}
 
 
-@register.inclusion_tag("frontend/parts/sparkline.html")
+@register.inclusion_tag("frontend/parts/charts/sparkline.html")
 def sparkline(values: Sequence[float | None]) -> dict[str, Sparkline]:
     """Draw values as a small line with gaps, over their own range."""
     return {"line": draw_sparkline(values)}

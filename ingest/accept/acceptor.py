@@ -25,6 +25,7 @@ from spm.limits import BODIES_AT_ONCE_MAX, PUBLISH_ROOM_WAIT_S, PUBLISH_TIMEOUT_
 from spm.wire import Envelope, Parsed
 
 log = logging.getLogger(__name__)
+Submit = Callable[[Sequence[Submission], Callable[[list[Trouble]], None]], None]
 
 
 @dataclass(slots=True)
@@ -32,8 +33,9 @@ class Acceptance:
     """One of many messages to accept, and what became of it.
 
     ``unit`` is the unit of the times as they were sent. ``settled`` is called once, in any thread, when the message is
-    durable (``None``) or when that cannot be known any more. ``accepted`` is its admitted part; ``trouble`` says why
-    its sender should wait no longer. With ``error`` nothing of it was stamped.
+    durable (``None``) or when that cannot be known any more. ``accepted`` is its admitted part;
+    ``stamp_ms`` is of its stamp, if it has one; ``trouble`` says why its sender should wait no longer. With ``error``
+    nothing of it was stamped. ``is_apart``: it takes long to write, and those accepted with it are durable before.
     """
 
     parsed: Parsed
@@ -42,8 +44,10 @@ class Acceptance:
     unit: str
     settled: Callable[[SpmError | None], None]
     accepted: Parsed | None = None
+    stamp_ms: int | None = None
     trouble: Trouble | None = None
     error: Exception | None = None
+    is_apart: bool = False
 
 
 class Acceptor:
@@ -82,15 +86,25 @@ class Acceptor:
         """
         if self._admission is not None:
             parsed = self._admission.admit(sender.app_id, parsed, unit)
-        if len(parsed.ts):
-            self._send(parsed, sender, message_id)
-        record_accepted(parsed, sender, self.clock.now_ms())
+        stamp_ms = self._send(parsed, sender, message_id) if len(parsed.ts) else None
+        record_accepted(parsed, sender, self.clock.now_ms(), stamp_ms)
         return parsed
 
+    def is_slow(self, app_id: int) -> bool:
+        """Whether the app recently sent what takes long, for which no other app should wait."""
+        return self._admission is not None and self._admission.is_slow(app_id)
+
+    def sends_past(self, app_id: int) -> bool:
+        """Whether the app recently sent samples of long ago, whose commit may wait behind others of these."""
+        return self._admission is not None and self._admission.sends_past(app_id)
+
     def accept_many(self, messages: Sequence[Acceptance]) -> None:
-        """Accept messages of any apps together. An error of one is set on it and never touches another."""
-        submissions: list[Submission] = []
-        stamped: list[Acceptance] = []
+        """Accept messages of any apps together. An error of one is set on it and never touches another.
+
+        Those that are apart, of themselves or since their app is slow, are submitted apart.
+        """
+        soon: list[tuple[Acceptance, Submission]] = []
+        apart: list[tuple[Acceptance, Submission]] = []
         until = self.clock.monotonic() + PUBLISH_ROOM_WAIT_S
         for message, admitted in zip(messages, self._admitted(messages), strict=True):
             try:
@@ -100,21 +114,23 @@ class Acceptor:
                 continue
             if submission is None:
                 message.settled(None)
-            else:
-                submissions.append(submission)
-                stamped.append(message)
-        if submissions:
-            telemetry.ACCEPTED_MESSAGES.inc(len(submissions))
-            telemetry.ACCEPTED_SAMPLES.inc(sum(len(each.envelope) for each in submissions))
+                continue
+            message.is_apart = message.is_apart or self.is_slow(message.sender.app_id)
+            (apart if message.is_apart else soon).append((message, submission))
+        if stamped := apart + soon:
+            telemetry.ACCEPTED_MESSAGES.inc(len(stamped))
+            telemetry.ACCEPTED_SAMPLES.inc(sum([len(submission.envelope) for _, submission in stamped]))
             try:
-                troubles = self._transport.submit(submissions)
+                _submit(self._transport.submit_apart, apart)
+                _submit(self._transport.submit_here, soon)
             except BaseException:  # the outcome of the messages is unknown
                 self._announcer.retire()
-                for message in stamped:
-                    message.trouble = _unknown_outcome
+                _note_troubles([message for message, _ in stamped], [_unknown_outcome] * len(stamped))
                 raise
-            for message, trouble in zip(stamped, troubles, strict=True):
-                message.trouble = trouble
+
+    def standstill(self) -> str | None:
+        """Why no message becomes durable at present, if that is known."""
+        return self._transport.standstill()
 
     def has_allowance(self, app_id: int) -> bool:
         """Whether ``check_rate`` lets the app's next body in without asking the store."""
@@ -143,6 +159,7 @@ class Acceptor:
         if not len(admitted.ts):
             return None
         envelope, weight = self._stamp(admitted, message.sender, message.message_id, wait_s)
+        message.stamp_ms = envelope.stamp.ms
 
         def outcome(stored: bool) -> None:
             if stored:
@@ -167,7 +184,8 @@ class Acceptor:
             raise
         return envelope, weight
 
-    def _send(self, parsed: Parsed, sender: Sender, message_id: bytes) -> None:
+    def _send(self, parsed: Parsed, sender: Sender, message_id: bytes) -> int:
+        """Stamp a message and wait until it is durable; return the ms of its stamp."""
         envelope, weight = self._stamp(parsed, sender, message_id, PUBLISH_ROOM_WAIT_S)
 
         def outcome(stored: bool) -> None:
@@ -186,6 +204,7 @@ class Acceptor:
         except BaseException:  # the outcome of the message is unknown
             self._announcer.retire()
             raise
+        return envelope.stamp.ms
 
 
 def _result_of(admit: Callable[[], Parsed]) -> Parsed | Exception:
@@ -193,6 +212,17 @@ def _result_of(admit: Callable[[], Parsed]) -> Parsed | Exception:
         return admit()
     except Exception as error:
         return error
+
+
+def _submit(submit: Submit, messages: Sequence[tuple[Acceptance, Submission]]) -> None:
+    if messages:
+        stamped, submissions = zip(*messages, strict=True)
+        submit(submissions, partial(_note_troubles, stamped))
+
+
+def _note_troubles(messages: Sequence[Acceptance], troubles: Sequence[Trouble]) -> None:
+    for message, trouble in zip(messages, troubles, strict=True):
+        message.trouble = trouble
 
 
 def _unknown_outcome() -> str:

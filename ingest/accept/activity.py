@@ -1,4 +1,4 @@
-"""Notes what people see of messages: sources, ways of arrival, rejections, descriptions. In memory only.
+"""Notes what people see of messages: sources, ways of arrival, rejections, descriptions, exemplars. In memory only.
 
 Enter by ``record_accepted`` and ``record_rejected_body``. Both are called for every message, by the event loop, too:
 they compare it with what this process noted before, put what is new into bounded queues, and never wait. The process's
@@ -19,6 +19,8 @@ from ingest.accept import arrivals, descriptions, rejections
 from ingest.accept.arrivals import WayArrivals
 from ingest.accept.identity import Sender
 from ingest.accept.rejections import RejectionNote
+from ingest.exemplars.limits import EXEMPLARS_WAITING_APP_MAX
+from ingest.exemplars.storage import ExemplarNote, ExemplarWriter, newer_exemplar
 from spm import telemetry
 from spm.accounts import sources
 from spm.accounts.note_writer import NoteQueue, NoteWriter, process_writer
@@ -36,7 +38,7 @@ from spm.limits import (
     SOURCES_SEEN_MAX,
     WAYS_PER_APP_MAX,
 )
-from spm.wire import Metadata, Parsed, Rejection
+from spm.wire import Exemplar, Metadata, Parsed, Rejection
 
 _PRUNE_EVERY_MS = 1_000  # of an app whose sources are many: forgetting those of long ago takes a millisecond
 
@@ -56,10 +58,14 @@ class ActivityRecorder:
         described: NoteQueue[str, Metadata] = NoteQueue(
             "descriptions", descriptions.newer_description, app_max=METADATA_APP_MAX
         )
+        exemplars: NoteQueue[Exemplar, ExemplarNote] = NoteQueue(
+            "exemplars", newer_exemplar, app_max=EXEMPLARS_WAITING_APP_MAX, keep_newest=True
+        )
         self._sources = writer.add_queue(seen, sources.write_seen)
         self._ways = writer.add_queue(ways, arrivals.write_arrivals)
         self._rejections = writer.add_queue(rejected, rejections.write_rejections)
         self._descriptions = writer.add_queue(described, descriptions.write_descriptions)
+        self._exemplars = writer.add_queue(exemplars, ExemplarWriter().write)
         self.forget()
 
     def forget(self) -> None:
@@ -70,8 +76,8 @@ class ActivityRecorder:
         self._known: LruCache[tuple[int, str], Metadata] = LruCache(METADATA_KNOWN_MAX)  # by app and metric
         self._numbers = count()
 
-    def record_accepted(self, parsed: Parsed, sender: Sender, now_ms: int) -> None:
-        """Record a message that was accepted, in whole or in part."""
+    def record_accepted(self, parsed: Parsed, sender: Sender, now_ms: int, stamp_ms: int | None = None) -> None:
+        """Record a message that was accepted, in whole or in part; ``stamp_ms``: of its stamp, if it has one."""
         app = self._apps.get(sender.app_id)
         if app is None:
             app = self._add_app(sender.app_id)
@@ -89,6 +95,11 @@ class ActivityRecorder:
             has_news |= self._note_rejections(app, sender, parsed.rejections, now_ms)
         if parsed.metadata:
             has_news |= self._note_descriptions(app, parsed.metadata, now_ms)
+        if parsed.exemplars:
+            accepted_ms = now_ms if stamp_ms is None else stamp_ms
+            for one in parsed.exemplars:
+                self._exemplars.put(app.app_id, one, ExemplarNote(one, accepted_ms, sender.source))
+            has_news = True
         if has_news:
             self._writer.wake()
 

@@ -16,9 +16,11 @@ from dataclasses import replace
 import numpy as np
 
 from ingest.accept.rate_allowance import PastHours, RateAllowances, TooFast
-from ingest.accept.series_quota import SeriesQuota
+from ingest.accept.series_quota import RecentApps, SeriesQuota
 from ingest.accept.store_pause import StorePause
 from ingest.protocols.common import times
+from ingest.transport.limits import APART_HOURS, APART_S
+from ingest.transport.past import has_past
 from spm import limits, telemetry
 from spm.accounts import quotas
 from spm.accounts.quotas import Quota
@@ -50,7 +52,9 @@ class Admission:
         self._clock, self._quota_of = clock, quota_of
         pause = StorePause(clock)
         self._rates = RateAllowances(store, clock, quota_of, pause, bucket)
-        self._series = SeriesQuota(store, clock, pause)
+        self._slow_apps = RecentApps(clock, APART_S)
+        self._past_apps = RecentApps(clock, APART_S)
+        self._series = SeriesQuota(store, clock, pause, self._slow_apps)
         self._past = PastHours(store, clock, pause)
 
     def check_rate(self, app: int) -> None:
@@ -77,6 +81,16 @@ class Admission:
         """Whether the app recently sent series over its quota: the names it sends are then not worth caching."""
         return app in self._series.apps_over_quota
 
+    def is_slow(self, app: int) -> bool:
+        """Whether the app recently sent what takes long to accept, for which no other app should wait: many series at
+        once that this process did not know, or samples of very many hours.
+        """
+        return app in self._slow_apps
+
+    def sends_past(self, app: int) -> bool:
+        """Whether the app recently sent samples of long ago, whose commit may wait behind others of these."""
+        return app in self._past_apps
+
     def admit(self, app: int, parsed: Parsed, unit: str = "ms") -> Parsed:
         """Return the admitted part of a body and charge the app's rate; ``unit``: of the times as they were sent."""
         if not len(parsed.ts):
@@ -98,7 +112,7 @@ class Admission:
     def _admit_together(self, messages: Sequence[tuple[int, Parsed, str]]) -> list[Parsed]:
         """Admit by one look at the times and one at the series of all messages."""
         now_ms = self._clock.now_ms()
-        allowed = {app: self._quota_of(app) for app, _, _ in messages}
+        allowed = {app: self._quota_of(app) for app in {app for app, _, _ in messages}}
         oldest_ms = {app: each.oldest_ms(now_ms) for app, each in allowed.items()}
         live_ms = now_ms - limits.LIVE_HOURS * limits.HOUR_MS
         sound_ms = {app: max(oldest, times.MISREAD_MS, live_ms) for app, oldest in oldest_ms.items()}
@@ -133,6 +147,10 @@ class Admission:
     def _timely(self, app: int, parsed: Parsed, allowed: Quota, unit: str) -> Parsed:
         """Remove samples at times that may not be stored, and those of hours of the past over the quota."""
         now_ms = self._clock.now_ms()
+        if has_past(parsed.ts, now_ms):
+            self._past_apps.add(app)
+            if int(parsed.ts.max()) - int(parsed.ts.min()) >= APART_HOURS * limits.HOUR_MS:
+                self._slow_apps.add(app)
         timely = _without_wrong_times(parsed, now_ms, allowed.oldest_ms(now_ms), unit)
         over = self._past.over_quota(app, timely.ts, allowed.past_hours)
         return timely if over is None else _without_samples(timely, over, over_past_hours(allowed.past_hours or 0))

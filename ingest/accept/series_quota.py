@@ -14,6 +14,7 @@ from functools import partial
 import numpy as np
 
 from ingest.accept.store_pause import StorePause
+from ingest.transport.limits import APART_SERIES
 from spm import limits
 from spm.arrays import BOOL, I64, U32, U64
 from spm.bounded import LruCache
@@ -56,16 +57,16 @@ class _Unknown:
         return list(itertools.pairwise(self.cuts))
 
 
-class OverQuotaCache:
-    """The apps that recently sent series over their quota; the names in their messages are not worth caching."""
+class RecentApps:
+    """The apps that something was noted of within the last so many seconds. Thread-safe."""
 
-    def __init__(self, clock: Clock) -> None:
-        self._clock = clock
+    def __init__(self, clock: Clock, seconds: float) -> None:
+        self._clock, self._seconds = clock, seconds
         self._until: LruCache[int, float] = LruCache(limits.QUOTA_APPS_MAX)  # app → monotonic seconds
 
     def add(self, app: int) -> None:
-        """Remember the app for ``OVER_QUOTA_CACHE_S``."""
-        self._until.put(app, self._clock.monotonic() + limits.OVER_QUOTA_CACHE_S)
+        """Remember the app."""
+        self._until.put(app, self._clock.monotonic() + self._seconds)
 
     def __contains__(self, app: int) -> bool:
         until = self._until.get(app)
@@ -75,12 +76,12 @@ class OverQuotaCache:
 class SeriesQuota:
     """Checks the series of all apps in one process. Thread-safe."""
 
-    def __init__(self, store: Backend, clock: Clock, pause: StorePause) -> None:
-        self._store, self._clock, self._pause = store, clock, pause
+    def __init__(self, store: Backend, clock: Clock, pause: StorePause, slow_apps: RecentApps) -> None:
+        self._store, self._clock, self._pause, self._slow_apps = store, clock, pause, slow_apps
         self._lock = threading.Lock()
         self._admitted = IdSet()  # ids, each with its app as tag
         self._apps: dict[int, _AppSeries] = {}
-        self.apps_over_quota = OverQuotaCache(clock)
+        self.apps_over_quota = RecentApps(clock, limits.OVER_QUOTA_CACHE_S)  # their names are not worth caching
 
     def over_quota(self, app: int, table: SeriesTable, quota_series: int) -> BOOL | None:
         """Return a mask of the series that are over the quota; ``None`` if all are admitted."""
@@ -129,6 +130,8 @@ class SeriesQuota:
         starts = np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes)])
         cuts = np.searchsorted(numbers, starts)
         rows = numbers - np.repeat(starts[:-1], np.diff(cuts))
+        for place in np.flatnonzero(np.diff(cuts) >= APART_SERIES).tolist():
+            self._slow_apps.add(tables[place][0])
         return _Unknown(apps[numbers], metrics[numbers], ids[numbers], rows, cuts.tolist())
 
     def _in_dictionary(self, unknown: "_Unknown") -> dict[int, set[int]]:

@@ -40,10 +40,13 @@ class AppCount:
 
 
 class Stamper:
-    """Gives stamps above ``floor_ms`` for one process number, and counts them by app. Thread-safe."""
+    """Gives stamps above ``floor_ms`` for one process number, and counts them by app. Thread-safe.
 
-    def __init__(self, process: int, clock: Clock, floor_ms: int = 0) -> None:
-        self.process = process
+    ``past``: it stamps messages with samples of long ago, for which no judge waits.
+    """
+
+    def __init__(self, process: int, clock: Clock, floor_ms: int = 0, *, past: bool = False) -> None:
+        self.process, self.past = process, past
         self.retired = False  # it stamps no more, and its open messages stay open
         self._clock = clock
         self._lock = threading.Lock()
@@ -61,6 +64,15 @@ class Stamper:
     def last_stamp(self) -> Stamp:
         """The last stamp; just after ``lift`` that is the floor itself, which no message has."""
         return self._last
+
+    def next_ms(self) -> int:
+        """Return the time of the next stamp, if only this number stamps meanwhile."""
+        return max(self._clock.now_ms(), self._last.ms)
+
+    def follow(self, other: "Stamper") -> None:
+        """Give only stamps from now on that win over those which another number of this process has given."""
+        if other._last.ms >= self._last.ms:
+            self.lift(other._last.ms + 1)
 
     def lift(self, floor_ms: int) -> None:
         """Give only stamps above this time from now on (``spm.store.ledger.stamp_floor``)."""

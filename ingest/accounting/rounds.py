@@ -8,6 +8,7 @@ budget of time; apps that it does not reach are likely to be first in the next.
 import logging
 from collections.abc import Sequence
 
+from ingest.accounting.passed_batches import PASSED
 from ingest.accounting.watermark_keeper import KeepResult, advance_watermarks
 from spm import limits
 from spm.accounts.models import App
@@ -28,7 +29,7 @@ def run_round(store: Backend, clock: Clock) -> KeepResult:
         if clock.monotonic() > end:
             break
         try:
-            result = result.plus(advance_watermarks(store, app, clock.now_ms(), cells=_CELLS))
+            result = result.plus(advance_watermarks(store, app, clock.now_ms(), cells=_CELLS, passed=PASSED))
         except SpmError as error:  # of one app; the next round tries again
             _LOG.warning("the watermarks of app %d stay where they are: %s", app, error)
     return result

@@ -18,6 +18,7 @@ from dataclasses import dataclass, replace
 import msgspec
 import numpy as np
 
+from ingest.accounting.passed_batches import PassedBatches
 from spm import limits
 from spm.store import keys
 from spm.store.backends.base import Backend
@@ -58,18 +59,34 @@ class ReadSpan:
     until_ms: int | None  # None: no end
 
 
-def advance_watermarks(store: Backend, app: int, now_ms: int, *, cells: CommitCellCache | None = None) -> KeepResult:
-    """Do one round for an app. Raises ``StoreUnavailable`` when the store does not answer: repeat it."""
+def advance_watermarks(
+    store: Backend,
+    app: int,
+    now_ms: int,
+    *,
+    cells: CommitCellCache | None = None,
+    passed: PassedBatches | None = None,
+) -> KeepResult:
+    """Do one round for an app. Raises ``StoreUnavailable`` when the store does not answer: repeat it.
+
+    ``passed`` remembers batches from round to round of which nothing need be read any more.
+    """
     processes = watermarks.read(store, app)
     open_ = {number: p for number, p in processes.items() if not (p.finished or p.damaged)}
     result = KeepResult(
         waiting=sum(not p.settled for p in open_.values()), damaged=sum(bool(p.damaged) for p in processes.values())
     )
     beyond = {number: pack_place(p.watermark.place) if number in open_ else keys.U64 for number, p in processes.items()}
-    for span in plan_reads(open_, now_ms):
+    batches = None
+    if passed is not None and not result.damaged:
+        batches = passed.of_app(store, app, {number: pack_place(p.watermark.place) for number, p in processes.items()})
+    for place, span in enumerate(plan_reads(open_, now_ms)):
         until = keys.U32 if span.until_ms is None else max(0, span.until_ms // 60_000)
         since = min(until, max(0, span.since_ms // 60_000))
-        outcomes = read_outcomes(store, app, since, until, beyond=beyond, cells=cells, rows_max=limits.KEEP_ROWS_MAX)
+        near = batches if place == 0 else None  # ``beyond`` says of later spans more than is true of watermarks
+        outcomes = read_outcomes(
+            store, app, since, until, beyond=beyond, cells=cells, rows_max=limits.KEEP_ROWS_MAX, batches=near
+        )
         minutes = outcomes.ms // 60_000  # ledger rows of dead stamps lie in the minute of the stamp: others are unread
         within = (minutes >= since) & (minutes <= until)
         outcomes = replace(outcomes, are_settled=outcomes.are_settled & within)
@@ -80,6 +97,8 @@ def advance_watermarks(store: Backend, app: int, now_ms: int, *, cells: CommitCe
                 beyond[number] = keys.U64
             result = result.plus(done)
         result = result.plus(KeepResult(damaged=outcomes.damaged))
+    if passed is not None and batches is not None:
+        passed.end(app, batches)
     return result
 
 
@@ -94,16 +113,16 @@ def plan_reads(processes: Mapping[int, ProcessWatermarks], now_ms: int) -> list[
     tick = now_ms // (limits.KEEP_EVERY_S * 1000)
     near = [p for p in processes.values() if now_ms - _floor(p) <= limits.KEEP_NEAR_MS]
     stuck = [p for p in near if any(now_ms - a.at_ms > limits.KEEP_STUCK_MS for a in p.open_announcements()[:1])]
-    starts = [now_ms - (limits.KEEP_SLACK_MS << min(_NEAR_DOUBLINGS, _chance(tick, 0))), *map(_floor, near)]
+    starts = [now_ms - (limits.BATCH_SPAN_MS << min(_NEAR_DOUBLINGS, _chance(tick, 0))), *map(_floor, near)]
     starts += [max(p.watermark.ms, now_ms - limits.KEEP_STUCK_BACK_MS) for p in stuck]
-    spans = [ReadSpan(min(starts) - limits.KEEP_SLACK_MS, None)]
+    spans = [ReadSpan(min(starts) - limits.BATCH_SPAN_MS, None)]
     far = [number for number, p in processes.items() if now_ms - _floor(p) > limits.KEEP_NEAR_MS]
     due = sorted((-_chance(tick, n), n) for n in far if _chance(tick, n) >= _rarity(processes[n], now_ms))
     for _, number in due[: limits.KEEP_FAR_AT_ONCE]:
         process, further = processes[number], min(_DOUBLINGS, _chance(tick, number + 1))
         floor, length = _floor(process), 2 * limits.KEEP_NEAR_MS << further
         back = max(process.watermark.ms, floor - limits.KEEP_STUCK_BACK_MS) if further else floor
-        spans.append(ReadSpan(min(back, floor - (limits.KEEP_SLACK_MS << further)), floor + length))
+        spans.append(ReadSpan(min(back, floor - (limits.BATCH_SPAN_MS << further)), floor + length))
     return spans
 
 

@@ -2,8 +2,8 @@
 
 It only prints; the administrator decides where the unit goes. The unit limits memory and processor time, makes
 everything read-only except the spool's folder, and restarts the agent when it ends. Its user cannot read the secrets of
-root, so systemd passes it the token and the configuration, which may hold passwords. docs/agent.md lists what such a
-user cannot see (names of other users' programs, PIDs of listeners).
+root, so systemd passes it the token and the configuration, which may hold passwords. docs/how-to/agent.md lists what
+such a user cannot see (names of other users' programs, PIDs of listeners).
 """
 
 import json

@@ -7,8 +7,10 @@ more memory than an honest body. One encoding at a time: a client that encodes t
 
 import zlib
 from collections.abc import Iterator
+from io import BytesIO
 from typing import Protocol
 
+from ingest.http.exchange import PushRequest
 from ingest.http.packed import UNPACK, cut_off, too_large
 from spm.errors import BadMessage, Explained, LimitExceeded
 from spm.limits import BODY_BYTES_MAX, BODY_DECODED_BYTES_MAX, GZIP_MEMBERS_MAX
@@ -116,3 +118,17 @@ def too_large_body(got: object, limit: int) -> LimitExceeded:
     return LimitExceeded(
         "the body is too large", got=f"{got} bytes", wanted=f"at most {limit}", remedy="Send smaller bodies."
     )
+
+
+class LargeBody(Exception):
+    """A body is too large to be read with others once it is decompressed."""
+
+
+def decoded_body(request: PushRequest, raw: bytes, most: int | None = None) -> bytes:
+    """Return a packed body decompressed; raise ``LargeBody`` for one of more than ``most`` bytes."""
+    try:
+        return read_body(BytesIO(raw), encoding=request.header("content-encoding"), length=len(raw), decoded_max=most)
+    except LimitExceeded as error:
+        if most is None:
+            raise
+        raise LargeBody from error

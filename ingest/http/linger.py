@@ -2,7 +2,8 @@
 batch waits for further bodies. Enter by ``Linger``, from the event loop only.
 
 Agents send every few seconds whatever the answer took, so while many of them send, waiting joins their bodies. A few
-senders gain nothing by it, however often they send: ``has_many`` counts the senders, not the bodies alone. A loader
+senders gain nothing by it, however often they send: ``has_many`` counts the senders, not the bodies alone, and another
+organisation as one sender, so that nobody's bodies wait because another one has thousands of agents. A loader
 sends its next body when it has the answer to the one before: nothing comes from it while its body waits here. Such
 senders are recognised by their returns. A connection that sends within ``JOIN_RETURN_S`` of its answer has returned,
 and is expected to return after the next one. A batch that has bodies of such senders waits for those that are still
@@ -15,6 +16,8 @@ from collections.abc import Hashable
 from spm import limits
 from spm.clock import Clock
 
+_NOBODY: frozenset[Hashable] = frozenset()
+
 
 class Linger:
     """Counts arrivals, and knows which senders are about to send again."""
@@ -22,18 +25,21 @@ class Linger:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._second, self._count, self._before = 0, 0, 0
-        self._senders: set[Hashable] = set()  # of this second, up to as many as are many
-        self._senders_before: set[Hashable] = set()  # of the second before
+        self._senders: dict[int, set[Hashable]] = {}  # of this second, by organisation, up to as many as are many
+        self._senders_before: dict[int, set[Hashable]] = {}  # of the second before
         self._answered: dict[Hashable, tuple[float, bool]] = {}  # when; whether it is expected. The oldest first
         self._expected = 0
 
-    def note_arrival(self, sender: Hashable) -> bool:
+    def note_arrival(self, sender: Hashable, organisation: int) -> bool:
         """Count a body; return whether its sender has returned after its last answer."""
         now = self._clock.monotonic()
         self._turn(now)
         self._count += 1
-        if len(self._senders) < limits.JOIN_FROM_SENDERS:
-            self._senders.add(sender)
+        senders = self._senders.get(organisation)
+        if senders is None:
+            self._senders[organisation] = {sender}
+        elif len(senders) < limits.JOIN_FROM_SENDERS:
+            senders.add(sender)
         self._drop_overdue(now)
         answered = self._answered.pop(sender, None)
         self._expected -= answered is not None and answered[1]
@@ -60,17 +66,22 @@ class Linger:
         self._turn(now)
         return self._count + self._before * (1 - now % 1)
 
-    def has_many(self) -> bool:
-        """Return whether many senders sent in about the last second; all that cannot be recognised count as one."""
+    def has_many(self, organisation: int) -> bool:
+        """Return whether many senders sent in about the last second, as the organisation counts them: its own, of which
+        all that cannot be recognised are one, and each other organisation.
+        """
         self._turn(self._clock.monotonic())
-        return len(self._senders | self._senders_before) >= limits.JOIN_FROM_SENDERS
+        now, before = self._senders, self._senders_before
+        own = now.get(organisation, _NOBODY) | before.get(organisation, _NOBODY)
+        others = max(len(now) - (organisation in now), len(before) - (organisation in before))
+        return len(own) + others >= limits.JOIN_FROM_SENDERS
 
     def _turn(self, now: float) -> None:
         second = int(now)
         if second != self._second:
             follows = second == self._second + 1
-            self._before, self._senders_before = (self._count, self._senders) if follows else (0, set())
-            self._second, self._count, self._senders = second, 0, set()
+            self._before, self._senders_before = (self._count, self._senders) if follows else (0, {})
+            self._second, self._count, self._senders = second, 0, {}
 
     def _drop_overdue(self, now: float) -> None:
         while self._answered:

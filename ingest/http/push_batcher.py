@@ -7,27 +7,27 @@ that cannot be parsed or is rejected gets its answer and never touches another o
 
 A batch begins as soon as the batch before it is durable. A lone sender therefore never waits. While many send (from
 ``JOIN_FROM_PER_S`` messages a second and ``JOIN_FROM_SENDERS`` senders on), an idle batcher lingers for as long as
-further bodies keep coming, at most ``JOIN_LINGER_S``: each commit then pays for many (``linger`` says how senders that
-wait for their answers are told from those that send by the clock). Large bodies, and those that become large when they
-are decompressed, are parsed in threads of their own before they join a batch; organisations take turns there. Senders
-wait for a bounded time, however long the store takes. Enter by ``PushBatcher``, from the event loop only.
+further bodies keep coming, at most ``JOIN_LINGER_S``: each commit then pays for many (see ``linger``). A body whose
+organisation has few senders does not linger because another one has many. What takes long never joins a batch: large
+bodies, also once decompressed, and all of an app that is slow at present (new series, very many hours) have threads of
+their own, in which organisations take turns. Nor does another organisation wait for the commit of samples of long ago.
+Senders wait for a bounded time, however long the store takes. Enter by ``PushBatcher``, from the event loop only.
 """
 
 import asyncio
 import logging
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Hashable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
-from io import BytesIO
 
 from django.db import close_old_connections
 
 from ingest.accept.acceptor import Acceptance, Acceptor
 from ingest.accept.activity import record_accepted, record_rejected_body
 from ingest.accept.identity import Sender, message_id_of
-from ingest.http.body import read_body
+from ingest.http.body import LargeBody, decoded_body
 from ingest.http.endpoints.base import AcceptedMessage, Body, Plan
 from ingest.http.exchange import PushRequest
 from ingest.http.linger import Linger
@@ -36,7 +36,7 @@ from ingest.protocols.influx.joined import BodyToParse, parse_many
 from spm import limits
 from spm.accounts.tokens import Principal
 from spm.clock import Clock
-from spm.errors import LimitExceeded, QueueUnavailable, StoreUnavailable
+from spm.errors import QueueUnavailable, StoreUnavailable
 from spm.web.fair_pool import FairPool, PoolClosed, PoolFull, WaitedTooLong, call_in_loop
 from spm.wire import Parsed
 
@@ -63,10 +63,7 @@ class _Push:
     acceptance: Acceptance | None = None
     error: Exception | None = None
     batch: "_Batch | None" = None
-
-
-class _LargeBody(Exception):
-    """A body is too large for a batch once it is decompressed."""
+    is_behind: bool = False  # its batch has ended before it
 
 
 @dataclass(slots=True, eq=False)
@@ -77,7 +74,7 @@ class _Batch:
 
 
 class PushBatcher:
-    """Gathers the pushes of one event loop. ``acceptor`` is called in the batcher's thread when first needed."""
+    """Gathers the pushes of one event loop. ``acceptor`` returns the process's, which is open by now."""
 
     def __init__(self, acceptor: Callable[[], Acceptor], clock: Clock) -> None:
         self._acceptor, self._clock = acceptor, clock
@@ -98,7 +95,9 @@ class PushBatcher:
         self._timer: asyncio.TimerHandle | None = None
         self._linger_until = 0.0
         self._linger = Linger(clock)
-        self._returned = 0  # of those that wait, by senders that return at once
+        self._is_due = False  # those that wait are handed over in the next turn of the loop
+        self._behind: Counter[int] = Counter()  # by organisation, pushes whose batch has ended before them
+        self._organisations: dict[int, bool] = {}  # of those that wait, and whether any of its senders returns at once
         self._settled: deque[tuple[_Push, Exception | None]] = deque()
         self._begun = self._ended = 0  # batches that the thread was given, and that it has ended
         self._drain_due = False
@@ -116,14 +115,11 @@ class PushBatcher:
         connection: Hashable = None,
     ) -> AcceptedMessage:
         """Accept a body as it was sent; raise its error. ``connection`` stands for its sender's one."""
-        push = _Push(request, principal, plan, sender, raw, _nothing, connection)
-        if _is_large(request, raw):
-            await self._read_apart(push)
-        try:
-            return await self._joined(push)
-        except _LargeBody:
-            await self._read_apart(push)
-            return await self._joined(push)
+        if self._closed:
+            raise StoreUnavailable("this process is about to end")
+        answer: asyncio.Future[AcceptedMessage] = self._loop.create_future()
+        self._begin(_Push(request, principal, plan, sender, raw, partial(_resolve, answer), connection))
+        return await answer
 
     def take(
         self,
@@ -138,57 +134,50 @@ class PushBatcher:
         """Accept a body without a coroutine; return whether it is taken. ``finish`` gets what ``accept`` returns."""
         if self._closed or _is_large(request, raw):
             return False
-
-        def finish_unless_large(result: AcceptedMessage | Exception) -> None:
-            if not isinstance(result, _LargeBody):
-                finish(result)
-                return
-            task = self._loop.create_task(self._finish_apart(push, finish))
-            self._apart.add(task)
-            task.add_done_callback(self._apart.discard)
-
-        push = _Push(request, principal, plan, sender, raw, finish_unless_large, connection)
-        self._join(push)
+        self._begin(_Push(request, principal, plan, sender, raw, finish, connection))
         return True
 
-    async def _finish_apart(self, push: _Push, finish: Finish) -> None:
-        """Accept a body that turned out to be large."""
-        try:
-            await self._read_apart(push)
-            result: AcceptedMessage | Exception = await self._joined(push)
-        except Exception as error:
-            result = error
-        finish(result)
-
-    async def _read_apart(self, push: _Push) -> None:
-        """Decompress and parse a large body in a thread of its own."""
-        organisation, wait_s = push.principal.organisation_id, limits.PUBLISH_TIMEOUT_S
-        try:
-            await self._large_threads.run(organisation, lambda: self._read(push), wait_s=wait_s)
-        except REJECTED_BODY as error:
-            record_rejected_body(error, push.sender, self._clock.now_ms())
-            raise
-        except (PoolFull, WaitedTooLong, PoolClosed) as error:
-            raise QueueUnavailable(str(error)) from error
-
-    def _joined(self, push: _Push) -> "asyncio.Future[AcceptedMessage]":
-        """Let a body wait for the next batch; return what becomes of it."""
-        if self._closed:
-            raise StoreUnavailable("this process is about to end")
-        answer = self._loop.create_future()
-        push.finish = partial(_resolve, answer)
-        self._join(push)
-        return answer
-
-    def _join(self, push: _Push) -> None:
-        push.arrived_s, push.error = self._clock.monotonic(), None
-        push.returned = self._linger.note_arrival(push.connection)
-        self._returned += push.returned
-        self._waiting.append(push)
-        self._waiting_bytes += len(push.raw)
-        self._schedule()
+    def _begin(self, push: _Push) -> None:
+        push.arrived_s = self._clock.monotonic()
+        if _is_large(push.request, push.raw) or self._acceptor().is_slow(push.principal.app_id):
+            self._work_apart(push)
+        else:
+            self._join(push)
         if self._watch is None:
             self._watch = self._loop.call_later(limits.PUBLISH_LOOK_S, self._look)
+
+    def _work_apart(self, push: _Push) -> None:
+        """Let a thread of its own work on a body; organisations take turns there."""
+        self._in_flight[push] = None
+        task = self._loop.create_task(self._run_apart(push))
+        self._apart.add(task)
+        task.add_done_callback(self._apart.discard)
+
+    async def _run_apart(self, push: _Push) -> None:
+        organisation, wait_s = push.principal.organisation_id, limits.PUBLISH_TIMEOUT_S
+        try:
+            await self._large_threads.run(organisation, lambda: self._accept_apart(push), wait_s=wait_s)
+        except (PoolFull, WaitedTooLong, PoolClosed) as error:
+            self._finish(push, QueueUnavailable(str(error)))
+
+    def _join(self, push: _Push) -> None:
+        organisation = push.principal.organisation_id
+        push.returned = self._linger.note_arrival(push.connection, organisation)
+        self._waiting.append(push)
+        self._waiting_bytes += len(push.raw)
+        is_first = organisation not in self._organisations
+        if is_first or push.returned:
+            self._organisations[organisation] = push.returned
+        self._schedule()
+        if is_first and self._timer is not None and not self._is_due and not self._lingers():
+            self._timer.cancel()
+            self._await_more(0)
+
+    def _lingers(self) -> bool:
+        """Whether bodies that wait gain by waiting for more, those of each organisation."""
+        if self._linger.per_s() < limits.JOIN_FROM_PER_S:
+            return False
+        return all(returned or self._linger.has_many(each) for each, returned in self._organisations.items())
 
     def close(self) -> None:
         """Hand over what waits, take nothing more, and end the threads when they are done."""
@@ -204,7 +193,7 @@ class PushBatcher:
         full = len(self._waiting) >= limits.JOIN_BODIES or self._waiting_bytes >= limits.JOIN_BYTES
         if full:
             self._hand_over()
-        elif self._batches:
+        elif self._batches or self._organisations.keys() <= self._behind.keys():
             return
         elif self._all_returned():
             self._hand_over()
@@ -215,31 +204,33 @@ class PushBatcher:
     def _await_more(self, count_before: int) -> None:
         """Hand over, unless many send and more bodies came since the last look."""
         self._timer = None
-        count, per_s = len(self._waiting), self._linger.per_s()
+        count = len(self._waiting)
         remaining_s = self._linger_until - self._clock.monotonic()
         if not count:
             return
-        few = per_s < limits.JOIN_FROM_PER_S or not (self._returned or self._linger.has_many())
+        few = not self._lingers()
         if few and count_before == 0:  # those of the same turn of the loop still join
+            self._is_due = True
             self._timer = self._loop.call_soon(self._hand_over)  # type: ignore[assignment]
         elif few or count == count_before or remaining_s <= 0 or self._all_returned():
             self._hand_over()
         else:
-            quiet_s = max(limits.JOIN_QUIET_GAPS / per_s, _LOOK_MIN_S)
+            quiet_s = max(limits.JOIN_QUIET_GAPS / self._linger.per_s(), _LOOK_MIN_S)
             if 2 * quiet_s > remaining_s:  # a look in between would end the wait hardly sooner
                 quiet_s = remaining_s
             self._timer = self._loop.call_later(min(quiet_s, remaining_s), self._await_more, count)
 
     def _all_returned(self) -> bool:
         """Return whether bodies wait of senders that wait for their answers, and no more of such are to come."""
-        return self._returned > 0 and not self._linger.awaits_returns()
+        return any(self._organisations.values()) and not self._linger.awaits_returns()
 
     def _hand_over(self) -> None:
         """Give the waiting pushes to the thread as one batch."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        pushes, self._waiting, self._waiting_bytes, self._returned = self._waiting, [], 0, 0
+        pushes, self._waiting, self._waiting_bytes = self._waiting, [], 0
+        self._organisations, self._is_due = {}, False
         if not pushes:
             return
         batch = _Batch(len(pushes))
@@ -262,8 +253,9 @@ class PushBatcher:
                 self._watch = self._loop.call_later(limits.PUBLISH_LOOK_S, self._look)
 
     def _answer_late(self, now: float) -> None:
+        standstill = self._acceptor().standstill if self._in_flight else None
         for push in list(self._in_flight):
-            trouble = push.acceptance.trouble if push.acceptance is not None else None
+            trouble = push.acceptance.trouble if push.acceptance is not None else standstill
             why = trouble() if trouble is not None else None
             if why is None and now - push.arrived_s > limits.PUBLISH_TIMEOUT_S:
                 why = f"no confirm within {limits.PUBLISH_TIMEOUT_S} s"
@@ -273,7 +265,8 @@ class PushBatcher:
         if late:
             self._waiting = [push for push in self._waiting if now - push.arrived_s <= limits.PUBLISH_STALL_S]
             self._waiting_bytes = sum(len(push.raw) for push in self._waiting)
-            self._returned = sum(push.returned for push in self._waiting)
+            by_return = sorted(self._waiting, key=lambda push: push.returned)
+            self._organisations = {push.principal.organisation_id: push.returned for push in by_return}
         for push in late:
             push.finish(StoreUnavailable("the bodies before this one are still at work"))
 
@@ -282,7 +275,25 @@ class PushBatcher:
         """How many batches the thread has not ended."""
         return self._begun - self._ended
 
-    # In the thread of batches
+    # In the threads
+
+    def _accept_apart(self, push: _Push) -> None:
+        """Work on one body that takes long."""
+        error: Exception | None = None
+        try:
+            close_old_connections()
+            if push.error is None:  # else it was given up meanwhile
+                self._read(push)
+                self._accept_all([push], apart=True)
+        except Exception as fault:
+            own = push.acceptance
+            if own is None or own.accepted is None:
+                error = fault
+            else:  # it may be stamped
+                log.exception("a push failed unexpectedly")
+        finally:
+            close_old_connections()
+        self._settle_failed(push, error)
 
     def _work(self, pushes: Sequence[_Push]) -> None:
         """Work on one batch. Only a loop that holds bodies back for its end is woken by it."""
@@ -305,10 +316,15 @@ class PushBatcher:
                 if own is None or own.accepted is None:  # it was not stamped
                     push.error = push.error or (own.error if own is not None else None) or error
         for push in pushes:
-            acceptance = push.acceptance  # none for one that is answered by now
-            error_of_it = push.error or (acceptance.error if acceptance is not None else None)
-            if error_of_it is not None:
-                self._settle(push, error_of_it)
+            self._settle_failed(push)
+        acceptor = self._acceptor()
+        behind = {
+            app
+            for app in {push.principal.app_id for push in pushes}
+            if acceptor.sends_past(app) or acceptor.is_slow(app)
+        }
+        if behind:
+            call_in_loop(self._loop, self._fall_behind, [push for push in pushes if push.principal.app_id in behind])
 
     def _read_all(self, pushes: Sequence[_Push]) -> None:
         """Read the bodies that are not read yet, those of line protocol together."""
@@ -367,16 +383,22 @@ class PushBatcher:
         push.message_id = message_id_of(parsed, given=given, token_id=token_id, path=push.request.path, body=body)
         push.raw, push.parsed = b"", parsed
 
-    def _accept_all(self, pushes: Sequence[_Push]) -> None:
+    def _accept_all(self, pushes: Sequence[_Push], *, apart: bool = False) -> None:
         acceptances = []
         for push in pushes:
             parsed = push.parsed
             if push.error is not None or parsed is None:  # given up by the loop, maybe in this very moment
                 continue
             settled = partial(self._settle, push)
-            push.acceptance = Acceptance(parsed, push.sender, push.message_id, push.plan.unit, settled)
+            push.acceptance = Acceptance(parsed, push.sender, push.message_id, push.plan.unit, settled, is_apart=apart)
             acceptances.append(push.acceptance)
         self._acceptor().accept_many(acceptances)
+
+    def _settle_failed(self, push: _Push, error: Exception | None = None) -> None:
+        acceptance = push.acceptance
+        error = error or push.error or (acceptance.error if acceptance is not None else None)
+        if error is not None:
+            self._settle(push, error)
 
     def _settle(self, push: _Push, error: Exception | None) -> None:
         """Note what became of a push, in any thread; the loop is woken once for all of them."""
@@ -399,30 +421,54 @@ class PushBatcher:
 
     def _finish(self, push: _Push, error: Exception | None) -> None:
         """Answer a push; the first call counts."""
-        if self._in_flight.pop(push, push) is push:
+        if push not in self._in_flight:
             return
-        batch = push.batch
-        assert batch is not None, "BUG: a push in flight without its batch"
+        if isinstance(error, LargeBody):
+            push.error = None
+            self._leave_batch(push)
+            self._work_apart(push)
+            return
+        del self._in_flight[push]
         try:
             self._answer(push, error)
         finally:
+            self._leave_batch(push)
+            if push.is_behind:
+                self._end_behind(push.principal.organisation_id)
+
+    def _fall_behind(self, pushes: Sequence[_Push]) -> None:
+        """Let a batch end before some of its pushes, which take longer: only their organisations wait for them."""
+        for push in pushes:
+            if push in self._in_flight and push.batch is not None:
+                self._behind[push.principal.organisation_id] += 1
+                push.is_behind = True
+                self._leave_batch(push)
+
+    def _leave_batch(self, push: _Push) -> None:
+        batch, push.batch = push.batch, None
+        if batch is not None:
             batch.open -= 1
             if not batch.open:
                 self._batches -= 1
                 self._schedule()
 
+    def _end_behind(self, organisation: int) -> None:
+        self._behind[organisation] -= 1
+        if not self._behind[organisation]:
+            del self._behind[organisation]
+            self._schedule()
+
     def _answer(self, push: _Push, error: Exception | None) -> None:
-        if isinstance(error, _LargeBody):
-            push.finish(error)
-            return
-        self._linger.note_answer(push.connection, expected=push.returned)
+        if push.batch is not None or push.is_behind:
+            self._linger.note_answer(push.connection, expected=push.returned)
         if error is None:
             accepted = push.acceptance.accepted if push.acceptance is not None else None
             read = push.parsed
             assert accepted is not None, "BUG: a push that is durable without being accepted"
             assert read is not None, "BUG: a push that is durable without being read"
             push.finish(AcceptedMessage(accepted, read, push.message_id))
-            record_accepted(accepted, push.sender, self._clock.now_ms())
+            stamp_ms = push.acceptance.stamp_ms if push.acceptance is not None else None
+            record_accepted(accepted, push.sender, self._clock.now_ms(), stamp_ms)
         else:
             push.error, push.raw, push.parsed = push.error or error, b"", None  # a batch that begins later passes it
             push.finish(error)
@@ -441,23 +487,13 @@ def _resolve(answer: "asyncio.Future[AcceptedMessage]", result: AcceptedMessage 
 
 
 def _is_large(request: PushRequest, raw: bytes) -> bool:
-    """Whether a body is read apart, in a thread of its own."""
     packed = request.header("content-encoding")
     return len(raw) > (limits.JOIN_PACKED_BYTES_MAX if packed else limits.JOIN_BODY_BYTES_MAX)
 
 
+def _decoded(push: _Push, most: int | None = None) -> bytes:
+    return decoded_body(push.request, push.raw, most) if push.request.header("content-encoding") else push.raw
+
+
 def _nothing(_result: AcceptedMessage | Exception) -> None:
     """Take the place of ``finish`` until something waits for the push."""
-
-
-def _decoded(push: _Push, most: int | None = None) -> bytes:
-    """Return the decompressed body of a push; raise ``_LargeBody`` for one of more than ``most`` bytes."""
-    encoding = push.request.header("content-encoding")
-    if not encoding:
-        return push.raw
-    try:
-        return read_body(BytesIO(push.raw), encoding=encoding, length=len(push.raw), decoded_max=most)
-    except LimitExceeded as error:
-        if most is None:
-            raise
-        raise _LargeBody from error

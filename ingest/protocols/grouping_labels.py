@@ -48,4 +48,14 @@ def add_labels(parsed: Parsed, labels: Mapping[str, str]) -> Parsed:
         if size > MESSAGE_SERIES_BYTES_MAX:  # checked for each series: a long address times many short lines
             raise LimitExceeded("too many bytes of series names and labels in one body", remedy="Send smaller bodies.")
         places[number] = numbers.setdefault(form, len(numbers))
-    return replace(parsed, series=SeriesTable.from_canonical(list(numbers)), series_index=places[parsed.series_index])
+    return replace(
+        parsed,
+        series=SeriesTable.from_canonical(list(numbers)),
+        series_index=places[parsed.series_index],
+        exemplars=tuple(replace(each, series=_with_labels(each.series, labels)) for each in parsed.exemplars),
+    )
+
+
+def _with_labels(form: bytes, labels: Mapping[str, str]) -> bytes:
+    metric, own = parse_canonical(form)
+    return canonical(metric, {**own, **labels})

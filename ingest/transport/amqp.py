@@ -12,6 +12,7 @@ import re
 import ssl
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -21,10 +22,12 @@ from pika.exceptions import AMQPConnectionError, AMQPError
 
 from ingest.transport import topology
 from ingest.transport.base import OutcomeCallback, Submission, Transport, Trouble
+from ingest.transport.past import PastLoad, are_envelopes_past
 from ingest.transport.publish_buffer import OutgoingMessage, PublishBuffer
 from ingest.transport.topology import Address
 from spm import clock, limits
 from spm.clock import Clock, SystemClock
+from spm.errors import LimitExceeded, QueueUnavailable
 from spm.wire import Envelope
 
 log = logging.getLogger(__name__)
@@ -49,6 +52,7 @@ class AmqpTransport(Transport):
     def __init__(self, address: Address) -> None:
         self._address = address
         self._publisher = Publisher(address)
+        self._past_load = PastLoad(SystemClock())
 
     def reserve(self, app: int, source: str, weight: int, wait_s: float = limits.PUBLISH_ROOM_WAIT_S) -> None:
         self._publisher.buffer.reserve(self._address.route(app, source, weight), weight, wait_s)
@@ -57,21 +61,31 @@ class AmqpTransport(Transport):
         self._publisher.buffer.release(weight)
 
     def submit(self, messages: Sequence[Submission]) -> list[Trouble]:
-        return self._publisher.submit([self._outgoing(each) for each in messages])
+        return self._publisher.submit(self._outgoing(messages))
 
     def send(self, envelope: Envelope, weight: int, timeout_s: float, outcome: OutcomeCallback) -> None:
-        self._publisher.send(self._outgoing(Submission(envelope, weight, outcome)), timeout_s)
+        [message] = self._outgoing([Submission(envelope, weight, outcome)])
+        self._publisher.send(message, timeout_s)
 
-    def _outgoing(self, message: Submission) -> OutgoingMessage:
+    def _outgoing(self, messages: Sequence[Submission]) -> list[OutgoingMessage]:
+        if not messages:
+            return []
+        past = are_envelopes_past([message.envelope for message in messages])
+        return [self._outgoing_message(message, is_past) for message, is_past in zip(messages, past, strict=True)]
+
+    def _outgoing_message(self, message: Submission, is_past: bool) -> OutgoingMessage:
+        """Return a message for its queue; one of the past, whose queue is full, goes to that of its source."""
         envelope, weight = message.envelope, message.weight
         key = self._address.route(envelope.app, envelope.source, weight)
+        past_key = topology.route_past(weight, of_many=self._past_load.add(envelope)) if is_past else None
         return OutgoingMessage(
             topology.EXCHANGE,
-            key,
+            past_key or key,
             envelope.to_bytes(),
             envelope.message_id.hex(),
             weight,
             until_confirmed=True,
+            other_key=key if is_past else None,
             outcome=message.outcome,
         )
 
@@ -222,6 +236,26 @@ class Publisher(Link):
             self._call_in_loop(self._write)
         return [partial(self.buffer.trouble, message) for message in messages]
 
+    def publish_all(self, exchange: str, messages: Sequence[tuple[str, bytes, str]], *, timeout_s: float) -> list[bool]:
+        """Publish (key, body, message id) all at once; return of each whether it is confirmed. Others are given up."""
+        end = self._clock.monotonic() + timeout_s
+        sent: list[OutgoingMessage] = []
+        with suppress(QueueUnavailable, LimitExceeded):
+            for key, body, message_id in messages:
+                self.buffer.reserve(key, len(body))
+                sent.append(OutgoingMessage(exchange, key, body, message_id, len(body), until_confirmed=False))
+                if self.buffer.add(sent[-1]):
+                    self._call_in_loop(self._write)
+        confirmed = [self._is_confirmed(message, end) for message in sent]
+        return confirmed + [False] * (len(messages) - len(sent))
+
+    def _is_confirmed(self, message: OutgoingMessage, end: float) -> bool:
+        try:
+            self.buffer.wait(message, max(0.0, end - self._clock.monotonic()))
+        except QueueUnavailable:
+            return False
+        return True
+
     def close(self, wait_s: float = limits.PUBLISH_CLOSE_S) -> None:
         """End for good; unconfirmed messages get ``wait_s``."""
         if not self.buffer.close(wait_s):
@@ -304,6 +338,9 @@ def _declare(channel: Any, address: Address, done: Callable[[Any], None]) -> Non
     channel.exchange_declare(topology.DEAD, "fanout", durable=True, callback=None)
     channel.queue_declare(topology.DEAD, durable=True, arguments=dict(topology.dead_arguments()), callback=None)
     channel.queue_bind(topology.DEAD, topology.DEAD, callback=None)
+    channel.exchange_declare(topology.WAITING, "fanout", durable=True, callback=None)
+    channel.queue_declare(topology.WAITING, durable=True, arguments=dict(topology.waiting_arguments()), callback=None)
+    channel.queue_bind(topology.WAITING, topology.WAITING, callback=None)
     queues = address.queues()
     if address.agents:
         channel.exchange_declare(topology.AGENTS, "topic", durable=True, callback=None)
@@ -311,7 +348,7 @@ def _declare(channel: Any, address: Address, done: Callable[[Any], None]) -> Non
         channel.exchange_bind(topology.AGENTS_RING, topology.AGENTS, "#", callback=None)
     for queue in queues:
         channel.queue_declare(queue.name, durable=True, arguments=dict(topology.work_arguments()), callback=None)
-        if address.agents and queue.key != topology.BULK:
+        if address.agents and not queue.few and not queue.past:
             channel.queue_bind(queue.name, topology.AGENTS_RING, topology.RING_WEIGHT, callback=None)
         last = queue is queues[-1]
         channel.queue_bind(queue.name, topology.EXCHANGE, queue.key, callback=done if last else None)

@@ -46,9 +46,10 @@ class Receiver(Link):
         *,
         dead_letters: bool = False,
         help_signal: HelpSignal | None = None,
+        unacked_max: int = limits.CONSUME_UNACKED_MAX,
     ) -> None:
         super().__init__(address, "amqp-receiver", clock or SystemClock())
-        self._deliver, self._help_signal = deliver, help_signal
+        self._deliver, self._help_signal, self._unacked_max = deliver, help_signal, unacked_max
         self._queues = [*address.queues(), *([topology.DEAD_LETTER_QUEUE] if dead_letters else [])]
         self._given_back: set[int] = set()  # generations
         self._channels: dict[str, _QueueChannel] = {}  # of each queue; changed by our thread only
@@ -100,7 +101,8 @@ class Receiver(Link):
         self._seats = WorkerSeats(channel, self._address.calm, self._should_call, self._shared, self._fail)
 
     def _should_call(self, sharing: int) -> bool:
-        return self._help_signal is None or self._help_signal.should_call(sharing, self.depths)
+        live = {name: depth for name, depth in self.depths.items() if name not in topology.PAST_NAMES}
+        return self._help_signal is None or self._help_signal.should_call(sharing, live)
 
     def _shared(self, seats: Sequence[int], own: int) -> None:
         """Consume from our share of the queues, and from no others; as much of each as the share allows.
@@ -110,7 +112,7 @@ class Receiver(Link):
         some rounds, too: a restarted worker moves a few queues, and no others. Until then we may hold twice as much.
         """
         mine = topology.share(self._queues, seats, own)
-        prefetch = topology.prefetch(queue for queue in self._queues if queue.name in mine)
+        prefetch = topology.prefetch((queue for queue in self._queues if queue.name in mine), self._unacked_max)
         self._unchanged_rounds = self._unchanged_rounds + 1 if prefetch == self._prefetch else 0
         self._prefetch = prefetch
         for name, opened in list(self._channels.items()):

@@ -60,6 +60,21 @@ class Transport(ABC):
         Returns for each message what says, while its outcome is not known, why its sender should wait no longer.
         """
 
+    def submit_here(self, messages: Sequence[Submission], tell_troubles: Callable[[list[Trouble]], None]) -> None:
+        """Submit messages; a transport may make them durable in the calling thread before it returns.
+
+        ``tell_troubles`` gets what ``submit`` returns before that.
+        """
+        tell_troubles(self.submit(messages))
+
+    def submit_apart(self, messages: Sequence[Submission], tell_troubles: Callable[[list[Trouble]], None]) -> None:
+        """Submit messages that take long to write; a transport lets no others wait for them."""
+        tell_troubles(self.submit(messages))
+
+    def standstill(self) -> str | None:
+        """Return why nothing becomes durable at present; ``None`` where messages do, or nobody can say."""
+        return None
+
     @abstractmethod
     def send(self, envelope: Envelope, weight: int, timeout_s: float, outcome: OutcomeCallback) -> None:
         """Return when the message is durable.

@@ -23,7 +23,10 @@ REFUSED = "the queue refused the message"
 
 @dataclass(slots=True, eq=False)
 class OutgoingMessage:
-    """One message on its way; ``trouble``: why it is not confirmed, by the queue's last answer."""
+    """One message on its way; ``trouble``: why it is not confirmed, by the queue's last answer.
+
+    ``other_key``: under which it is published once its queue has refused it.
+    """
 
     exchange: str
     key: str
@@ -32,6 +35,7 @@ class OutgoingMessage:
     weight: int
     until_confirmed: bool  # published again until it is confirmed; else forgotten when its sender gives up
     headers: Mapping[str, str] | None = None
+    other_key: str | None = None
     outcome: OutcomeCallback = lambda stored: None
     done: threading.Event = field(default_factory=threading.Event)
     trouble: str | None = None
@@ -243,6 +247,10 @@ class PublishBuffer:
         message.returned = None
         if not message.until_confirmed:
             self._fail(message, why)
+            return
+        if message.other_key is not None:
+            message.key, message.other_key = message.other_key, None
+            self._refused.append(message)
             return
         message.trouble = why
         self._refusing[message.key] += not message.refused

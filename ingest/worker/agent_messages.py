@@ -108,7 +108,7 @@ class AgentMessageAcceptor:
             if isinstance(result, StoreUnavailable):
                 break
             if isinstance(one, _Message) and not isinstance(result, Exception):
-                _record(one, now_ms)
+                _record(one, now_ms, None if result is None else result.stamp.ms)
         return results
 
     def _open_some(self, deliveries: Sequence[Delivery]) -> list[_Message | Exception]:
@@ -199,14 +199,15 @@ def _by_header(delivery: Delivery) -> tuple[Principal, str]:
     return principal, ""
 
 
-def _record(message: _Message, now_ms: int) -> None:
+def _record(message: _Message, now_ms: int, stamp_ms: int | None) -> None:
     """Record what people see of an accepted message; it is accepted whatever becomes of that."""
     assert isinstance(message.admitted, Parsed), "BUG: an accepted message without samples or rejections"
     headers = message.delivery.headers
     try:
         way = way_of(message.body.protocol.name, str(headers.get(SENDER_HEADER, "")))
         period_ms = period_of(str(headers.get(PERIOD_HEADER)))
-        record_accepted(message.admitted, Sender(message.principal.app_id, message.source, way, period_ms), now_ms)
+        sender = Sender(message.principal.app_id, message.source, way, period_ms)
+        record_accepted(message.admitted, sender, now_ms, stamp_ms)
     except Exception:  # a fault of ours
         log.exception("an accepted message cannot be recorded")
 

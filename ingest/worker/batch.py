@@ -3,7 +3,7 @@
 How long a message may wait adapts: batches that are due long before they are full wait longer, up to a bound; a full
 batch resets that. Enter by ``Batcher``: ``add`` takes a message, ``take_due`` returns the batch that is to be written
 now, ``wait_ms`` how long nothing needs to be done. Order is preserved and nothing is dropped. Pure: the caller passes
-the time and does the I/O.
+the time and does the I/O. ``PastBatcher`` also counts the hours that messages of long ago touch.
 """
 
 from dataclasses import dataclass
@@ -11,7 +11,9 @@ from dataclasses import dataclass
 import msgspec
 
 from ingest.transport.delivery import Delivery
+from ingest.transport.past import hours_at_most
 from spm import limits
+from spm.errors import CorruptBlock
 from spm.wire import Envelope
 
 SPARSE = 0.5  # a batch less full than this was due too early
@@ -35,6 +37,12 @@ class Bounds:
     size: int = limits.BATCH_BYTES
     age_ms: int = limits.BATCH_AGE_MS
     age_max_ms: int = limits.BATCH_AGE_MAX_MS
+
+
+def bounds_of(messages: int, age_ms: int) -> Bounds:
+    """Return the bounds of batches with so many messages, the oldest of which waits so long at first."""
+    longest = max(age_ms, age_ms * limits.BATCH_AGE_MAX_MS // limits.BATCH_AGE_MS)
+    return Bounds(messages=messages, age_ms=age_ms, age_max_ms=longest)
 
 
 class Batcher:
@@ -106,3 +114,36 @@ class Batcher:
         return max(
             len(self._items) / bounds.messages, self._samples / bounds.samples, self._size / bounds.size, self._share
         )
+
+
+class PastBatcher(Batcher):
+    """Gathers messages with samples of long ago, one by one: each may touch thousands of hours, which take seconds.
+
+    The message that makes ``BATCH_HOURS_MAX`` hours is the last of a batch, so that the next queue has its turn.
+    """
+
+    _hours = 0
+
+    def add(self, item: Item) -> None:
+        super().add(item)
+        self._hours += _hours_of(item)
+
+    def take(self) -> list[Item]:
+        self._hours = 0
+        return super().take()
+
+    def full(self) -> bool:
+        return self._hours >= limits.BATCH_HOURS_MAX or super().full()
+
+    def room(self) -> int:
+        return min(1, super().room())
+
+    def fill(self) -> float:
+        return max(self._hours / limits.BATCH_HOURS_MAX, super().fill())
+
+
+def _hours_of(item: Item) -> int:
+    try:
+        return hours_at_most(item.accepted or Envelope.from_bytes(item.body)) if item.samples else 0
+    except CorruptBlock:  # its batch says so of it
+        return 0

@@ -25,41 +25,29 @@ class BatchWriter:
     def __init__(self, writer: Writer, retry: StoreRetry, dead_letters: DeadLetterPublisher) -> None:
         self._writer, self._retry, self._dead_letters = writer, retry, dead_letters
 
-    def write(self, envelopes: Envelopes, handles: Collection[AckHandle], end_ms: int) -> None:
-        """Make the envelopes durable, or dead letters; raise an ``…Unavailable`` when neither is certain.
+    def write(self, envelopes: Envelopes, handles: Collection[AckHandle], end_ms: int) -> frozenset[int]:
+        """Make the envelopes durable, or dead letters; return the apps whose messages cannot be written for now.
 
-        If one app's cannot be written for now, those of all others are written before ``AppUnavailable`` is raised.
+        Those of all other apps are. Raises another ``…Unavailable`` when neither is certain.
         """
         try:
             self._commit(envelopes, handles, end_ms)
-        except AppUnavailable:
+        except AppUnavailable as error:
             apps = sorted(set(envelopes.app.tolist()))
-            if len(apps) > 1:
-                self._write_apart(envelopes, apps, handles, end_ms)
-                return
-            raise
+            if len(apps) == 1:
+                log.warning("%d messages of app %d have to wait: %s", len(envelopes), apps[0], error)
+                return frozenset(apps)
+            parts = (envelopes.select_messages(envelopes.app == app) for app in apps)
+            return frozenset().union(*[self.write(part, handles, end_ms) for part in parts])
         except (StoreUnavailable, QueueUnavailable):
             raise
         except Exception as error:
             log.exception("a batch of %d messages cannot be written", len(envelopes))
             if len(envelopes) == 1:
                 self._dead_letters.publish_envelope(envelopes[0], f"cannot be written: {error!r}")
-                return
-            for half in envelopes.halves():
-                self.write(half, handles, end_ms)
-
-    def _write_apart(
-        self, envelopes: Envelopes, apps: Collection[int], handles: Collection[AckHandle], end_ms: int
-    ) -> None:
-        """Write the messages of each app as a batch of its own; raise the last ``AppUnavailable`` at the end."""
-        failure: AppUnavailable | None = None
-        for app in apps:
-            try:
-                self.write(envelopes.select_messages(envelopes.app == app), handles, end_ms)
-            except AppUnavailable as error:
-                failure = error
-        if failure is not None:
-            raise failure
+                return frozenset()
+            return frozenset().union(*[self.write(half, handles, end_ms) for half in envelopes.halves()])
+        return frozenset()
 
     def _commit(self, envelopes: Envelopes, handles: Collection[AckHandle], end_ms: int) -> None:
         batch = self._retry.call(lambda: self._writer.prepare(envelopes), handles, end_ms)

@@ -15,13 +15,16 @@ from typing import Protocol, cast
 from celery import bootsteps
 from django.conf import settings
 
+from ingest.transport import topology
 from ingest.transport.amqp import Publisher
 from ingest.transport.amqp_receive import Receiver
 from ingest.transport.delivery import Delivery
 from ingest.transport.help_calls import HelpSignal
 from ingest.transport.topology import Address
+from ingest.worker.batch import Batcher, Bounds, PastBatcher, bounds_of
 from ingest.worker.consumer import Consumer
 from ingest.worker.dead_queue import DeadLetterRecorder
+from ingest.worker.forwarding import Forwarder
 from ingest.worker.interfaces import MessageAcceptor
 from ingest.worker.metrics import MetricsServer, metrics_text
 from ingest.worker.poison_sandbox import PoisonSandbox
@@ -80,29 +83,53 @@ class LazyAgentMessageAcceptor:
 
 
 class ConsumerService:
-    """A consumer with its connections and its thread; with a port, also its metrics."""
+    """Two consumers, the second for samples of long ago, with their connections and threads; with a port, metrics."""
 
     consumer = Consumer
     sandbox_command = (sys.executable, "-m", "ingest.worker.poison_sandbox")
 
-    def __init__(self, amqp_url: str, store_url: str, metrics_port: int | None = None) -> None:
+    def __init__(
+        self,
+        amqp_url: str,
+        store_url: str,
+        metrics_port: int | None = None,
+        *,
+        bounds: Bounds | None = None,
+        unacked_max: int = limits.CONSUME_UNACKED_MAX,
+    ) -> None:
+        """``bounds`` are those of batches of live samples; ``unacked_max`` is the prefetch of their queues together."""
         address, clock = Address.parse(amqp_url), SystemClock()
         self._backend = open_backend(store_url)
         self._publisher = Publisher(address)
         self._acceptor = LazyAgentMessageAcceptor(self._backend)
-        self._sandbox = PoisonSandbox(self.sandbox_command)
+        self._sandboxes = [PoisonSandbox(self.sandbox_command) for _ in range(2)]  # each is one thread's
         recorder = DeadLetterRecorder(self._backend, self._acceptor.app_of, clock)
+        writer = Writer(self._backend, PlacementTable())
         self._consumer = self.consumer(
-            Writer(self._backend, PlacementTable()),
+            writer,
             self._publisher,
             acceptor=self._acceptor,
+            batcher=Batcher(bounds),
             record_dead_letters=recorder.record,
-            sandbox=self._sandbox.try_delivery,
+            sandbox=self._sandboxes[0].try_delivery,
+            forwarder=Forwarder(self._publisher, address, passes_past=True),
+        )
+        self._past_consumer = self.consumer(
+            writer,
+            self._publisher,
+            sandbox=self._sandboxes[1].try_delivery,
+            forwarder=Forwarder(self._publisher, address, passes_past=False),
+            batcher=PastBatcher(),
+            by_turns=True,
         )
         help_signal = HelpSignal(self._consumer.idle.seconds, clock)
-        self._receiver = Receiver(address, self._consumer.take, dead_letters=True, help_signal=help_signal)
-        self._consumer.connect(self._receiver)
-        self._thread = threading.Thread(target=self._consumer.run, name="consumer", daemon=True)
+        self._receiver = Receiver(
+            address, self._take, dead_letters=True, help_signal=help_signal, unacked_max=unacked_max
+        )
+        self._threads = []
+        for consumer, name in ((self._consumer, "consumer"), (self._past_consumer, "consumer of the past")):
+            consumer.connect(self._receiver)
+            self._threads.append(threading.Thread(target=consumer.run, name=name, daemon=True))
         self._exclude_metrics = telemetry.include(self.metrics_text)
         self.metrics_server = (
             None
@@ -112,22 +139,33 @@ class ConsumerService:
 
     def metrics_text(self) -> str:
         """Return its metrics in Prometheus' text form."""
-        return metrics_text(self._consumer.tally, round(SystemClock().monotonic() * 1000), self._receiver.depths)
+        tally = self._consumer.tally + self._past_consumer.tally
+        return metrics_text(tally, round(SystemClock().monotonic() * 1000), self._receiver.depths)
 
     def start(self) -> None:
         """Begin to receive."""
-        self._thread.start()
+        for thread in self._threads:
+            thread.start()
         self._receiver.open()
+
+    def _take(self, delivery: Delivery) -> None:
+        is_past = delivery.queue in topology.PAST_NAMES
+        (self._past_consumer if is_past else self._consumer).take(delivery)
 
     def stop(self) -> None:
         """Write what is at hand within ``CONSUME_STOP_S``; everything else is given back."""
+        clock = SystemClock()
         self._exclude_metrics()
         self._consumer.stop()
-        self._thread.join(limits.CONSUME_STOP_S)
+        self._past_consumer.stop()
+        end = clock.monotonic() + limits.CONSUME_STOP_S
+        for thread in self._threads:
+            thread.join(max(0.0, end - clock.monotonic()))
         self._receiver.close()
         self._acceptor.close()
         self._publisher.close()
-        self._sandbox.close()
+        for sandbox in self._sandboxes:
+            sandbox.close()
         if self.metrics_server is not None:
             self.metrics_server.close()
 
@@ -145,7 +183,13 @@ class ConsumerStep(bootsteps.StartStopStep):  # type: ignore[misc]
     def start(self, worker: object) -> None:
         """Start the service by the settings."""
         port = settings.SPM_WORKER_METRICS_PORT or None
-        self._service = self.service(settings.SPM_AMQP_URL, settings.SPM_STORE_URL, port)
+        self._service = self.service(
+            settings.SPM_AMQP_URL,
+            settings.SPM_STORE_URL,
+            port,
+            bounds=bounds_of(settings.SPM_BATCH_MESSAGES, settings.SPM_BATCH_AGE_MS),
+            unacked_max=settings.SPM_PREFETCH,
+        )
         self._service.start()
 
     def stop(self, worker: object) -> None:

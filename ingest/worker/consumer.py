@@ -9,7 +9,10 @@ once the commit record is durable:
    then the messages are given back.
 3. A connection that is lost, or a queue that moves to another worker, takes with it what was not written yet: it is
    delivered again. What was written and not acknowledged is written a second time, which readers merge.
-4. ``DeadLetterHandler`` stores what comes from the queue of dead letters.
+4. ``Forwarder`` passes messages with samples of long ago on to queues of their own, which a second consumer of the
+   worker reads: live messages wait for none of them. Messages of an app that cannot be written for now it has wait in
+   another queue: messages of other apps wait for none of those.
+5. ``DeadLetterHandler`` stores what comes from the queue of dead letters.
 
 Enter by ``Consumer``. Its connections and threads are in ``connections``.
 """
@@ -18,6 +21,8 @@ import logging
 import threading
 from collections.abc import Callable, Collection, Sequence
 
+import numpy as np
+
 from ingest.transport import topology
 from ingest.transport.delivery import AckHandle, Delivery
 from ingest.worker.batch import Batcher, Item
@@ -25,15 +30,17 @@ from ingest.worker.batch_writer import BatchWriter
 from ingest.worker.dead_letter_publisher import DeadLetterPublisher
 from ingest.worker.dead_queue import DeadDelivery, DeadLetterHandler
 from ingest.worker.delivery_reader import DeliveryReader, cause_of_error
+from ingest.worker.forwarding import Forwarder
 from ingest.worker.inbox import Idle, Inbox
 from ingest.worker.interfaces import DeliverySource, MessageAcceptor, QueuePublisher
 from ingest.worker.metrics import ConsumerTally
 from ingest.worker.retry import StoreRetry
 from ingest.writer import Writer
 from spm import limits
+from spm.arrays import BOOL
 from spm.clock import Clock, SystemClock
 from spm.envelope_batch import Envelopes
-from spm.errors import CorruptBlock, QueueUnavailable, StoreUnavailable
+from spm.errors import AppUnavailable, CorruptBlock, QueueUnavailable, StoreUnavailable
 from spm.wire import Envelope
 
 log = logging.getLogger(__name__)
@@ -46,7 +53,8 @@ class Consumer:
     """Writes what is delivered. ``take`` is for the connection's thread; everything else happens in ``run``'s.
 
     ``record_dead_letters`` stores deliveries of the queue of dead letters. ``sandbox`` returns why a delivery must not
-    be handled in this process.
+    be handled in this process. ``forwarder`` passes messages on that others must not wait for; without it all are
+    written here, or given back. ``by_turns``: its queues take turns, message by message.
     """
 
     reader_class = DeliveryReader
@@ -62,11 +70,13 @@ class Consumer:
         acceptor: MessageAcceptor | None = None,
         record_dead_letters: Callable[[Collection[DeadDelivery]], None] | None = None,
         sandbox: Callable[[Delivery], str | None] | None = None,
+        forwarder: Forwarder | None = None,
+        by_turns: bool = False,
     ) -> None:
         self._clock = clock or SystemClock()
         self._batcher = Batcher() if batcher is None else batcher
         self.tally = ConsumerTally()
-        self._inbox = Inbox()
+        self._inbox = Inbox(by_turns=by_turns)
         self.idle = Idle(self._clock)
         self._dead: list[Delivery] = []
         self._stopping = threading.Event()
@@ -74,11 +84,12 @@ class Consumer:
         self._retry = StoreRetry(self._clock, self.idle, self.tally, self._stopping, self._wait)
         self._dead_letters = DeadLetterPublisher(publisher, acceptor, self._clock, self.tally)
         self._reader = self.reader_class(acceptor, sandbox, self._retry)
+        self._forwarder = forwarder
         self._batch_writer = BatchWriter(writer, self._retry, self._dead_letters)
         self._dead_letter_handler: DeadLetterHandler | None = None
         if record_dead_letters is not None:
             self._dead_letter_handler = DeadLetterHandler(
-                record_dead_letters, self._reader, self._batch_writer, self._retry, self.tally
+                record_dead_letters, self._reader, self._write, self._retry, self.tally
             )
 
     def connect(self, source: DeliverySource) -> None:
@@ -172,23 +183,44 @@ class Consumer:
         started = self._clock.monotonic()
         self.tally.oldest_ms = items[0].delivery.arrived_ms
         try:
-            self._write(envelopes, handles, end_ms)
+            written = self._write(items, envelopes, handles, end_ms)
         except (StoreUnavailable, QueueUnavailable) as error:
             log.warning("%d messages are given back: %s", len(items), error)
             self.tally.given_back += len(items)
             self._reader.drop(items)
             settle = self._source.give_back
         else:
-            self.tally.count_batch(
-                messages=len(items), samples=len(envelopes.ts), fill=fill, took_s=self._clock.monotonic() - started
-            )
+            if len(written):
+                took_s = self._clock.monotonic() - started
+                self.tally.count_batch(messages=len(written), samples=len(written.ts), fill=fill, took_s=took_s)
             self._reader.confirm(items)
             settle = self._source.acknowledge
         for handle in handles:
             settle(handle)
 
-    def _write(self, envelopes: Envelopes, handles: Collection[AckHandle], end_ms: int) -> None:
-        self._batch_writer.write(envelopes, handles, end_ms)
+    def _write(
+        self, items: Sequence[Item], envelopes: Envelopes, handles: Collection[AckHandle], end_ms: int
+    ) -> Envelopes:
+        """Write messages, or pass them on; return those that are written. What is live comes first."""
+        forwarder = self._forwarder
+        past = np.zeros(len(envelopes), np.bool_) if forwarder is None else forwarder.are_past(envelopes)
+        here, waiting = ~past, frozenset[int]()
+        if here.any():
+            waiting |= self._batch_writer.write(_chosen(envelopes, here), handles, end_ms)
+        if forwarder is not None and past.any():
+            refused = past & ~forwarder.pass_on(items, envelopes, past)
+            if refused.any():
+                waiting |= self._batch_writer.write(_chosen(envelopes, refused), handles, end_ms)
+            here |= refused
+        waits = here & np.isin(envelopes.app, sorted(waiting))
+        self._have_wait([items[number] for number in np.flatnonzero(waits).tolist()])
+        return _chosen(envelopes, here & ~waits)
+
+    def _have_wait(self, items: Sequence[Item]) -> None:
+        """Have messages wait in their queue; if it does not take them they are given back, after a pause."""
+        if items and (self._forwarder is None or not self._forwarder.have_wait(items)):
+            self._wait(limits.CONSUME_RENEW_S)
+            raise AppUnavailable("messages of some apps can be neither written for now nor kept waiting")
 
     def _ours(self, items: list[Item]) -> list[Item]:
         """Return the items that can still be settled, and drop the others."""
@@ -230,3 +262,7 @@ class Consumer:
     def _source(self) -> DeliverySource:
         assert self._retry.source is not None, "BUG: a consumer without its source"
         return self._retry.source
+
+
+def _chosen(envelopes: Envelopes, mask: BOOL) -> Envelopes:
+    return envelopes if mask.all() else envelopes.select_messages(mask)

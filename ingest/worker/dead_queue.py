@@ -14,7 +14,7 @@ The app of a dead letter is never taken from what an agent could have written:
 """
 
 import logging
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime
 
 import msgspec
@@ -23,7 +23,6 @@ from ingest.routing import LINES_TYPE, SOURCE_HEADER, split_agent_key
 from ingest.transport import topology
 from ingest.transport.delivery import AckHandle, Delivery
 from ingest.worker.batch import Item
-from ingest.worker.batch_writer import BatchWriter
 from ingest.worker.delivery_reader import DeliveryReader, cause_of_error
 from ingest.worker.interfaces import DeliverySource
 from ingest.worker.metrics import ConsumerTally
@@ -98,11 +97,11 @@ class DeadLetterHandler:
         self,
         record: Callable[[Collection[DeadDelivery]], None],
         reader: DeliveryReader,
-        batch_writer: BatchWriter,
+        write: Callable[[Sequence[Item], Envelopes, Collection[AckHandle], int], object],
         retry: StoreRetry,
         tally: ConsumerTally,
     ) -> None:
-        self._record, self._reader, self._batch_writer = record, reader, batch_writer
+        self._record, self._reader, self._write = record, reader, write
         self._retry, self._tally = retry, tally
 
     def handle(self, deliveries: list[Delivery], source: DeliverySource) -> None:
@@ -147,7 +146,7 @@ class DeadLetterHandler:
         if not items:
             return
         try:
-            self._batch_writer.write(Envelopes.read([item.body for item in items]), [newest], end_ms)
+            self._write(items, Envelopes.read([item.body for item in items]), [newest], end_ms)
         except (StoreUnavailable, QueueUnavailable):
             self._reader.drop(items)
             raise

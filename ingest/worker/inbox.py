@@ -2,7 +2,8 @@
 
 Waking a thread for each message costs more than everything else that is done for a small one: two threads of Python
 take turns, and each turn waits for the other. Enter by ``Inbox``: ``put`` is for the connection's thread, ``wait`` and
-``take`` are for the writing one. ``Idle`` measures how long a thread has waited.
+``take`` are for the writing one. Of messages with samples of long ago its queues take turns. ``Idle`` measures how long
+a thread has waited.
 """
 
 import threading
@@ -11,6 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from ingest.transport.delivery import Delivery
+from ingest.transport.turns import Turns
 from spm.clock import Clock
 
 
@@ -37,11 +39,32 @@ class Idle:
         return self._sum_s + (0.0 if since is None else self._clock.monotonic() - since)
 
 
-class Inbox:
-    """A first-in-first-out queue. The prefetch of RabbitMQ's queues bounds it."""
+class _QueueTurns:
+    """Deliveries of which RabbitMQ's queues take turns. Thread-safe; the part of a deque that an inbox uses."""
 
     def __init__(self) -> None:
-        self._deliveries: deque[Delivery] = deque()
+        self._lock = threading.Lock()
+        self._turns: Turns[Delivery] = Turns()
+
+    def __len__(self) -> int:
+        return len(self._turns)
+
+    def append(self, delivery: Delivery) -> None:
+        """Add a delivery behind those of its queue."""
+        with self._lock:
+            self._turns.put(0, delivery.queue, delivery)
+
+    def popleft(self) -> Delivery:
+        """Take the oldest of the queue whose turn it is."""
+        with self._lock:
+            return self._turns.take()
+
+
+class Inbox:
+    """A first-in-first-out queue, or ``by_turns`` one for each queue of RabbitMQ, whose prefetch bounds it."""
+
+    def __init__(self, *, by_turns: bool = False) -> None:
+        self._deliveries: deque[Delivery] | _QueueTurns = _QueueTurns() if by_turns else deque()
         self._enough = threading.Event()
         self._wanted_count = 1
         self._closed = False
@@ -53,7 +76,7 @@ class Inbox:
             self._enough.set()
 
     def take(self) -> Delivery | None:
-        """Return the oldest, if there is one."""
+        """Return the oldest, or that of the queue whose turn it is, if there is one."""
         return self._deliveries.popleft() if self._deliveries else None
 
     def wait(self, count: int, timeout_s: float | None) -> None:

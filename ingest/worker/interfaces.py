@@ -26,6 +26,9 @@ class QueuePublisher(Protocol):
     def publish(
         self, exchange: str, key: str, body: bytes, *, timeout_s: float, message_id: str, headers: dict[str, str]
     ) -> None: ...
+    def publish_all(
+        self, exchange: str, messages: Sequence[tuple[str, bytes, str]], *, timeout_s: float
+    ) -> list[bool]: ...
 
 
 class MessageAcceptor(Protocol):

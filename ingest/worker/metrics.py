@@ -7,7 +7,7 @@ from this machine alone.
 
 import threading
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 LATENCIES_S = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0)  # upper bounds of the histogram's buckets
@@ -36,6 +36,14 @@ class ConsumerTally:
         self.messages, self.samples, self.batches = self.messages + messages, self.samples + samples, self.batches + 1
         self.fill_sum, self.write_s = self.fill_sum + fill, self.write_s + took_s
         self.writes[sum(took_s > end for end in LATENCIES_S)] += 1
+
+    def __add__(self, other: "ConsumerTally") -> "ConsumerTally":
+        """Return what two consumers have done together."""
+        plain = (f.name for f in fields(self) if f.name not in ("writes", "oldest_ms"))
+        sums = {name: getattr(self, name) + getattr(other, name) for name in plain}
+        writes = [one + another for one, another in zip(self.writes, other.writes, strict=True)]
+        oldest = [ms for ms in (self.oldest_ms, other.oldest_ms) if ms is not None]
+        return ConsumerTally(**sums, writes=writes, oldest_ms=min(oldest, default=None))
 
 
 def metrics_text(tally: ConsumerTally, now_ms: int, depths: Mapping[str, int]) -> str:

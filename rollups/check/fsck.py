@@ -10,6 +10,7 @@ can be read, so that readers count again at once and the next run rebuilds them.
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import msgspec
 import numpy as np
@@ -35,7 +36,7 @@ from spm.store.backends.base import Backend, Reader
 from spm.store.encoding import blocks
 from spm.store.encoding.blocks import LogBlock, TimelinesPage
 from spm.store.encoding.chunk_page import ChunkPage
-from spm.store.ledger import commit_records, watermarks
+from spm.store.ledger import commit_records, folded_hours, watermarks
 from spm.store.manifest import (
     EXPIRED,
     SEALED,
@@ -171,15 +172,22 @@ def _verify_balance(reader: Reader, app: int, report: Report) -> None:
     shards = epochs.read(reader, app).all_shards(app)
     waiting = ((w.key.to_bytes(), w.cell) for w in commit_records.scan(reader, app, list(shards)))
     accounts = (
-        (key, row.get(commit_records.COLUMN, b"")) for key, row in reader.scan("ledger", *keys.ledger_range(app))
+        (key, row.get(folded_hours.COLUMN, row.get(commit_records.COLUMN, b"")), folded_hours.COLUMN in row)
+        for key, row in reader.scan("ledger", *keys.ledger_range(app))
     )
-    for table, kind, rows in (("pending", blocks.PENDING, waiting), ("ledger", blocks.LEDGER, accounts)):
-        for key, raw in rows:
-            report.count(rows=1)
-            try:
-                commit_records.decode(raw, kind)
-            except CorruptBlock as error:
-                report.add(DAMAGED, table, key, str(error))
+    for key, raw in waiting:
+        _verify_cell(report, "pending", key, partial(commit_records.decode, raw))
+    for key, raw, is_folded in accounts:
+        decode = partial(folded_hours.decode, raw) if is_folded else partial(commit_records.decode, raw, blocks.LEDGER)
+        _verify_cell(report, "ledger", key, decode)
+
+
+def _verify_cell(report: Report, table: str, key: bytes, decode: Callable[[], object]) -> None:
+    report.count(rows=1)
+    try:
+        decode()
+    except CorruptBlock as error:
+        report.add(DAMAGED, table, key, str(error))
 
 
 def _verify_day(reader: Reader, app: int, day: int, value: Manifest, report: Report) -> None:

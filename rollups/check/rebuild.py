@@ -26,7 +26,7 @@ from spm.store.backends.base import Backend, Reader, scan_ranges
 from spm.store.encoding import blocks
 from spm.store.encoding.blocks import LogBlock, Messages
 from spm.store.keys import LogKey, PendingKey
-from spm.store.ledger import commit_records
+from spm.store.ledger import commit_records, folded_hours
 from spm.store.ledger.commit_records import BatchRows, Commit, ledger_key
 from spm.store.manifest import OPEN, Entry, Manifest, State
 from spm.store.versions import generations
@@ -64,8 +64,11 @@ def find_lost_blocks(reader: Reader, app: int, report: Report, *, before_ms: int
 
 def _without_ledger_rows(reader: Reader, lost: Sequence[LogKey]) -> list[LogKey]:
     """The blocks that no run has compacted: of data moved to another shard, only the ledger knows it."""
-    rows = reader.get("ledger", [ledger_key(block) for block in lost], [cells.COLUMN]) if lost else []
-    return [block for block, row in zip(lost, rows, strict=True) if row is None]
+    if not lost:
+        return []
+    rows = reader.get("ledger", [ledger_key(block) for block in lost], [cells.COLUMN])
+    folded = folded_hours.are_compacted(reader, lost[0].app, lost)
+    return [block for block, row, named in zip(lost, rows, folded, strict=True) if row is None and not named]
 
 
 def _known_batches(

@@ -33,7 +33,7 @@ from spm.store.rollup import aggregates
 from spm.store.rollup.aggregates import Aggregates
 from spm.store.versions import generations
 from spm.store.versions.generations import HourShard
-from spm.store.versions.merge import Piece, merge, narrow, pick
+from spm.store.versions.merge import Piece, merge_emptying, narrow, pick
 from spm.store.versions.retractions import Retraction
 from spm.store.versions.visibility import Pairs, SeriesOf, Visibility
 
@@ -85,7 +85,7 @@ def _compact(
 ) -> CompactionResult:
     merge_input = source.read_hour_shard(store, task)
     at("blocks read")
-    piece = _without_abandoned(task, merge(merge_input.pieces))
+    piece = _without_abandoned(task, merge_emptying(merge_input.pieces))
     generation, size = None, 0
     if task.kind != MergeKind.RECOUNT:
         hour_shard = HourShard(task.shard, task.app, task.hour)

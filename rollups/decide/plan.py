@@ -440,8 +440,11 @@ def decide_start(
     last_spark_ms: int | None,
     last_failure_ms: int | None = None,
     thresholds: Thresholds = DEFAULTS,
+    may_merge: bool = True,
 ) -> RunStart:
     """Decides whether a run starts now: on Spark for closed hours and large backlogs, a minor run for small ones.
+
+    Closed hours wait while it is not the time to merge (``may_merge``); a large backlog does not.
 
     After a run that failed as a whole, nothing starts for a while, since the cause is probably still there; but a large
     backlog waits only as long as between any two runs on Spark, because queries read all of it.
@@ -452,7 +455,8 @@ def decide_start(
         return RunStart.SPARK
     if has_failed:
         return RunStart.NOTHING
-    if is_gap_over and backlog.overdue_ms is not None and now_ms - backlog.overdue_ms >= thresholds.grace_ms:
+    overdue = backlog.overdue_ms is not None and now_ms - backlog.overdue_ms >= thresholds.grace_ms
+    if overdue and is_gap_over and may_merge:
         return RunStart.SPARK
     old = backlog.oldest_ms is not None and now_ms - backlog.oldest_ms >= thresholds.pending_age_ms
     if backlog.rows >= thresholds.pending_rows or backlog.samples >= thresholds.pending_samples or old:

@@ -37,6 +37,7 @@ from spm.errors import CorruptBlock, Refused
 from spm.limits import DAY_HOURS
 from spm.store import keys, manifest
 from spm.store.backends.base import Backend, Reader
+from spm.store.ledger import folded_hours
 from spm.store.ledger.commit_records import ledger_key
 from spm.store.manifest import SEALED, Manifest, Month, first_day_of, month_of
 from spm.store.versions import generations
@@ -284,7 +285,10 @@ def _settled_batches(store: Backend, all_blocks: Sequence[keys.LogKey]) -> froze
     for part in _portions([block.to_bytes() for block in all_blocks]):
         blocks = [keys.LogKey.parse(key) for key in part]
         ledger_rows = store.get("ledger", [ledger_key(block) for block in blocks], [cells.COLUMN])
-        in_ledger = [block for block, row in zip(blocks, ledger_rows, strict=True) if row is not None]
+        folded = folded_hours.are_compacted(store, blocks[0].app, blocks)
+        in_ledger = [
+            block for block, row, named in zip(blocks, ledger_rows, folded, strict=True) if named or row is not None
+        ]
         names = [keys.PendingKey(b.shard, b.app, b.ingest_ms, b.batch).to_bytes() for b in in_ledger]
         pending_rows = store.get("pending", names) if names else []
         settled |= {

@@ -43,7 +43,7 @@ _WHY = {
 _UNREADABLE = (
     "{} ranges of rows cannot be reached, since pages of data.mdb are damaged; they are named above as unreadable, and"
     " nothing was repaired. Stop everything that uses the data folder, put a copy back (`bin/manage restore`, see"
-    " docs/backup.md), and check the disk before you go on."
+    " docs/how-to/backup.md), and check the disk before you go on."
 )
 
 

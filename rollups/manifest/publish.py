@@ -18,7 +18,7 @@ from spm import limits
 from spm.clock import random_u64
 from spm.store import epochs, keys, manifest
 from spm.store.backends.base import Backend
-from spm.store.ledger import commit_records
+from spm.store.ledger import commit_records, folded_hours
 from spm.store.ledger.commit_records import ledger_key
 from spm.store.manifest import HourPack, Manifest
 from spm.store.versions import generations as versions_generations
@@ -88,11 +88,14 @@ def settle_late(store: Backend, plan: DayPlan, at: Hook) -> int:
     if not plan.late_pending:
         return 0
     stored = {place: _batches_in(store, plan, *place) for place in {(w.key.shard, w.hour) for w in plan.late_pending}}
-    names = [ledger_key(item.key.log(item.hour)) for item in plan.late_pending]
+    late_blocks = [item.key.log(item.hour) for item in plan.late_pending]
+    names = [ledger_key(block) for block in late_blocks]
     timely: list[PendingCommit] = []
     late: list[PendingCommit] = []
-    for item, row in zip(plan.late_pending, store.get("ledger", names, [cells.COLUMN]), strict=True):
-        is_in = item.key.batch in stored[item.key.shard, item.hour] or _is_stored(row)
+    rows = store.get("ledger", names, [cells.COLUMN])
+    folded = folded_hours.are_compacted(store, plan.app, late_blocks)  # after the rows
+    for item, row, is_folded in zip(plan.late_pending, rows, folded, strict=True):
+        is_in = item.key.batch in stored[item.key.shard, item.hour] or is_folded or _is_stored(row)
         (timely if is_in else late).append(item)
     if timely:
         settle(store, plan.app, timely, at)

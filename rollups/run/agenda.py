@@ -86,6 +86,11 @@ def days_of(retraction: Retraction) -> tuple[int, int]:
     return first // DAY_HOURS, last // DAY_HOURS
 
 
+def has_due_days(cell: bytes) -> bool:
+    """Whether days are marked in the cell of an app."""
+    return bool(_decoded(cell).due_days)
+
+
 def waiting_since(reader: Reader, app: int) -> int | None:
     """Since when retractions and marked days wait for a full run; ``None``: none do."""
     agenda, known = read(reader, app), retractions.read(reader, app)

@@ -27,6 +27,7 @@ class Executor(Protocol):
     """Runs the tasks of a driver. Results come without ``hours``, in any order. All methods raise ``TasksFailed``."""
 
     name: str
+    note: str  # what people should know of it, or ""
 
     def compact(self, run: int, tasks: Sequence[HourShardTask], done: ReportProgress) -> list[CompactionResult]:
         """Compacts hour shards, and stores their aggregates for ``pack``."""
@@ -44,9 +45,8 @@ class Executor(Protocol):
 class LocalExecutor:
     """Runs one task after the other, with the driver's own store."""
 
-    name = "local"
-
-    def __init__(self, store: Backend, at: Hook = ignore_point) -> None:
+    def __init__(self, store: Backend, at: Hook = ignore_point, *, name: str = "local", note: str = "") -> None:
+        self.name, self.note = name, note
         self._store, self._at = store, at
         self._attempts = itertools.count(1)
         self._hours: dict[tuple[int, int, int], bytes] = {}

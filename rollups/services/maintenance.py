@@ -1,9 +1,9 @@
 """Deletions and checks with their database records: expire, purge, erase, delete apps, check; and ``maintain``.
 
 ``maintain``, which beat starts, deletes the apps that were given up; once a day it also widens placements, expires what
-is over, and purges superseded rows. Other rooms prune their own database rows in their own tasks. Commands, pages, the
-REST interface and beat call these functions on a ``Site``; each takes the lease of runs, or raises ``Refused`` if a run
-is in progress. All of them may be killed and repeated.
+is over, purges superseded rows, and folds ledgers. Other rooms prune their own database rows in their own tasks.
+Commands, pages, the REST interface and beat call these functions on a ``Site``; each takes the lease of runs, or raises
+``Refused`` if a run is in progress. All of them may be killed and repeated.
 """
 
 import os
@@ -46,6 +46,8 @@ from spm.accounts.services import Retention
 from spm.errors import Refused
 from spm.limits import DAY_HOURS
 from spm.store.backends.base import SalvageableBackend
+from spm.store.ledger import folding
+from spm.store.ledger.folding import FoldResult
 
 Watch = Callable[[App, int, int], None]  # an app, days done, days in all
 
@@ -342,7 +344,10 @@ def _delete_empty_organisations() -> None:
 
 
 def maintain(site: Site, *, apps: Sequence[int]) -> bool:
-    """Deletes apps that are due; once a day also widens placements, expires and purges, and then returns ``True``."""
+    """Deletes apps that are due; once a day also does all that is daily, and then returns ``True``.
+
+    It widens placements, expires, purges, and then folds ledgers: rows whose blocks were purged can go.
+    """
     delete_apps(site, wait_s=limits.ROLL_WAIT_S)
     if not _is_day_old(site):
         return False
@@ -351,7 +356,21 @@ def maintain(site: Site, *, apps: Sequence[int]) -> bool:
     expire(site, apps=apps, wait_s=limits.ROLL_WAIT_S)
     purge_superseded(site, apps=apps, wait_s=limits.ROLL_WAIT_S)
     last_times.write(site.store, last_times.MAINTAINED, site.clock.now_ms())
+    fold_ledgers(site, apps=apps, wait_s=limits.ROLL_WAIT_S)
     return True
+
+
+def fold_ledgers(site: Site, *, apps: Sequence[int], wait_s: float = 0.0) -> FoldResult:
+    """Folds the ledger rows of these apps that are old enough to hourly sums; returns what was done.
+
+    Each app takes the lease of runs for itself, so that runs come in between.
+    """
+    total, noted = FoldResult(), Troubles("fold", site.now())
+    for app in App.objects.filter(pk__in=apps):
+        with _exclusively(site, wait_s), noted.isolated(app.pk):
+            result = folding.fold(site.store, app.pk, site.clock.now_ms())
+            total = FoldResult(total.hours + result.hours, total.rows + result.rows)
+    return total
 
 
 def consider(site: Site, launch: Callable[[], None] | None = None) -> bool:

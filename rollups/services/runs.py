@@ -31,6 +31,7 @@ from rollups.manifest import cells
 from rollups.models import Run, RunDay, RunKind, RunState, date_of
 from rollups.run import agenda, last_times, rollback, survey
 from rollups.run.driver import Driver, HourCorrection, Progress, RunReport
+from rollups.run.idle_apps import apps_to_measure
 from rollups.run.lease import hold_lease, is_free
 from rollups.run.local import Executor
 from rollups.run.rollback import DayRollback
@@ -129,7 +130,7 @@ def roll(
                 run=work.row.number,
             )
         troubles.note_run(report, apps, site.now())
-        return record_report(work.row, report, site.now())
+        return record_report(work.row, report, site.now(), note=runner.note)
 
 
 def executor_of(site: Site, executor: str, at: Hook) -> AbstractContextManager[Executor]:
@@ -215,7 +216,7 @@ def _ended(row: Run, state: RunState, now: datetime, message: str) -> None:
 
 
 @transaction.atomic
-def record_report(row: Run, report: RunReport, now: datetime) -> Run | None:
+def record_report(row: Run, report: RunReport, now: datetime, *, note: str = "") -> Run | None:
     """Saves the run's row with a row per day and per corrected hour; deletes the row of a run that did nothing."""
     if not (report.days or report.months or report.late or report.remaining or report.app_errors):
         row.delete()
@@ -237,7 +238,8 @@ def record_report(row: Run, report: RunReport, now: datetime) -> Run | None:
         for day in report.days
     )
     _record_corrections(row, [correction for day in report.days for correction in day.corrections], now)
-    notes = [f"{report.late:,} samples came after their hour's retention"] if report.late else []
+    notes = [note] if note else []
+    notes += [f"{report.late:,} samples came after their hour's retention"] if report.late else []
     notes += [f"{report.remaining:,} hour shards remain: run it again"] if report.remaining else []
     _ended(row, RunState.DONE, now, "\n".join([*report.errors, *notes]))
     Run.objects.filter(number__lte=row.number - limits.ROLL_RUNS_KEPT).delete()
@@ -296,7 +298,14 @@ def consider(site: Site, launch: Callable[[], None] | None = None) -> RunStart:
     apps, now = all_apps(), site.clock.now_ms()
     backlog = _measure_backlog(site, apps, now)
     last_start = last_times.read(site.store, last_times.RUN_STARTED)
-    start = plan.decide_start(backlog, now_ms=now, last_spark_ms=last_start, last_failure_ms=_last_failure_ms())
+    start = plan.decide_start(
+        backlog,
+        now_ms=now,
+        last_spark_ms=last_start,
+        last_failure_ms=_last_failure_ms(),
+        thresholds=_thresholds(),
+        may_merge=now // HOUR_MS % DAY_HOURS in settings.SPM_MERGE_HOURS,
+    )
     if start == RunStart.SPARK:
         if not last_times.claim(site.store, last_times.RUN_STARTED, last_start, now):
             return RunStart.NOTHING  # another machine starts it
@@ -306,6 +315,14 @@ def consider(site: Site, launch: Callable[[], None] | None = None) -> RunStart:
     return start
 
 
+def _thresholds() -> plan.Thresholds:
+    return plan.Thresholds(
+        pending_rows=settings.SPM_RUN_ROWS,
+        pending_samples=settings.SPM_RUN_SAMPLES,
+        pending_age_ms=settings.SPM_RUN_AGE_S * 1_000,
+    )
+
+
 def _last_failure_ms() -> int | None:
     """When the last run began that failed or was lost. What a run cannot do for one app is that app's trouble."""
     run = Run.objects.filter(state__in=[RunState.FAILED, RunState.LOST]).order_by("-number").first()
@@ -313,10 +330,11 @@ def _last_failure_ms() -> int | None:
 
 
 def _measure_backlog(site: Site, apps: Sequence[int], now_ms: int) -> Backlog:
-    """Measures what waits for a run, without apps and days that a run has just tried in vain."""
+    """Measures what waits for a run, without idle apps, and without what a run has just tried in vain."""
     resting, noted = troubles.resting(site.now()), Troubles("consider", site.now())
     waiting, due = list[tuple[list[PendingCommit], dict[int, Manifest]]](), list[int]()
-    for app in apps:
+    today = now_ms // HOUR_MS // DAY_HOURS
+    for app in apps_to_measure(site.store, apps, days=(today - 1, today), always=noted.apps()):
         if resting.rests_whole(app):
             continue
         with noted.isolated(app):

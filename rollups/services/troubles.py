@@ -42,6 +42,10 @@ class Troubles:
         else:
             self.forget(app, None)
 
+    def apps(self) -> set[int]:
+        """The apps that have a trouble of this act."""
+        return {app for app, _ in self._noted}
+
     def note(self, app: int, day: int | None, reason: str) -> None:
         """Notes a trouble of an app, or of one of its days."""
         key = app, None if day is None else date_of(day)

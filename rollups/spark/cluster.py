@@ -7,6 +7,8 @@ from urllib.parse import urlsplit
 
 from spm.errors import Refused
 
+WITHOUT_SPARK = "no spark"  # the name of an executor that stands in for a local Spark
+
 
 class ClusterUnfit(Refused):
     """The configured Spark cluster does not start, or its workers cannot run our tasks on this store."""

@@ -9,6 +9,7 @@ a lasting folder in the user's cache. Named in ``spark.python.daemon.module``; S
 """
 
 import fcntl
+import gc
 import importlib
 import os
 import shutil
@@ -97,6 +98,8 @@ def main() -> None:
         importlib.import_module(name)
     with _one_at_a_time(os.environ.get("NUMBA_CACHE_DIR")):
         sys.modules["rollups.run.warm_kernels"].warm_up()
+    gc.collect()
+    gc.freeze()  # the collector of no worker copies a page only to look at it
     importlib.import_module("pyspark.daemon").manager()
 
 

@@ -1,8 +1,9 @@
 """Opens the executor of a run, and replaces Spark by this process if Spark is missing.
 
-Only ``_open_spark`` imports PySpark, and only when it is called. Without PySpark, without a Java, or on a store that
-exists in this process alone, the tasks run in this process. A cluster that the settings name is never replaced by this
-process: ``ClusterUnfit`` says what is wrong with it. The master ``none`` chooses this process.
+Only ``_open_spark`` imports PySpark, and only when it is called. On a store that exists in this process alone the tasks
+run in this process. So they do without PySpark, without Java, or if a local Spark does not start: the run says so. A
+cluster that the settings name is never replaced by this process: ``ClusterUnfit`` says what is wrong with it. The
+master ``none`` chooses this process.
 """
 
 import importlib
@@ -17,7 +18,7 @@ from rollups.check.comparison import RecountRequest, SeriesDifference
 from rollups.crash_points import Hook
 from rollups.delete.listing import Listing
 from rollups.run.local import Executor, LocalExecutor
-from rollups.spark.cluster import ClusterUnfit, refuse_local_files
+from rollups.spark.cluster import WITHOUT_SPARK, ClusterUnfit, is_local, refuse_local_files
 from spm.errors import Refused
 from spm.store.backends.base import Backend
 
@@ -60,10 +61,12 @@ def _open_spark_executor(settings: ExecutorSettings) -> Iterator[Executor]:
         elif not settings.url.startswith("memory:"):
             try:
                 executor = stack.enter_context(_open_spark(settings.url, settings.master, settings.folder)).executor()
-            except ClusterUnfit:
-                raise
             except (ImportError, Refused) as error:
+                if isinstance(error, ClusterUnfit) and not is_local(settings.master):
+                    raise
                 _LOG.warning("this run does without Spark: %s", error)
+                note = f"Spark did not start, so the run worked in one process: {error}"
+                executor = LocalExecutor(settings.store, settings.at, name=WITHOUT_SPARK, note=note)
         yield executor
 
 

@@ -65,7 +65,7 @@ def points_of_worker() -> Hook:
 class SparkExecutor:
     """Runs a driver's tasks on a Spark session, against the store at ``url``."""
 
-    name = "spark"
+    name, note = "spark", ""
 
     def __init__(self, session: SparkSession, url: str, hook: Callable[[], Hook] = points_of_worker) -> None:
         """``hook`` is called in each task; it returns the hook for the task's crash points."""

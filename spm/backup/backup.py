@@ -6,7 +6,7 @@
    both; with RabbitMQ, what waited in its queues is not.
 3. The folder gets its name when all is on the disk. A folder with another name is a try that ended early.
 
-HBase keeps snapshots of its own, which docs/backup.md describes: then the backup is the database and the secrets.
+HBase keeps snapshots of its own (docs/how-to/backup.md): the backup is the database and the secrets then.
 """
 
 import fcntl

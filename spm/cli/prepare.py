@@ -83,7 +83,8 @@ def compact_store(folder: Path) -> None:
 
 
 def _static_files() -> list[Path]:
-    return [Path(storage.path(name)) for finder in get_finders() for name, storage in finder.list([])]
+    collected = [Path(storage.path(name)) for finder in get_finders() for name, storage in finder.list([])]
+    return [*collected, settings.SPM_ROOT / "frontend" / "bundles.py"]  # which says how they are bundled
 
 
 def _sources() -> list[Path]:

@@ -53,7 +53,7 @@ def program_of(choice: Choice, agent_token: str | None) -> Program:
     if choice.name == "agent" and not agent_token:
         raise CannotStart(
             f"There is no token for this host's agent in {options.data}. Run bin/run prepare with the same data folder"
-            " first; for another host, docs/agent.md says how to install the agent."
+            " first; for another host, docs/how-to/agent.md says how to install the agent."
         )
     [program] = [each for each in programs(options, agent_token) if each.name == choice.name]
     if choice.name == "worker" and not choice.beat:

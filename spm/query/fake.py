@@ -31,6 +31,7 @@ from spm.query.samples.sample_runs import SampleRuns
 from spm.store.matchers import mask
 from spm.store.rollup import sketch
 from spm.store.rollup.sketch import Sketches
+from spm.store.versions.retractions import Retraction
 
 STALE = float(np.array([0x7FF0000000000002], np.uint64).view(np.float64)[0])
 _FLOATS = ("sum", "sumsq", "min", "max", "first", "last", "increase")
@@ -173,6 +174,10 @@ class FakeStorage:
 
     def with_retracted(self) -> FakeStorage:
         return self
+
+    def retractions(self, start_ms: int, end_ms: int) -> tuple[Retraction, ...]:
+        """None."""
+        return ()
 
     def notes(self) -> list[str]:
         return []

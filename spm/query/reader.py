@@ -8,6 +8,7 @@ coarsest resolution that is exact (``rolled.resolutions``), and every batch carr
 
 import copy
 from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import lru_cache
 from typing import Any, TypeVar
 
 import numpy as np
@@ -51,24 +52,33 @@ from spm.store.versions.knowledge import Knowledge
 from spm.store.versions.retractions import Retraction
 
 T = TypeVar("T")
+_NOTES_CACHED = 256
 
 
 class AppStorage:
     """Reads one app. Thread-safe."""
 
     def __init__(
-        self, backend: Backend, app: int, *, placement: PlacementTable, clock: Clock, cache: PageCache
+        self,
+        backend: Backend,
+        app: int,
+        *,
+        placement: PlacementTable,
+        clock: Clock,
+        cache: PageCache,
+        note_bytes: Callable[[int], object] = lambda _: None,
     ) -> None:
-        """``placement`` is used until the store has a placement table of the app."""
-        self._state = AppState(backend, app, placement, clock, cache)
+        """``placement`` is used until the store has a table of the app; ``note_bytes`` hears what is held of it."""
+        self._state = AppState(backend, app, placement, clock, cache, note_bytes)
         self._asof_ms: int | None = None
         self._sees_retracted = self._in_memory = False
         self._knowledge: Knowledge | None = None
         self._draft: Retraction | None = None
+        self._remembering: AppStorage | None = None  # that reads from memory as this one does
 
     def asof(self, asof_ms: int) -> "AppStorage":
         """A storage of this app that answers as accepted by a time, without later samples and retractions."""
-        earlier = copy.copy(self)
+        earlier = self._copy()
         earlier._asof_ms = asof_ms
         return earlier
 
@@ -82,9 +92,14 @@ class AppStorage:
 
     def known_at(self, knowledge: Knowledge) -> "AppStorage":
         """A storage of this app that answers, for ever, as known at a K that it has read or restored."""
-        earlier = copy.copy(self)
+        earlier = self._copy()
         earlier._knowledge = knowledge
         return earlier
+
+    def retractions(self, start_ms: int, end_ms: int) -> tuple[Retraction, ...]:
+        """The retractions in force that may hide a sample between these times from this storage's answers."""
+        request = self._request(start_ms, end_ms)
+        return tuple(filter(request.is_retracted_by, self._state.read_retractions()))
 
     def arrivals(self, before: Knowledge | None, start_ms: int, end_ms: int) -> Arrivals:
         """The messages known at this storage's K and not at the one before that have samples in a time range."""
@@ -99,21 +114,28 @@ class AppStorage:
 
     def with_retracted(self) -> "AppStorage":
         """A storage of this app that answers as if nothing had been retracted; what is erased stays hidden."""
-        complete = copy.copy(self)
+        complete = self._copy()
         complete._sees_retracted = True
         return complete
 
     def with_draft(self, draft: Retraction) -> "AppStorage":
         """A storage of this app that answers as if a retraction that is only planned were in force."""
-        planned = copy.copy(self)
+        planned = self._copy()
         planned._draft = draft
         return planned
 
     def in_memory(self) -> "AppStorage":
         """A storage of this app that never waits: it raises ``NotInMemory`` for what it cannot answer from memory."""
-        remembering = copy.copy(self)
-        remembering._in_memory = True
-        return remembering
+        if self._remembering is None:
+            remembering = self._copy()
+            remembering._in_memory = True
+            self._remembering = remembering
+        return self._remembering
+
+    def _copy(self) -> "AppStorage":
+        other = copy.copy(self)
+        other._remembering = None
+        return other
 
     # --- samples
 
@@ -150,8 +172,7 @@ class AppStorage:
             selection = self._selection(matchers)
             return [selection.part(slice(at, at + size)) for at in range(0, len(selection), size)]
 
-        now = self._state.clock.now_ms()
-        return self._answer(self._request(now - HOUR_MS, now), split)
+        return self._answer(self._request_of_names(), split)
 
     def without(self, portion: SeriesSelection, matcher_sets: Sequence[Sequence[Matcher]]) -> SeriesSelection:
         """The series of a portion that match none of the sets."""
@@ -185,7 +206,7 @@ class AppStorage:
             for hour in view.sealed_hours(first, last):
                 view.provenance.add_expired(hour, hours=False)
             SampleReader(view, plan, selected).read(view.stored_hours(first, last))
-        return selected.runs(lambda rows: self._labels(selection.index[rows]), view.provenance.build())
+        return selected.runs(lambda rows: self._labels_of(selection, rows), view.provenance.build())
 
     # --- aggregates
 
@@ -330,7 +351,7 @@ class AppStorage:
     def notes(self) -> list[str]:
         """Notes that hold for all answers: the age of the un-compacted tail."""
         as_of_ms = self._state.tail.as_of_ms
-        return [f"un-compacted data as of {np.datetime64(as_of_ms, 'ms')}Z"] if as_of_ms else []
+        return [_as_of(as_of_ms)] if as_of_ms else []
 
     def damage(self) -> list[str]:
         """Warnings that hold for all answers: which rows are in quarantine and left out."""
@@ -382,6 +403,13 @@ class AppStorage:
             self._in_memory,
         )
 
+    def _request_of_names(self, check_deadline: DeadlineCheck = no_deadline) -> ReadRequest:
+        """A request of the present that is about series of any time."""
+        now = self._state.clock.now_ms()
+        request = self._request(now - HOUR_MS, now, check_deadline=check_deadline)
+        request.names_all_series = True
+        return request
+
     def _answer(self, request: ReadRequest, answer: Callable[[View], T]) -> T:
         """Answer from a consistent view; start again with a new view when a run has published (PROTOCOL 10)."""
         for attempt in range(limits.RESTARTS_MAX):
@@ -394,13 +422,12 @@ class AppStorage:
 
     def _from_dictionary(self, answer: Callable[[], T], check_deadline: DeadlineCheck = no_deadline) -> T:
         """Answer from the dictionary alone: names have no times, and remain as long as the app."""
-        now = self._state.clock.now_ms()
 
         def locked(_: View) -> T:
             with self._state.lock:
                 return answer()
 
-        return self._answer(self._request(now - HOUR_MS, now, check_deadline=check_deadline), locked)
+        return self._answer(self._request_of_names(check_deadline), locked)
 
     def _matching_any(
         self, matcher_sets: Sequence[Sequence[Matcher]], check_deadline: DeadlineCheck = no_deadline
@@ -410,12 +437,22 @@ class AppStorage:
         matching = [self._state.index.select(matchers, check_deadline) for matchers in matcher_sets]
         return np.unique(np.concatenate(matching))
 
+    def _labels_of(self, selection: SeriesSelection, rows: I64) -> LabelTable:
+        if len(rows) == len(selection):
+            return selection.labels(self._labels)
+        return self._labels(selection.index[rows])
+
     def _labels(self, rows: I64) -> LabelTable:
         return self._state.index.table(rows)
 
     def _selection(self, matchers: Sequence[Matcher], check_deadline: DeadlineCheck = no_deadline) -> SeriesSelection:
         """The series that match; raises ``QueryTooLarge``."""
         return self._state.select(matchers, check_deadline, in_memory=self._in_memory)
+
+
+@lru_cache(maxsize=_NOTES_CACHED)
+def _as_of(as_of_ms: int) -> str:
+    return f"un-compacted data as of {np.datetime64(as_of_ms, 'ms')}Z"
 
 
 _NO_COLUMN = np.empty((0, 0))  # in place of a column that the query does not need

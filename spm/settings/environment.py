@@ -68,6 +68,17 @@ def _sqlite(path: str) -> dict[str, Any]:
     return {"ENGINE": "django.db.backends.sqlite3", "NAME": path, "OPTIONS": options}
 
 
+def hours_of_day(name: str, text: str) -> frozenset[int]:
+    """The hours of a day (UTC) that ``22-6`` names: from 22:00 until 6:00. All of them if the text is empty."""
+    if not text:
+        return frozenset(range(24))
+    first, separator, end = text.partition("-")
+    if not (separator and first.isdecimal() and end.isdecimal() and int(first) < 24 and int(end) <= 24):
+        raise ImproperlyConfigured(f"{name} is {text!r}; it is two hours of the day in UTC, as in 22-6.")
+    length = (int(end) - int(first)) % 24 or 24
+    return frozenset((int(first) + hour) % 24 for hour in range(length))
+
+
 def mail_server(url: str) -> dict[str, Any]:
     """Django's settings for the mail server at ``url``: ``smtp://user:password@host:port`` or ``smtps://…``.
 

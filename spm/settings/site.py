@@ -119,20 +119,22 @@ _MODULES = BASE_DIR / "node_modules"
 STATICFILES_DIRS = [
     ("vendor/uplot", _MODULES / "uplot" / "dist"),
     ("vendor/htmx", _MODULES / "htmx.org" / "dist"),
-    ("vendor/pico", _MODULES / "@picocss" / "pico" / "css"),
+    ("vendor/pico", _MODULES / ".styles"),
 ]
 _PLAIN = "django.contrib.staticfiles.storage.StaticFilesStorage"
-_HASHED = "spm.web.static_files.HashedStaticFiles"
+_BUNDLED = "frontend.bundles.BundledStaticFiles"
 STORAGES = {
     "default": {"BACKEND": "django.core.files.storage.FileSystemStorage"},
-    "staticfiles": {"BACKEND": _PLAIN if DEBUG else _HASHED},
+    "staticfiles": {"BACKEND": _PLAIN if DEBUG else _BUNDLED},
 }
 MEDIA_ROOT = DATA / "media"
 
 # In the database, so that all processes share it: a one-time code counts once.
 CACHES = {"default": {"BACKEND": "django.core.cache.backends.db.DatabaseCache", "LOCATION": "cache"}}
 
-EMAIL_BACKEND: str = env.str("SPM_EMAIL_BACKEND", "django.core.mail.backends.filebased.EmailBackend")
+SPM_SMTP_URL: str = env.str("SPM_SMTP_URL", "")
+_DELIVERY = "smtp" if SPM_SMTP_URL else "filebased"  # who names a mail server wants mail
+EMAIL_BACKEND: str = env.str("SPM_EMAIL_BACKEND", f"django.core.mail.backends.{_DELIVERY}.EmailBackend")
 EMAIL_FILE_PATH = SPM_MAIL_DIR
 EMAIL_HOST: str = env.str("SPM_SMTP_HOST", "localhost")
 EMAIL_PORT: int = env.int("SPM_SMTP_PORT", 25)
@@ -140,7 +142,7 @@ EMAIL_HOST_USER: str = env.str("SPM_SMTP_USER", "")
 EMAIL_HOST_PASSWORD: str = env.str("SPM_SMTP_PASSWORD", "")
 EMAIL_USE_TLS: bool = env.bool("SPM_SMTP_TLS", False)
 EMAIL_USE_SSL = False
-if SPM_SMTP_URL := env.str("SPM_SMTP_URL", ""):
+if SPM_SMTP_URL:
     globals().update(mail_server(SPM_SMTP_URL))
 EMAIL_TIMEOUT = 20
 DEFAULT_FROM_EMAIL: str = env.str("SPM_MAIL_FROM", "spm@localhost")

@@ -56,6 +56,7 @@ CELERY_BEAT_SCHEDULE = {
     "keep marks": _every(limits.KEEP_EVERY_S, "ingest.tasks.keep_marks"),
     "consider a run": _every(30, "rollups.tasks.consider_run"),
     "tell of sources": _every(60, "ingest.tasks.tell_sources"),
+    "prune exemplars": _every(3_600, "ingest.tasks.prune_exemplars"),
     "send the site metrics": _every(30, "frontend.tasks.send_site_metrics"),
     "consider maintenance": _every(600, "rollups.tasks.consider_maintenance"),
     "consider a backup": _every(60, "spm.backup.tasks.consider_backup"),

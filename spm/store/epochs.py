@@ -52,9 +52,21 @@ def read(reader: Reader, app: int) -> PlacementTable:
 
 def read_many(reader: Reader, apps: Sequence[int], default: PlacementTable) -> dict[int, PlacementTable]:
     """Read the tables of several apps by one get; ``default`` for apps without one where there is no general one."""
-    general, *own = reader.get("config", [GENERAL, *map(row_key, apps)], [COLUMN])
-    used = [cell or general for cell in own]
-    return {app: decode(cell[COLUMN]) if cell else default for app, cell in zip(apps, used, strict=True)}
+    return tables_of(apps, reader.get("config", row_keys(apps), [COLUMN]), default)
+
+
+def row_keys(apps: Sequence[int]) -> list[bytes]:
+    """The rows that hold the tables of several apps: the general one, then their own."""
+    return [GENERAL, *map(row_key, apps)]
+
+
+def tables_of(
+    apps: Sequence[int], rows: Sequence[Mapping[bytes, bytes] | None], default: PlacementTable
+) -> dict[int, PlacementTable]:
+    """Decode the rows of ``row_keys``; ``default`` for apps without a table where there is no general one."""
+    general, *own = rows
+    used = [row or general for row in own]
+    return {app: decode(row[COLUMN]) if row else default for app, row in zip(apps, used, strict=True)}
 
 
 def _decoded(row: Mapping[bytes, bytes] | None) -> PlacementTable:

@@ -9,6 +9,7 @@ import struct
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import NamedTuple
 
 import msgspec
 import numpy as np
@@ -214,6 +215,21 @@ def parse_manifest(key: bytes) -> tuple[int, bool]:
 def ledger(app: int, minute: int, writer: int, sequence: int) -> bytes:
     """The key of one ledger row."""
     return _LEDGER.pack(app, U32 - minute, writer, sequence)
+
+
+class LedgerKey(NamedTuple):
+    """A key of `ledger`. ``writer``, ``sequence``: a batch with hour and shard of a row, or a hash."""
+
+    app: int
+    minute: int
+    writer: int
+    sequence: int
+
+
+def parse_ledger(key: bytes) -> LedgerKey:
+    """The parts of a key of `ledger`."""
+    app, minute, writer, sequence = _LEDGER.unpack(key)
+    return LedgerKey(app, U32 - minute, writer, sequence)
 
 
 def watermark(app: int, process: int) -> bytes:

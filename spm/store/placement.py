@@ -66,6 +66,8 @@ def _base(app: int, shards: int) -> int:
 
 
 def _place_by_hash(app: int, shards: int, spread: int, metrics: U64Array) -> U64Array:
+    if spread == 1:
+        return np.full(len(metrics), _base(app, shards), np.uint64)
     return (metrics % np.uint64(spread) + np.uint64(_base(app, shards))) % np.uint64(shards)
 
 

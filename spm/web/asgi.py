@@ -30,6 +30,7 @@ from frontend.events.change_watch import ChangeWatch  # noqa: E402  # its models
 from frontend.events.endpoint import EventEndpoint  # noqa: E402
 from frontend.events.positions import PositionStreams  # noqa: E402
 from frontend.events.streams import EventStreams  # noqa: E402
+from frontend.pages.account.early_refusal import refuse_at_once  # noqa: E402
 from ingest.accept.process_acceptor import process_acceptor  # noqa: E402  # its models need the application
 from ingest.http.push_app import PushApplication  # noqa: E402
 from ingest.http.urls import endpoint_of  # noqa: E402
@@ -73,7 +74,7 @@ def open_dispatcher() -> Dispatcher:
         address_connections_max=settings.SPM_ADDRESS_CONNECTIONS_MAX,
     )
     connections = Connections(bounds, TrustedProxies.parse(settings.SPM_TRUSTED_PROXIES))
-    site = Site(endpoint_of, _open_push_application, pages, queries, _open_streams, _open_listeners)
+    site = Site(endpoint_of, _open_push_application, pages, queries, _open_streams, _open_listeners, refuse_at_once)
     return Dispatcher(site, connections, _clock)
 
 

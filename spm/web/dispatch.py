@@ -5,7 +5,8 @@
 3. Everything else is WSGI, in one of five pools of threads, so that no class of work takes the threads of another:
    logins, queries, names, transfers (exports, imports, remote reads), and pages with all the rest. Within a pool the
    requests take turns by key: the token's organisation, else the session, else the client's address. An application
-   with ``at_once`` may answer a light query on the event loop, where its key has room in the pool.
+   with ``at_once`` may answer a light query on the event loop, where its key has room in the pool; so may
+   ``refuse_login`` refuse a login.
 
 Enter by ``Dispatcher``.
 """
@@ -31,6 +32,7 @@ from spm.web.error_status import HOST_REFUSED
 from spm.web.fair_pool import FairPool
 from spm.web.http_protocol import Connections
 from spm.web.wsgi_bridge import (
+    LightApplication,
     Work,
     WsgiApplication,
     WsgiBridge,
@@ -45,7 +47,8 @@ Receive = Callable[[], Awaitable[dict[str, Any]]]
 Send = Callable[[dict[str, Any]], Awaitable[None]]
 _LOG = logging.getLogger("django.security.DisallowedHost")
 _PROMETHEUS, _API = "/prometheus/", "/api/"
-_LOGINS = ("/login", "/signup", "/account/", "/admin/login/")
+_LOGIN = "/login"
+_LOGINS = (_LOGIN, "/signup", "/account/", "/admin/login/")
 _TRANSFERS = (
     *("/api/v1/export", "/api/v1/import"),
     *("/prometheus/api/v1/read", "/prometheus/federate", "/prometheus/api/v1/export"),
@@ -100,6 +103,7 @@ class Site:
     queries: Callable[[], WsgiApplication]
     open_streams: Callable[[FairPool], Mapping[str, AsgiApplication]] = lambda _: {}  # by path
     open_listeners: Callable[[Any], Sequence[Listener]] = lambda _: ()  # of its push application
+    refuse_login: LightApplication | None = None  # by what is in memory, on the event loop
 
 
 class Dispatcher:
@@ -127,7 +131,7 @@ class Dispatcher:
         stream = self._streams.get(path) if scope["method"] != "POST" else None  # what is written waits for nothing
         if endpoint is None and stream is None:
             await self._bridge(self._work_of(scope, path), scope, receive, send)
-        elif not _is_allowed_host(_header(scope, b"host"), self._hosts):
+        elif not self._is_for_us(scope):
             _LOG.warning("Invalid HTTP_HOST header: %r", _header(scope, b"host")[:80])
             await send_refusal(send, plain_refusal(400, HOST_REFUSED))
         elif stream is not None:
@@ -158,11 +162,15 @@ class Dispatcher:
         for pool in (self._pages, self._queries, self._names, self._transfers, self._logins):
             pool.close()
 
+    def _is_for_us(self, scope: Scope) -> bool:
+        return _is_allowed_host(_header(scope, b"host"), self._hosts)
+
     def _work_of(self, scope: Scope, path: str) -> Work:
         authorization = _header(scope, b"authorization")
         key = self._key_of(scope, authorization)
         if path.startswith(_LOGINS) and scope["method"] not in ("GET", "HEAD"):  # their forms are pages as any other
-            return Work(self._site.pages, self._logins, key, body_max=limits.LOGIN_BODY_BYTES_MAX)
+            at_once = self._site.refuse_login if path == _LOGIN and self._is_for_us(scope) else None
+            return Work(self._site.pages, self._logins, key, body_max=limits.LOGIN_BODY_BYTES_MAX, at_once=at_once)
         if path.startswith(_PROMETHEUS):
             refusal, application = prometheus_refusal, self._site.queries() if authorization else self._site.pages
         else:
@@ -172,7 +180,8 @@ class Dispatcher:
             return Work(application, self._transfers, key, streams_body=streams, refusal=refusal)
         if path.startswith(_QUERIES):
             wait_s, at_once = _timeout_s(scope["query_string"]), getattr(application, "at_once", None)
-            return Work(application, self._queries, key, wait_s=wait_s, refusal=refusal, at_once=at_once)
+            further = getattr(application, "further", None)
+            return Work(application, self._queries, key, wait_s, refusal=refusal, at_once=at_once, further=further)
         pool = self._names if path.startswith(_PROMETHEUS) else self._pages
         return Work(application, pool, key, refusal=refusal)
 

@@ -27,6 +27,7 @@ from uvicorn.server import Server
 from spm.limits import WEB_GRACE_S, WEB_IDLE_S, WEB_LAST_REQUEST_S
 from spm.web.http_protocol import BoundedHttpProtocol, bound_system_buffers
 
+SWITCH_S = 0.0005  # the loop waits so long for Python's lock while a thread computes; Python's default is 5 ms
 _NOTIFY_S = 5  # seconds; the arbiter waits 90
 _BOOT_ERROR = 3  # gunicorn's code for a worker that cannot begin: the arbiter ends then, instead of trying for ever
 _TICKS_PER_S = 10  # by which uvicorn counts
@@ -54,6 +55,7 @@ class LoopWorker(Worker):  # type: ignore[misc]  # gunicorn has no types
 
     def run(self) -> None:
         """Serve until the process is to end."""
+        sys.setswitchinterval(SWITCH_S)
         status = uvloop.run(self._serve())
         sys.stdout.flush()
         sys.stderr.flush()

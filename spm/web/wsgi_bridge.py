@@ -23,6 +23,7 @@ from spm.clock import Clock
 from spm.web.byte_budget import ByteBudget, NoRoom
 from spm.web.error_status import RETRYABLE
 from spm.web.fair_pool import FairPool, PoolClosed, PoolFull, WaitedTooLong
+from spm.web.http_protocol import AnswerAtOnce, Reply
 from spm.web.protective_headers import protective_headers
 
 Scope = Mapping[str, Any]
@@ -31,6 +32,7 @@ Send = Callable[[dict[str, Any]], Awaitable[None]]
 Environ = dict[str, Any]
 WsgiApplication = Callable[[Environ, Callable[..., Any]], Iterable[bytes]]
 LightApplication = Callable[[Environ, Callable[..., Any]], Iterable[bytes] | None]
+FurtherAnswers = Callable[[Environ], AnswerAtOnce | None]
 T = TypeVar("T")
 _LOG = logging.getLogger("django.request")
 LIGHT_LOOP_SHARE = 0.6  # of the event loop's time, for queries; further ones get threads
@@ -77,6 +79,7 @@ class Work:
     streams_body: bool = False
     refusal: Callable[[int, str], Refusal] = plain_refusal
     at_once: LightApplication | None = None  # answers light requests without waiting, and others with ``None``
+    further: FurtherAnswers | None = None  # of a request that ``at_once`` has answered: answers those with its head
 
 
 class LoopShare:
@@ -156,6 +159,7 @@ class WsgiBridge:
         if work.at_once is not None and work.pool.has_room(work.key):
             answer = self._share.run(partial(_answer_at_once, work.at_once, environ))
             if answer is not None:
+                self._offer_more(work, environ)
                 return answer
         channel = _Channel(asyncio.get_running_loop(), send)
         act = partial(_run, work.application, environ, channel, environ["spm.client_gone"])
@@ -171,6 +175,19 @@ class WsgiBridge:
         finally:
             running.cancel()
             leaving.cancel()
+
+    def _offer_more(self, work: Work, environ: Environ) -> None:
+        """Offer to answer further requests with the head of a light one, as light ones are answered."""
+        offer, answer = environ["spm.offer_answers"], None if work.further is None else work.further(environ)
+        if offer is None or answer is None:
+            return
+
+        def answer_at_once(target: bytes, body: bytes) -> Reply | None:
+            if not work.pool.has_room(work.key):
+                return None
+            return self._share.run(partial(_reply_at_once, answer, target, body))
+
+        offer(answer_at_once)
 
     async def _read(self, work: Work, scope: Scope, receive: Receive) -> tuple[bytes, int]:
         """Return the body, and how many bytes of it are counted."""
@@ -220,7 +237,8 @@ def environ_of(scope: Scope, body: Any, begun_s: float) -> Environ:
     client, server = scope.get("client") or ("", 0), scope.get("server")
     if server is None or server[1] is None:  # a socket of the file system
         server = ("localhost", 443 if scope["scheme"] == "https" else 80)
-    handle = scope.get("extensions", {}).get("spm.client")
+    extensions = scope.get("extensions", {})
+    handle = extensions.get("spm.client")
     environ: Environ = {
         "REQUEST_METHOD": scope["method"],
         "SCRIPT_NAME": "",
@@ -240,6 +258,7 @@ def environ_of(scope: Scope, body: Any, begun_s: float) -> Environ:
         "wsgi.run_once": False,
         "spm.begun_s": begun_s,
         "spm.client_gone": _never_gone if handle is None else lambda: handle.gone,
+        "spm.offer_answers": extensions.get("spm.at_once"),
     }
     for raw_name, raw_value in scope["headers"]:
         name, value = raw_name.decode("latin-1"), raw_value.decode("latin-1")
@@ -359,6 +378,15 @@ def _answer_at_once(application: LightApplication, environ: Environ) -> _Complet
         environ["wsgi.input"].seek(0)
         return None
     return head.status, head.headers, b"".join(result)
+
+
+def _reply_at_once(answer: AnswerAtOnce, target: bytes, body: bytes) -> Reply | None:
+    """Answer on the loop; ``None`` where the request must be parsed, as any other."""
+    try:
+        return answer(target, body)
+    except Exception:
+        _LOG.exception("a light request failed; it is read again as any other: %r", target)
+        return None
 
 
 def _run(

@@ -1,6 +1,6 @@
 """A small installation in one process: accepting processes, a store, lanes and judges, with everything going wrong."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from random import Random
@@ -19,7 +19,7 @@ from ingest.writer import Writer
 from rollups.run.driver import Driver
 from rollups.run.local import LocalExecutor
 from spm.clock import FakeClock
-from spm.limits import RULE_ACTIVE_MAX, RULE_PERIOD_MS
+from spm.limits import HOUR_MS, LIVE_HOURS, RULE_ACTIVE_MAX, RULE_PERIOD_MS
 from spm.query.reader import AppStorage
 from spm.query.view.decoded_rows import PageCache
 from spm.store.backends.memory import MemoryBackend
@@ -45,11 +45,15 @@ class Installation:
     store: MemoryBackend = field(default_factory=MemoryBackend)
 
     def __post_init__(self) -> None:
+        self.accepted = 0
+        self.start()
+
+    def start(self) -> None:
+        """Begin all processes anew: they know what the store and the database say."""
         self.writer = Writer(self.store, PlacementTable())
         self.acceptors = [StampAnnouncer(self.store, self.clock, every_s=None) for _ in range(2)]
         self.waiting: list[tuple[int, Envelope, StampAnnouncer]] = []  # accepted, stored at this time
         self.watch, self.storage = watch.AppWatch(), self.new_storage()
-        self._number = 0
 
     def new_storage(self) -> AppStorage:
         return AppStorage(self.store, self.app, placement=PlacementTable(), clock=self.clock, cache=PageCache())
@@ -58,28 +62,46 @@ class Installation:
         """Accept a sample now; it is stored then or later."""
         self.send_all(host, ts, {"cpu": value}, acceptor=acceptor, stored_in_ms=stored_in_ms)
 
+    def send_with_past(self, host: str, ts: int, value: float, *, stored_in_ms: int) -> None:
+        """Accept a message now, with a sample of this time and one of long ago."""
+        self._accept(host, [("cpu", ts - (LIVE_HOURS + 1) * HOUR_MS, value), ("cpu", ts, value)], 0, stored_in_ms)
+        self.settle()
+
     def send_all(
         self, host: str, ts: int, values: Mapping[str, float], *, acceptor: int = 0, stored_in_ms: int = 0
     ) -> None:
-        """Accept a message now, with a sample of each of these metrics."""
-        self._number += 1
-        table = SeriesTable.from_canonical([canonical(metric, {"host": host}) for metric in values])
-        size = len(values)
-        parsed = Parsed(table, np.arange(size, dtype=np.int32), np.full(size, ts), np.array([*values.values()]))
-        announcer = self.acceptors[acceptor]
-        envelope = announcer.stamp_message(
-            app=self.app, source=host, parsed=parsed, message_id=self._number.to_bytes(16, "big")
-        )
-        self.waiting.append((self.clock.now_ms() + stored_in_ms, envelope, announcer))
+        """Accept a message now, with a sample of each of these metrics; it is stored then or later."""
+        self.accept(host, ts, values, acceptor=acceptor, stored_in_ms=stored_in_ms)
         self.settle()
 
+    def accept(
+        self, host: str, ts: int, values: Mapping[str, float], *, acceptor: int = 0, stored_in_ms: int = 0
+    ) -> None:
+        """Accept a message now; ``settle`` stores it, once it is due."""
+        self._accept(host, [(metric, ts, value) for metric, value in values.items()], acceptor, stored_in_ms)
+
+    def _accept(self, host: str, samples: Sequence[tuple[str, int, float]], acceptor: int, stored_in_ms: int) -> None:
+        self.accepted += 1
+        metrics = list(dict.fromkeys(metric for metric, _, _ in samples))
+        table = SeriesTable.from_canonical([canonical(metric, {"host": host}) for metric in metrics])
+        index = np.array([metrics.index(metric) for metric, _, _ in samples], np.int32)
+        times, values = np.array([ts for _, ts, _ in samples]), np.array([value for _, _, value in samples])
+        parsed = Parsed(table, index, times, values)
+        announcer = self.acceptors[acceptor]
+        envelope = announcer.stamp_message(
+            app=self.app, source=host, parsed=parsed, message_id=self.accepted.to_bytes(16, "big")
+        )
+        self.waiting.append((self.clock.now_ms() + stored_in_ms, envelope, announcer))
+
     def settle(self) -> None:
-        """Store what is due to be stored."""
+        """Store what is due to be stored, in one batch."""
         now_ms = self.clock.now_ms()
-        for due in [each for each in self.waiting if each[0] <= now_ms]:
-            self.waiting.remove(due)
-            self.writer.write([due[1]])
-            due[2].confirm(due[1])
+        due = [each for each in self.waiting if each[0] <= now_ms]
+        if due:
+            self.waiting = [each for each in self.waiting if each[0] > now_ms]
+            self.writer.write([envelope for _, envelope, _ in due])
+        for _, envelope, announcer in due:
+            announcer.confirm(envelope)
 
     def retract(self, from_ms: int, to_ms: int, source: str = "") -> Retraction:
         draft = Retraction(0, self.clock.now_ms(), 0, 0, _ALWAYS, from_ms, to_ms, source, (), "test", "test")
@@ -101,6 +123,12 @@ class Installation:
 
     def observe(self, lane: Lane) -> Sight:
         return watch.look(self.store, self.storage, lane, self.watch, self.clock)
+
+    def end(self) -> None:
+        """End all processes in order, with nothing under way."""
+        assert not self.waiting
+        for each in self.acceptors:
+            each.close()
 
     def restart_judge(self) -> None:
         """Another judge takes over: nothing is remembered but the database."""
@@ -146,8 +174,8 @@ def replayed_lines(installation: Installation, lane: Lane) -> Iterator[tuple[Ope
         read = open_session(lane.app_id, at_k)
         return KnownSteps(operation.after_ms, operation.upto_ms, read, operation.behind_ms)
 
-    lines = replay(versions, map(known, operations), {}, period_ms=RULE_PERIOD_MS, active_max=RULE_ACTIVE_MAX)
-    for operation, line in zip(operations, lines, strict=True):
+    said = replay(versions, map(known, operations), {}, period_ms=RULE_PERIOD_MS, active_max=RULE_ACTIVE_MAX)
+    for operation, each_said in zip(operations, said, strict=True):
         yield (
             operation,
             sorted(
@@ -158,7 +186,7 @@ def replayed_lines(installation: Installation, lane: Lane) -> Iterator[tuple[Ope
                     each.after.phase.value,
                     each.reason or each.detail[:200],
                 )
-                for each in line.transitions
+                for each in each_said.line.transitions
             ),
         )
 

@@ -5,8 +5,10 @@ from typing import Any
 
 import pytest
 
-from alerts.models import Rule
+from alerts.models import Outbox, Rule
 from alerts.models.telling import LastWord, Notification, NotificationGroup
+from alerts.notify import outbox
+from alerts.notify.base import RecordingNotifier
 from alerts.telling import limits
 from alerts.telling.decide.episodes import LineKind
 from spm.accounts.models import App
@@ -74,6 +76,17 @@ def test_an_attempt_that_waits_and_an_escalation_keep_their_pause(routed: Alerti
     assert not Notification.objects.filter(state="waiting").exists()
     assert LastWord.objects.get().not_before_ms == routed.clock.now_ms() + 60_000
     assert not NotificationGroup.objects.filter(last_flush_ms__gt=routed.clock.now_ms()).exists()
+
+
+def test_a_mail_about_an_account_that_waits_for_its_next_attempt_is_tried_at_once(world: AlertingWorld) -> None:
+    world.tell()
+    now_ms = world.clock.now_ms()
+    Outbox.objects.create(kind="mail", key="1", payload={}, created_ms=now_ms, next_attempt_ms=now_ms + 10_000)
+    world.clock.jump(-HOUR_MS)
+    world.tell()
+    notifier = RecordingNotifier()
+    assert outbox.deliver(notifiers={"mail": notifier}, clock=world.clock).sent == 1
+    assert notifier.keys == ["1"]
 
 
 def test_clocks_of_two_machines_that_differ_a_little_move_nothing(routed: AlertingWorld) -> None:

@@ -19,7 +19,7 @@ MakeRule = Callable[..., Rule]
 def announced(monkeypatch: pytest.MonkeyPatch) -> list[list[int]]:
     """The ids that were announced, one list for each transaction."""
     calls: list[list[int]] = []
-    monkeypatch.setattr(episodes, "episodes_changed", lambda ids, now_ms: calls.append(list(ids)))
+    monkeypatch.setattr(episodes, "episodes_changed", lambda rows, now_ms: calls.append([row.pk for row in rows]))
     return calls
 
 

@@ -16,10 +16,10 @@ from hypothesis import strategies as st
 from alerts import episodes, evaluate, journal, rulebook
 from alerts.judging.answers import Answer, Read
 from alerts.judging.automaton import OK, Input, step
+from alerts.judging.instances.keys import InstanceKey
 from alerts.judging.knowledge.sight import Sight
 from alerts.judging.lane_plan import Decision, News, OperationKind
 from alerts.judging.lane_plan import Operation as Plan
-from alerts.judging.run import InstanceKey
 from alerts.judging.selections import Traits, traits_of
 from alerts.judging.versions import Steps
 from alerts.models import AlertEvent, Episode, Instance, Lane, Operation, Rule, RuleVersionRow

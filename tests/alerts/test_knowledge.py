@@ -122,6 +122,26 @@ def test_late_data_amends_the_verdict_and_the_episode_follows(installation: Inst
     assert (episode.start_ms, episode.end_ms, episode.found_late) == (at_ms, at_ms + RULE_PERIOD_MS, True)
 
 
+def test_rules_judge_in_time_at_what_is_new_while_a_message_with_samples_of_long_ago_waits(
+    installation: Installation, make_rule: MakeRule
+) -> None:
+    """It may wait for an hour behind another tenant's import. Once it is stored, it is late data."""
+    make_rule()
+    installation.run_quietly(120)
+    at_ms = installation.clock.now_ms() - 60_000
+    installation.send_with_past("a", at_ms, 95.0, stored_in_ms=900_000)
+    lags = []
+    for _ in range(90):
+        installation.run_quietly(10)
+        lags.append(installation.clock.now_ms() - position())
+    assert max(lags) <= 20_000
+    assert not Operation.objects.exclude(behind_ms=None).exists()
+    assert not Episode.objects.exists()
+    installation.run_quietly(120)
+    episode = Episode.objects.get()
+    assert (episode.start_ms, episode.end_ms, episode.found_late) == (at_ms, at_ms + RULE_PERIOD_MS, True)
+
+
 def test_a_retraction_voids_what_rested_on_its_samples(installation: Installation, make_rule: MakeRule) -> None:
     make_rule()
     installation.run_quietly(60)

@@ -26,8 +26,12 @@ logins   40 wrong logins a second, of one account and of any, for --hold seconds
 home     the home page of --hosts hosts, and the part that refreshes itself: p50/p95 of --times requests, compressed kB
 parallel  20 to 500 queries at once, of one organisation and of ten; pings and one organisation's queries beside the
          slow ones of two others for --hold seconds
+tenants  one tenant's pushes, queries and rules alone, and beside each kind of trouble of another, --hold seconds each
+         (--only KIND,KIND)
 rules    --rules rules over 1,000 series in one process: seconds and CPU of a step at which nothing changes, and of one
          at which alerts begin; beside Debian's Prometheus and vmalert with the same rules (--no-peer leaves them out)
+alerts   from an accepted sample to its mail at an SMTP server with 1,000 rules: p50, p95, and beside 500 slow rules of
+         another tenant
 footprint  bytes per value by table and column, of whole hours written and rolled up in memory
 full     the full stack, servers and all: HTTP and AMQP through RabbitMQ and a worker into HBase, values/s, messages/s
          and CPU µs per value by process, beside OpenTSDB on the same HBase (--values, --small, --peer-values)
@@ -55,9 +59,11 @@ from tests.bench.listeners import listeners
 from tests.bench.pages import home
 from tests.bench.protocols import protocols
 from tests.bench.rolled import compact
+from tests.bench.rules.latency import alerts
 from tests.bench.slow import slow
 from tests.bench.slow.logins import logins
 from tests.bench.slow.parallel import parallel
+from tests.bench.slow.tenants import tenants
 from tests.servers.product import ROOT, Served, disk_bytes, start_peer, start_product
 from tests.support.fleet import STEP_MS, Fleet
 
@@ -84,7 +90,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=20, help="of agents: bodies of each agent and load")
     parser.add_argument("--listeners", type=int, default=10_000, help="of listeners")
     parser.add_argument("--times", type=int, default=20, help="of tsbs: queries of each type; of home: requests")
-    parser.add_argument("--only", default="", help="of tsbs: types with this in their name")
+    parser.add_argument("--only", default="", help="of tsbs, tenants: kinds with this in their name")
     parser.add_argument("--series", type=int, default=1_000_000, help="of names")
     parser.add_argument("--scale", type=int, default=1, help="of tsbs: so many times fewer hosts")
     parser.add_argument("--slow", type=int, default=1_000, help="of slow: connections of each kind")
@@ -159,8 +165,9 @@ def ingest(options: argparse.Namespace) -> None:
 
 def every_agent(options: argparse.Namespace) -> None:
     """Small bodies of many connections."""
+    start_ms = time.time_ns() // 10**10 * STEP_MS - 36 * HOUR_MS  # live, as what agents send
     with _servers(options) as servers:
-        agents(servers, options, START_MS)
+        agents(servers, options, start_ms)
 
 
 def every_listener(options: argparse.Namespace) -> None:
@@ -185,6 +192,12 @@ def home_page(options: argparse.Namespace) -> None:
     """The home page of a large app."""
     with _servers(argparse.Namespace(no_peer=True)) as [(_, served)]:
         home(served, options)
+
+
+def beside_tenants(options: argparse.Namespace) -> None:
+    """Measure what a tenant notices of another one's troubles."""
+    with tempfile.TemporaryDirectory(prefix="spm-bench-") as folder:
+        tenants(options, Path(folder))
 
 
 def parallel_queries(options: argparse.Namespace) -> None:
@@ -380,9 +393,11 @@ ROOMS: dict[str, Callable[[argparse.Namespace], object]] = {
     "logins": wrong_logins,
     "home": home_page,
     "parallel": parallel_queries,
+    "tenants": beside_tenants,
     "small_bodies": steps_of_small_bodies,
     "protocols": every_protocol,
     "rules": many_rules,
+    "alerts": alerts,
     "compact": compact,
     "disk": disk,
     "query": query,

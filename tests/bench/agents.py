@@ -29,7 +29,7 @@ def agents(servers: Sequence[tuple[str, Served]], options: argparse.Namespace, s
     forms = [form for form in FORMS if form.name in names]
     assert forms, f"unknown protocol {names}; there are {', '.join(form.name for form in FORMS)}"
     for number, form in enumerate(forms):
-        _of_form(form, servers, options, start_ms + number * 48 * HOUR_MS)
+        _of_form(form, servers, options, start_ms + number * 4 * HOUR_MS)
 
 
 def _of_form(form: Form, servers: Sequence[tuple[str, Served]], options: argparse.Namespace, start_ms: int) -> None:

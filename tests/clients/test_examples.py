@@ -126,5 +126,5 @@ def test_example_shows_why_it_is_rejected_and_does_not_try_again(busy: Busy, nam
 
 
 def test_the_page_about_sending_shows_every_example_as_it_is() -> None:
-    page = (ROOT / "docs" / "sending.md").read_text()
+    page = (ROOT / "docs" / "how-to" / "sending.md").read_text()
     assert [name for name in EXAMPLES if (FOLDER / name).read_text() not in page] == []

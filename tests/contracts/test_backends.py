@@ -132,6 +132,17 @@ def test_put_new_of_many_large_rows_puts_them_all(backend: Backend) -> None:
     assert [row[b"c"] for row in backend.get("series", [key for key, _ in many]) if row] == [v for _, v in many]
 
 
+def test_put_then_get_puts_its_steps_and_reads_what_is_there_then(backend: Backend) -> None:
+    steps = [("pending", [(K[1], {b"a": b"1"})]), ("config", [(b"own", {b"v": b"2", b"w": b"3"})])]
+    for _ in range(2):
+        assert backend.put_then_get(steps, "config", [b"absent", b"own"], [b"v"]) == [None, {b"v": b"2"}]
+        assert rows(backend) == [(K[1], {b"a": b"1"})]
+    many = [(i.to_bytes(21, "big"), {b"v": bytes([i % 251]) * 60_000}) for i in range(1, 120)]
+    assert backend.put_then_get([("pending", many)], "config", [b"own"], [b"w"]) == [{b"w": b"3"}]
+    assert rows(backend) == [*many, (K[1], {b"a": b"1"})]
+    assert backend.put_then_get([], "config", [b"own"], [b"v"]) == [{b"v": b"2"}]
+
+
 def test_delete_takes_named_cells_or_whole_rows_and_absent_ones_are_no_error(backend: Backend) -> None:
     backend.put([("pending", [(K[1], {b"a": b"1", b"b": b"2"}), (K[2], {b"a": b"1"}), (K[3], {b"a": b"1"})])])
     backend.delete("pending", [(K[1], [b"a", b"z"]), (K[2], None), (K[3], [b"a"]), (K[4], None)])

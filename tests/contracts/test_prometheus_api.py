@@ -10,12 +10,14 @@ import pytest
 from django.contrib.auth.models import User
 from django.test import Client
 
+from ingest.exemplars.storage import ExemplarNote, ExemplarWriter
 from ingest.models import MetricDescription
 from spm import query
 from spm.accounts import tokens
 from spm.accounts.models import App, Membership, Organisation
 from spm.errors import StoreUnavailable
 from spm.query.fake import FakeStorage
+from spm.wire import Exemplar, canonical
 from tests.support import process_state
 
 pytestmark = [pytest.mark.django_db, pytest.mark.urls("tests.contracts.prometheus_urls")]
@@ -73,7 +75,7 @@ def test_features_have_the_names_of_prometheus_and_say_what_is_not_there(
     assert features["promql_functions"]["rate"]
     assert not features["promql_functions"]["histogram_avg"]
     assert features["promql_operators"]["topk"]
-    assert not features["tsdb"]["native_histograms"]
+    assert features["tsdb"] == {"exemplar_storage": True, "native_histograms": False}
 
 
 def test_query_answers_get_and_form_alike(client: Client, bearer: dict[str, str]) -> None:
@@ -113,10 +115,32 @@ def test_metadata_returns_types_and_help_texts_of_senders(app: App, client: Clie
     assert read(client.get(API + "metadata?metric=up", headers=bearer))["data"] == {"up": [said]}
 
 
-def test_metadata_knows_what_names_tell_and_exemplars_are_none(client: Client, bearer: dict[str, str]) -> None:
+def test_metadata_knows_what_names_tell(client: Client, bearer: dict[str, str]) -> None:
     unknown = [{"type": "unknown", "help": "", "unit": ""}]
     assert read(client.get(API + "metadata", headers=bearer))["data"] == {"load": unknown, "up": unknown}
-    assert read(client.post(API + "query_exemplars", {"query": "up"}, headers=bearer))["data"] == []
+
+
+def test_exemplars_of_each_selector_of_a_query_are_listed_as_prometheus_does(
+    app: App, client: Client, bearer: dict[str, str]
+) -> None:
+    stored = [Exemplar(canonical("up", {"job": "a"}), 1_500 + n, 0.1, (("trace_id", str(n)),)) for n in range(2)]
+    stored.append(Exemplar(canonical("load", {}), 2_000, 1e6, ()))
+    ExemplarWriter().write({app.pk: {one: ExemplarNote(one, 1_700_000_000_000, "s") for one in stored}})
+    query = {"query": 'sum(rate(up{job="a"}[5m])) / on() (load or up{job="a"} offset 1h)', "start": "1.501", "end": "2"}
+    expected = [
+        {"seriesLabels": {"__name__": "load"}, "exemplars": [{"labels": {}, "value": "1000000", "timestamp": 2}]},
+        {
+            "seriesLabels": {"__name__": "up", "job": "a"},
+            "exemplars": [{"labels": {"trace_id": "1"}, "value": "0.1", "timestamp": 1.501}],
+        },
+    ]
+    for ask in (client.get, client.post):
+        assert read(ask(API + "query_exemplars", query, headers=bearer))["data"] == expected
+    none = client.get(API + "query_exemplars", {"query": "1"}, headers=bearer)
+    assert read(none) == {"status": "success", "data": []}
+    assert read(client.get(API + "query_exemplars", {**query, "start": "3"}, headers=bearer), 400)["error"] == (
+        'invalid parameter "end": end timestamp must not be before start time'
+    )
 
 
 RANGE = {"query": "up", "start": "0", "end": "1", "step": "1"}

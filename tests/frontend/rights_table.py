@@ -147,6 +147,8 @@ ALERTS = [
     Row("POST", f"{_API}/rules/backtest", Right.TRY_RULE, 400),
     *_all("GET", "/alerts", Right.SEE_APP, "/", "/rules/<int:rule_id>", "/notifications"),
     *_all("GET", "/alerts", Right.SEE_APP, "/notifications/<int:notification_id>", "/silences", "/silences/preview"),
+    Row("GET", "/alerts/active", Right.SEE_APP),
+    Row("POST", "/alerts/active", Right.ACKNOWLEDGE, 302),
     Row("GET", "/alerts/files", Right.SEE_APP),
     Row("POST", "/alerts/files", Right.IMPORT_RULES),
     Row("GET", "/alerts/files/<str:name>", Right.SEE_APP),

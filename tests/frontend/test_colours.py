@@ -10,9 +10,10 @@ import pytest
 from spm.settings.environment import BASE_DIR
 
 CSS = BASE_DIR / "frontend" / "static" / "css"
+RULES = dict(re.findall(r"(:root:root\S*) \{([^}]*--backdrop:[^}]*)\}", (CSS / "site.css").read_text()))
 LIGHT, DARK = (
-    dict(re.findall(r"--([a-z0-9-]+): (#[0-9a-f]{3,6})\b", (CSS / name).read_text()))
-    for name in ("site.css", "dark.css")
+    dict(re.findall(r"--([a-z0-9-]+): (#[0-9a-f]{3,6})\b", RULES[name]))
+    for name in (":root:root", ':root:root[data-theme="dark"]')
 )
 THEMES = pytest.mark.parametrize("theme", [LIGHT, DARK], ids=["light", "dark"])
 
@@ -64,3 +65,8 @@ def test_any_two_lines_of_a_chart_look_different(theme: dict[str, str], sight: s
     seen = {name: oklab(theme[name], SIGHTS[sight]) for name in (f"s{number}" for number in range(1, 9))}
     distances = {pair: float(np.linalg.norm(seen[pair[0]] - seen[pair[1]])) for pair in combinations(seen, 2)}
     assert min(distances.values()) >= DISTANCE_MIN, min(distances, key=lambda pair: distances[pair])
+
+
+def test_the_system_and_the_page_choose_the_same_dark_theme() -> None:
+    chosen, of_system = (RULES[f":root:root{end}"] for end in ('[data-theme="dark"]', ':not([data-theme="light"])'))
+    assert chosen.split() == of_system.split()

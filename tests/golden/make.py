@@ -17,8 +17,9 @@ from spm.store.encoding import blocks
 from spm.store.encoding.blocks import LogBlock, Messages, TimelinesPage
 from spm.store.encoding.chunk_page import ChunkPage
 from spm.store.keys import PlacementEpoch, PlacementTable
-from spm.store.ledger import commit_records, dead_letters, watermarks
+from spm.store.ledger import commit_records, dead_letters, folded_hours, watermarks
 from spm.store.ledger.commit_records import BatchRows, Commit
+from spm.store.ledger.folded_hours import FoldedHour
 from spm.store.ledger.rounds import Round
 from spm.store.ledger.watermarks import (
     AdoptionRecord,
@@ -255,66 +256,91 @@ def _every_mode() -> dict[str, np.ndarray]:
 
 _BYTES = lambda value: value.to_bytes()  # noqa: E731
 GOLDEN: dict[str, Golden] = {
-    "envelope-1": Golden(_envelope(), _BYTES, Envelope.from_bytes),
-    "columns-1": Golden(
+    "samples/envelope-1": Golden(_envelope(), _BYTES, Envelope.from_bytes),
+    "samples/columns-1": Golden(
         _every_form(),
         None,
         lambda raw: blocks.decode_columns(blocks.CHUNK, raw)[0],
     ),
-    "columns-1-dense": Golden(
+    "samples/columns-1-dense": Golden(
         _every_mode(),
         lambda v: blocks.encode_columns(blocks.CHUNK, v, version=1),
         lambda raw: blocks.decode_columns(blocks.CHUNK, raw)[0],
     ),
-    "log-1": Golden(_log(), None, LogBlock.from_bytes),
-    "log-2": Golden(_log(), _BYTES, LogBlock.from_bytes),
-    "chunk-1": Golden(_page(), None, ChunkPage.from_bytes),
-    "chunk-1-dense": Golden(_page(), _BYTES, ChunkPage.from_bytes),
-    "chunk-2": Golden(_large_page(), _BYTES, lambda raw: _unpacked(ChunkPage.from_bytes(raw))),
-    "chunk-2-floats": Golden(_large_page(floats=True), _BYTES, lambda raw: _unpacked(ChunkPage.from_bytes(raw))),
-    "timelines-1": Golden(_timelines(), None, TimelinesPage.from_bytes),
-    "timelines-2": Golden(_jittered(), _BYTES, TimelinesPage.from_bytes),
-    "inputs-1": Golden(INPUTS, None, generations.decode_inputs),
-    "inputs-2": Golden(INPUTS, generations.encode_inputs, generations.decode_inputs),
-    "pending-1": Golden(COMMIT, None, commit_records.decode),
-    "pending-2": Golden(COMMIT, lambda v: commit_records.encode(v, batch=2**64 - 1), commit_records.decode),
-    "pending-2-epoch": Golden(PLACED_BY, lambda v: commit_records.encode(v, batch=2**64 - 1), commit_records.decode),
-    "ledger-1": Golden(COMMIT, None, lambda raw: commit_records.decode(raw, blocks.LEDGER)),
-    "ledger-2": Golden(
+    "samples/log-1": Golden(_log(), None, LogBlock.from_bytes),
+    "samples/log-2": Golden(_log(), _BYTES, LogBlock.from_bytes),
+    "samples/chunk-1": Golden(_page(), None, ChunkPage.from_bytes),
+    "samples/chunk-1-dense": Golden(_page(), _BYTES, ChunkPage.from_bytes),
+    "samples/chunk-2": Golden(_large_page(), _BYTES, lambda raw: _unpacked(ChunkPage.from_bytes(raw))),
+    "samples/chunk-2-floats": Golden(
+        _large_page(floats=True), _BYTES, lambda raw: _unpacked(ChunkPage.from_bytes(raw))
+    ),
+    "samples/timelines-1": Golden(_timelines(), None, TimelinesPage.from_bytes),
+    "samples/timelines-2": Golden(_jittered(), _BYTES, TimelinesPage.from_bytes),
+    "runs/inputs-1": Golden(INPUTS, None, generations.decode_inputs),
+    "runs/inputs-2": Golden(INPUTS, generations.encode_inputs, generations.decode_inputs),
+    "ledger/pending-1": Golden(COMMIT, None, commit_records.decode),
+    "ledger/pending-2": Golden(COMMIT, lambda v: commit_records.encode(v, batch=2**64 - 1), commit_records.decode),
+    "ledger/pending-2-epoch": Golden(
+        PLACED_BY, lambda v: commit_records.encode(v, batch=2**64 - 1), commit_records.decode
+    ),
+    "ledger/ledger-1": Golden(COMMIT, None, lambda raw: commit_records.decode(raw, blocks.LEDGER)),
+    "ledger/ledger-2": Golden(
         COMMIT,
         lambda v: commit_records.encode(v, blocks.LEDGER, commit_records.DEAD),
         lambda raw: commit_records.decode(raw, blocks.LEDGER),
     ),
-    "ledger-2-totals": Golden(
+    "ledger/ledger-2-totals": Golden(
         DIED,
         lambda v: commit_records.encode(v, blocks.LEDGER, commit_records.DEAD),
         lambda raw: commit_records.decode(raw, blocks.LEDGER),
     ),
-    "announced-1": Golden(
+    "ledger/announced-1": Golden(
         (7, WORDS),
         lambda v: blocks.encode_record(blocks.ANNOUNCED, v),
         lambda raw: watermarks._decode_announcements(raw),
     ),
-    "mark-1": Golden(
+    "ledger/mark-1": Golden(
         MARK, lambda v: blocks.encode_record(blocks.WATERMARK, v), lambda raw: watermarks._decode_watermark(raw)
     ),
-    "round-1": Golden(
+    "ledger/round-1": Golden(
         Round(2**32 - 1, 900_000, T0, (1, 70_000), True),
         lambda v: blocks.encode_record(blocks.ROUND, v),
         lambda raw: blocks.decode_record(blocks.ROUND, raw, Round),
     ),
-    "stamps-1": Golden(ADOPTED, watermarks._encode_adoption, watermarks._decode_adoption),
-    "vector-1": Golden(WatermarkVector.of(_seen()), _BYTES, lambda raw: WatermarkVector.from_bytes(raw, _seen())),
-    "manifest-1": Golden(MANIFEST, None, manifest.decode),
-    "manifest-2": Golden(SEALED, manifest.encode, manifest.decode),
-    "manifest-3": Golden(MANY_SOURCES, manifest._encode_numbering, manifest.decode),
-    "month-1": Golden(MONTH, None, manifest.decode_month),
-    "month-2": Golden(NEWER_MONTH, manifest.encode_month, manifest.decode_month),
-    "retraction-1": Golden(RETRACTION, retractions.encode, retractions.decode),
-    "distribution-1": Golden(PLACED, epochs.encode, epochs.decode),
-    "hours-1": Golden(_aggregates(), None, lambda raw: rollup_rows.decode_row(_cells(raw)).at(472_003)),
-    "hours-2": Golden(_sketched(), _row, lambda raw: rollup_rows.decode_row(_cells(raw)).at(472_003)),
-    "dead-1": Golden(LETTER, lambda v: dead_letters.step(1, 2, b"n" * 16, v)[1][0][1][b"v"], dead_letters.decode),
+    "ledger/folded-1": Golden(
+        FoldedHour(
+            ("web-1", "web-2"),
+            (360, 1),
+            (3_600, 0),
+            (0, 0),
+            (2, 0),
+            (0, 10),
+            ((0, 7, 1, 360, T0, T0 + 1),),
+            (1, 9),
+            (T0 << 16, T0 << 16 | 5),
+            (2**63, 1, 1),
+            False,
+        ),
+        lambda v: v.to_bytes(),
+        folded_hours.decode,
+    ),
+    "ledger/stamps-1": Golden(ADOPTED, watermarks._encode_adoption, watermarks._decode_adoption),
+    "ledger/vector-1": Golden(
+        WatermarkVector.of(_seen()), _BYTES, lambda raw: WatermarkVector.from_bytes(raw, _seen())
+    ),
+    "runs/manifest-1": Golden(MANIFEST, None, manifest.decode),
+    "runs/manifest-2": Golden(SEALED, manifest.encode, manifest.decode),
+    "runs/manifest-3": Golden(MANY_SOURCES, manifest._encode_numbering, manifest.decode),
+    "runs/month-1": Golden(MONTH, None, manifest.decode_month),
+    "runs/month-2": Golden(NEWER_MONTH, manifest.encode_month, manifest.decode_month),
+    "runs/retraction-1": Golden(RETRACTION, retractions.encode, retractions.decode),
+    "runs/distribution-1": Golden(PLACED, epochs.encode, epochs.decode),
+    "runs/hours-1": Golden(_aggregates(), None, lambda raw: rollup_rows.decode_row(_cells(raw)).at(472_003)),
+    "runs/hours-2": Golden(_sketched(), _row, lambda raw: rollup_rows.decode_row(_cells(raw)).at(472_003)),
+    "samples/dead-1": Golden(
+        LETTER, lambda v: dead_letters.step(1, 2, b"n" * 16, v)[1][0][1][b"v"], dead_letters.decode
+    ),
 }
 
 

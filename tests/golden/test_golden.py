@@ -10,42 +10,43 @@ from tests.golden.make import FOLDER, GOLDEN
 
 EACH = pytest.mark.parametrize("name", GOLDEN)
 WRITTEN = pytest.mark.parametrize("name", [name for name, golden in GOLDEN.items() if golden.write])
-# name -> CRC-32 of the file, which must never change
+# folder and name -> CRC-32 of the file, which must never change
 FROZEN: dict[str, int] = {
-    "announced-1": 0xA7655324,
-    "chunk-1": 0xF6ADD7CA,
-    "chunk-1-dense": 0xC0B16196,
-    "chunk-2": 0x50FAB627,
-    "chunk-2-floats": 0xB025F4EC,
-    "columns-1": 0x9D366ED6,
-    "columns-1-dense": 0xA43757F3,
-    "dead-1": 0x0F14395F,
-    "distribution-1": 0x1393DEB1,
-    "envelope-1": 0x2B32D00A,
-    "hours-1": 0x93D9040A,
-    "hours-2": 0xC736D29A,
-    "inputs-1": 0x0FB147C0,
-    "inputs-2": 0xABE08B63,
-    "ledger-1": 0x93BFC1F4,
-    "ledger-2": 0xB67D077E,
-    "ledger-2-totals": 0x837E5A4E,
-    "log-1": 0x57DB1EC7,
-    "log-2": 0xA123014A,
-    "manifest-1": 0x4F8D2C83,
-    "manifest-2": 0x0C273983,
-    "manifest-3": 0x18DFB569,
-    "mark-1": 0xC50D138C,
-    "month-1": 0x2D79C62E,
-    "month-2": 0xB7C7CA9A,
-    "pending-1": 0x72280F06,
-    "pending-2": 0xA0438147,
-    "pending-2-epoch": 0x922E3967,
-    "retraction-1": 0xA008A8A7,
-    "round-1": 0x21D99A09,
-    "stamps-1": 0xD9990D4B,
-    "timelines-1": 0xB6D2476D,
-    "timelines-2": 0xCE78C126,
-    "vector-1": 0xF72F6F99,
+    "ledger/announced-1": 0xA7655324,
+    "ledger/folded-1": 0xF00C0F41,
+    "ledger/ledger-1": 0x93BFC1F4,
+    "ledger/ledger-2": 0xB67D077E,
+    "ledger/ledger-2-totals": 0x837E5A4E,
+    "ledger/mark-1": 0xC50D138C,
+    "ledger/pending-1": 0x72280F06,
+    "ledger/pending-2": 0xA0438147,
+    "ledger/pending-2-epoch": 0x922E3967,
+    "ledger/round-1": 0x21D99A09,
+    "ledger/stamps-1": 0xD9990D4B,
+    "ledger/vector-1": 0xF72F6F99,
+    "runs/distribution-1": 0x1393DEB1,
+    "runs/hours-1": 0x93D9040A,
+    "runs/hours-2": 0xC736D29A,
+    "runs/inputs-1": 0x0FB147C0,
+    "runs/inputs-2": 0xABE08B63,
+    "runs/manifest-1": 0x4F8D2C83,
+    "runs/manifest-2": 0x0C273983,
+    "runs/manifest-3": 0x18DFB569,
+    "runs/month-1": 0x2D79C62E,
+    "runs/month-2": 0xB7C7CA9A,
+    "runs/retraction-1": 0xA008A8A7,
+    "samples/chunk-1": 0xF6ADD7CA,
+    "samples/chunk-1-dense": 0xC0B16196,
+    "samples/chunk-2": 0x50FAB627,
+    "samples/chunk-2-floats": 0xB025F4EC,
+    "samples/columns-1": 0x9D366ED6,
+    "samples/columns-1-dense": 0xA43757F3,
+    "samples/dead-1": 0x0F14395F,
+    "samples/envelope-1": 0x2B32D00A,
+    "samples/log-1": 0x57DB1EC7,
+    "samples/log-2": 0xA123014A,
+    "samples/timelines-1": 0xB6D2476D,
+    "samples/timelines-2": 0xCE78C126,
 }
 
 
@@ -61,7 +62,7 @@ def flat(value: object) -> object:
 
 
 def test_every_golden_file_is_tested_and_frozen() -> None:
-    result = {path.stem: zlib.crc32(path.read_bytes()) for path in FOLDER.glob("*.bin")}
+    result = {f"{path.parent.name}/{path.stem}": zlib.crc32(path.read_bytes()) for path in FOLDER.glob("*/*.bin")}
     assert result == FROZEN
     assert result.keys() == GOLDEN.keys()
 
@@ -80,13 +81,13 @@ def test_the_same_value_is_written_as_the_same_bytes(name: str) -> None:
 
 
 def test_every_version_that_is_read_has_a_golden_file() -> None:
-    result = {tuple(raw[:2]) for raw in (path.read_bytes() for path in FOLDER.glob("*.bin"))}
+    result = {tuple(raw[:2]) for raw in (path.read_bytes() for path in FOLDER.glob("*/*.bin"))}
     hours = {(blocks.HOURS, 1)}  # a row's file holds several cells, each a frame
     assert result | hours >= set(blocks.READERS)
 
 
 # what keeps an older version, so that programs of both releases read it: days of few sources, chunks of few values
-OLDER = ("manifest-2", "chunk-1-dense", "columns-1-dense")
+OLDER = ("runs/manifest-2", "samples/chunk-1-dense", "samples/columns-1-dense")
 
 
 def test_a_newest_version_is_what_is_written() -> None:
@@ -97,7 +98,7 @@ def test_a_newest_version_is_what_is_written() -> None:
 
 
 def test_the_golden_files_hold_every_form_of_a_column() -> None:
-    raw = (FOLDER / "columns-1.bin").read_bytes()
+    raw = (FOLDER / "samples/columns-1.bin").read_bytes()
     _, columns = blocks._COLUMNS.decode(blocks.unframe(raw[0], raw)[1])
     assert {form for _, form, *_ in columns} == set(range(codec.ZSTD + 1))
     assert {dtype for _, _, dtype, *_ in columns} == set(codec._DTYPES)

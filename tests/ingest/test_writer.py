@@ -22,6 +22,7 @@ from spm.store.backends.memory import MemoryBackend
 from spm.store.encoding import blocks
 from spm.store.keys import PlacementTable
 from spm.store.ledger import commit_records, dead_letters
+from spm.store.ledger.balance_hours import read_hours
 from spm.store.ledger.commit_records import BatchRows
 from spm.store.ledger.outcomes import read_outcomes
 from spm.wire import Envelope
@@ -473,3 +474,17 @@ def test_the_app_of_an_envelope_is_the_only_one_in_its_rows() -> None:
     apps |= {int.from_bytes(k[1:5], "big") for k in keys_of(backend, "series")}
     apps |= {int.from_bytes(k[:4], "big") for k in keys_of(backend, "ledger")}
     assert apps == {APP}
+
+
+def test_each_hour_has_the_samples_of_messages_that_waited_together_for_long() -> None:
+    backend, hour = MemoryBackend(), START // HOUR_MS
+    waits_ms = [0, 5 * 60_000, 55 * 60_000, 3 * HOUR_MS, 3 * HOUR_MS]
+    messages = [envelope([(1, START + 1, 1.0)], ms=START + wait, sequence=i) for i, wait in enumerate(waits_ms)]
+    Writer(backend, PlacementTable()).write(messages)
+    for item in list(commit_records.scan(backend, APP, list(range(16)))):
+        commit, _, batch = commit_records.decode_ledger_row(item.cell, blocks.PENDING)
+        row = commit_records.encode(commit, blocks.LEDGER, commit_records.STORED, batch)
+        backend.put([("ledger", [(commit_records.ledger_key(item.key.log(item.hour)), {commit_records.COLUMN: row})])])
+        backend.delete("pending", [(item.key.to_bytes(), None)])
+    read = [next(read_hours(backend, APP, number, number)) for number in range(hour, hour + 4)]  # each alone
+    assert [int(each.stored.sum()) for each in read] == [3, 0, 0, 2]

@@ -102,8 +102,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
         if isinstance(report, pytest.TestReport)
     ]
     tests = list(config.stash[_TESTS].values())
-    if "proof" in str(config.getoption("-m")):
-        write_long_forms([report for _, report in reports], today=_today())
+    write_long_forms([report for _, report in reports if "proof" in report.keywords], today=_today())
     rows = wanted_rows(config.getoption("--seeds"))
     if rows is None:
         return

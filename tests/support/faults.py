@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 
 from spm.errors import StoreUnavailable
-from spm.store.backends.base import Backend, Reader, Row, Step, put_new_apart
+from spm.store.backends.base import Backend, Reader, Row, Step, put_new_apart, put_then_get_apart
 
 
 class Faulty:
@@ -51,6 +51,11 @@ class Faulty:
         self, table: str, column: bytes, rows: Sequence[tuple[bytes, bytes]], steps: Sequence[Step]
     ) -> list[bytes | None]:
         return put_new_apart(self, table, column, rows, steps)
+
+    def put_then_get(
+        self, steps: Sequence[Step], table: str, keys: Sequence[bytes], columns: Sequence[bytes]
+    ) -> list[dict[bytes, bytes] | None]:
+        return put_then_get_apart(self, steps, table, keys, columns)
 
     def delete(self, table: str, cells: Sequence[tuple[bytes, Sequence[bytes] | None]]) -> None:
         self._act(f"delete {table}", lambda: self.inner.delete(table, cells))

@@ -25,12 +25,12 @@ class Person:
         """Return a page."""
         return self._opener.open(self._root + path, timeout=30).read().decode()  # type: ignore[no-any-return]
 
-    def submit(self, path: str, **fields: str | Sequence[str]) -> str:
-        """The page to which a form leads."""
+    def submit(self, path: str, address: str = "", /, **fields: str | Sequence[str]) -> str:
+        """The page to which a form leads that stands on a page and is sent there, or to the address."""
         token = re.search(r'name="csrfmiddlewaretoken" value="([^"]+)"', self.read(path))
         assert token, f"no form at {path}"
         form = urllib.parse.urlencode({**fields, "csrfmiddlewaretoken": token[1]}, doseq=True).encode()
-        request = urllib.request.Request(self._root + path, form, {"Referer": self._root + path})
+        request = urllib.request.Request(self._root + (address or path), form, {"Referer": self._root + path})
         return self._opener.open(request, timeout=30).read().decode()  # type: ignore[no-any-return]
 
 

@@ -58,21 +58,21 @@ def test_every_decision_answers_a_question_in_few_lines(path: Path) -> None:
 
 
 @pytest.mark.parametrize("folder", [PAGES, PAGES / "decisions"], ids=_name)
-def test_an_index_lists_every_page_of_its_folder(folder: Path) -> None:
+def test_an_index_lists_every_page_below_its_folder(folder: Path) -> None:
     index = (folder / "README.md").read_text()
-    pages = [path.name for path in folder.glob("*.md") if path.name != "README.md"]
-    assert [name for name in pages if f"]({name})" not in index] == []
+    pages = [path.relative_to(folder).as_posix() for path in folder.rglob("*.md") if path.name != "README.md"]
+    assert [name for name in pages if f"]({name})" not in index and not name.startswith("decisions/")] == []
 
 
 def test_every_management_command_is_documented() -> None:
-    page = (PAGES / "commands.md").read_text()
+    page = (PAGES / "reference" / "commands.md").read_text()
     rooms = (path for room in documents.PRODUCT for path in (ROOT / room).rglob("management/commands/*.py"))
     names = {path.stem for path in rooms if path.stem != "__init__"}
     assert sorted(name for name in names if not re.search(rf"`{name}[ `]", page)) == []
 
 
 def test_every_setting_is_listed_once() -> None:
-    listed = re.findall(r"`([A-Z]+_[A-Z_]+)`(?=,| \|)", (PAGES / "settings.md").read_text())
+    listed = re.findall(r"`([A-Z]+_[A-Z_]+)`(?=,| \|)", (PAGES / "reference" / "settings.md").read_text())
     example = re.findall(r"^#([A-Z_]+)=", (ROOT / ".env.example").read_text(), re.MULTILINE)
     assert sorted(listed) == sorted(example)
 

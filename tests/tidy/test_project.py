@@ -7,6 +7,7 @@ import subprocess
 import sys
 import tomllib
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,9 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
 SCRIPTS = ("bin", ".ci")
 OF_THE_MACHINE = frozenset({"apt-get"})  # programs of a fresh runner
+SUBJECTS_SINCE = "54e71440"  # some before it are longer
 HOOKS = ROOT / ".pre-commit-config.yaml"
+COMMANDED = [HOOKS, *(path for path in WORKFLOWS if "run:" in path.read_text())]
 
 
 def _name(path: Path) -> str:
@@ -42,6 +45,8 @@ def _commands(path: Path) -> Iterator[list[str]]:
 def _faults(words: list[str]) -> list[str]:
     """Return the words of a command that name no program, option, module or test of this project."""
     program, arguments = words[0], words[1:]
+    if program == "docker":
+        return [name for flag, name in pairwise(arguments) if flag == "-f" and not (ROOT / name).is_file()]
     if program in OF_THE_MACHINE:
         return []
     if program == ".venv/bin/python":
@@ -68,7 +73,7 @@ def test_a_workflow_is_valid_by_the_schema_of_workflows(path: Path) -> None:
     assert done.returncode == 0, done.stdout
 
 
-@pytest.mark.parametrize("path", [*WORKFLOWS, HOOKS], ids=_name)
+@pytest.mark.parametrize("path", COMMANDED, ids=_name)
 def test_every_command_that_is_named_exists(path: Path) -> None:
     commands = list(_commands(path))
     assert commands != []
@@ -83,6 +88,7 @@ def test_every_command_that_is_named_exists(path: Path) -> None:
         ("bin/test tests/nowhere", ["tests/nowhere"]),
         (".venv/bin/python -m black", ["black"]),
         ("curl -fsS", ["curl"]),
+        ("docker build -f deploy/Dockerfile .", ["deploy/Dockerfile"]),
     ],
 )
 def test_a_command_that_does_not_exist_is_found(command: str, faults: list[str]) -> None:
@@ -99,4 +105,18 @@ def test_fast_tests_run_on_every_python_that_is_supported() -> None:
 def test_a_workflow_may_only_read_and_ends_in_time(path: Path) -> None:
     workflow = _loaded(path)
     assert workflow["permissions"] == {"contents": "read"}
+    rights = {right for job in workflow["jobs"].values() for right in job.get("permissions", {}).items()}
+    assert rights <= {("contents", "read"), ("security-events", "write")}
     assert [name for name, job in workflow["jobs"].items() if not 0 < job.get("timeout-minutes", 0) <= 180] == []
+
+
+def test_subjects_of_commits_have_at_most_72_signs() -> None:
+    """Where the history is not there, there is nothing to look at."""
+    history = subprocess.run(
+        ["git", "log", "--no-merges", "--format=%s", f"{SUBJECTS_SINCE}..HEAD"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert [subject for subject in history.stdout.splitlines() if len(subject) > 72] == []

@@ -1,8 +1,5 @@
 """The page of one alert, and what a person does there: acknowledge, snooze. Silences are made on their own page."""
 
-import json
-import re
-
 from django.contrib import messages
 from django.contrib.auth.decorators import login_required
 from django.db.models import QuerySet
@@ -13,6 +10,7 @@ from django.views.decorators.http import require_GET, require_POST
 from alerts.models import AlertEvent, Episode
 from alerts.models.telling import Acknowledgement, LastWord, Notification
 from alerts.pages.alert.evidence import evidence_of
+from alerts.pages.alert.matchers import matchers_of
 from alerts.pages.notification_rows import row_of
 from alerts.pages.scope import person_of
 from alerts.pages.views import page
@@ -26,7 +24,6 @@ from spm.errors import Refused
 _clock = SystemClock()
 _EVENTS_SHOWN = 100
 _NOTIFICATIONS_SHOWN = 50
-_PLAIN_NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
 _SPANS = {"acknowledge": limits.ACKNOWLEDGE_MS, "snooze": limits.SNOOZE_MS}
 
 
@@ -36,7 +33,8 @@ def alert_page(request: HttpRequest, episode_id: int) -> HttpResponse:
     """Show one alert with its evidence."""
     episode = _episode(request, episode_id, Right.SEE_APP)
     now_ms = _clock.now_ms()
-    matchers = _matchers(episode)
+    labels = matched_labels(episode)
+    matchers = matchers_of(labels)
     response = page(
         request,
         "alert",
@@ -49,7 +47,7 @@ def alert_page(request: HttpRequest, episode_id: int) -> HttpResponse:
         taken=Acknowledgement.objects.filter(episode=episode, until_ms__gt=now_ms).first(),
         texts=annotations_of(episode),
         matchers=", ".join(matchers),
-        is_cut=len(matchers) < len(matched_labels(episode)),
+        is_cut=len(matchers) < len(labels),
     )
     response["Cache-Control"] = "no-store"  # who is notified, and by what address
     return response
@@ -87,17 +85,3 @@ def _events(episode: Episode) -> QuerySet[AlertEvent]:
 def _notifications(episode: Episode) -> QuerySet[Notification]:
     rows = Notification.objects.filter(organisation=episode.rule.app.organisation_id, levels__has_key=str(episode.pk))
     return rows.select_related("receiver")[:_NOTIFICATIONS_SHOWN]
-
-
-def _matchers(episode: Episode) -> list[str]:
-    """Return the matchers of a silence of this alert: its name, its app, then labels up to the bounds."""
-    labels = matched_labels(episode)
-    first = [name for name in ("alertname", "app") if name in labels]
-    chosen, size = list[str](), 0
-    for name in [*first, *sorted(set(labels) - set(first))]:
-        shown = name if _PLAIN_NAME.fullmatch(name) else json.dumps(name, ensure_ascii=False)
-        text = f"{shown}={json.dumps(labels[name], ensure_ascii=False)}"
-        if len(chosen) < limits.MATCHERS_MAX and size + len(text) <= limits.MATCHERS_CHARS_MAX:
-            chosen.append(text)
-            size += len(text) + len(", ")
-    return chosen

@@ -19,7 +19,7 @@ from alerts.pages.editor.check import check
 from alerts.pages.editor.form import RuleForm, initial_of
 from alerts.pages.editor.kinds import CHOICES, MEANINGS, with_fixed_windows
 from alerts.pages.editor.tries import RangeForm, try_draft, unsaved
-from alerts.pages.scope import app_of, person_of
+from alerts.pages.scope import app_of, person_of, whole_number
 from alerts.pages.views import page, rule_of
 from spm.accounts.models import App
 from spm.accounts.organisations.rights import Right
@@ -66,7 +66,7 @@ def rule_check(request: HttpRequest) -> HttpResponse:
 def rule_try(request: HttpRequest) -> HttpResponse:
     """Show what the rule being typed would have said in the past: a part of the form's page. Nothing is written."""
     number = request.GET.get("rule", "")
-    rule = rule_of(request, _whole(number), Right.TRY_RULE) if number else None
+    rule = rule_of(request, whole_number(number), Right.TRY_RULE) if number else None
     app = rule.app if rule else app_of(request, Right.TRY_RULE)
     form = _form(app, rule, data=request.POST, is_tried=True)
     return page(request, "parts/trial", app, form=form, **_tried(request, app, form, rule))
@@ -116,9 +116,4 @@ def _save(request: HttpRequest, app: App, form: RuleForm, rule: Rule | None) -> 
 def _seen_ms(request: HttpRequest) -> int | None:
     """Return when the version that the form showed was written; None for a program that does not say."""
     text = request.POST.get("seen")
-    return None if text is None else _whole(text)
-
-
-def _whole(text: str) -> int:
-    """Read a number of an address or a form; -1, which nothing has, for what is none."""
-    return int(text) if text.isascii() and text.isdigit() and len(text) < 19 else -1
+    return None if text is None else whole_number(text)

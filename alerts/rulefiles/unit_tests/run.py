@@ -19,7 +19,8 @@ from alerts.judging import limits as judging_limits
 from alerts.judging.answers import Answer, Labels
 from alerts.judging.automaton import Input, InstanceState, Timing
 from alerts.judging.conditions import Condition, MissingPolicy, classify
-from alerts.judging.run import Aspect, InstanceKey, run
+from alerts.judging.instances.keys import Aspect, InstanceKey
+from alerts.judging.run import run
 from alerts.judging.versions import RuleVersion, Steps
 from alerts.recording.alert_samples import AlertStretch, series_of, stretches
 from alerts.recording.record import RecordedRule, record

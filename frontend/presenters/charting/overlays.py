@@ -13,9 +13,9 @@ from typing import Any
 
 from django.db.models import Q
 
+from alerts.judging.instances.keys import Aspect
 from alerts.judging.kinds import Kind, value_expr
 from alerts.judging.reconciliation import EpisodeStatus
-from alerts.judging.run import Aspect
 from alerts.models import Episode, Rule
 from frontend.presenters.periods import selectors_of
 from spm.accounts.models import App, AuditEntry

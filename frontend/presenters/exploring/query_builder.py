@@ -25,7 +25,7 @@ FUNCTIONS = (
     *(f"{name}_over_time" for name in ("last", "avg", "min", "max", "sum", "count", "stddev", "quantile")),
 )
 AGGREGATIONS = ("avg", "sum", "min", "max", "count", "stddev", "quantile", "topk", "bottomk")
-_WITH_NUMBER = frozenset({"quantile_over_time", "quantile", "topk", "bottomk"})
+WITH_NUMBER = frozenset({"quantile_over_time", "quantile", "topk", "bottomk"})  # those with a number before the series
 _ANY_QUERY = Context(0, 3_600_000, 60_000)  # for texts that use `step()` or `range()`
 _DURATION = re.compile(r"(?:\d+(?:ms|[smhdwy]))+")
 _WINDOW = re.compile(rf"{'|'.join(map(re.escape, VARIABLES))}|{_DURATION.pattern}")
@@ -121,7 +121,7 @@ def read_query(text: str) -> BuilderQuery:
 def _check_choice(kind: str, name: str, known: Sequence[str], number: float | None, what: str) -> None:
     if name and name not in known:
         raise BadQuery(f'got the {kind} "{name}"; the query builder knows {", ".join(known)}')
-    if (number is not None) != (name in _WITH_NUMBER) or (number is not None and not isfinite(number)):
+    if (number is not None) != (name in WITH_NUMBER) or (number is not None and not isfinite(number)):
         raise BadQuery(f'{what} {number} does not suit the {kind} "{name}": only quantiles, topk and bottomk have one')
 
 
@@ -144,7 +144,7 @@ def _number(node: tree.Node) -> float:
 
 def _take_number(name: str, arguments: Sequence[tree.Node]) -> tuple[float | None, tree.Node]:
     """Split off the number that some functions and aggregations have before their series."""
-    return (_number(arguments[0]) if name in _WITH_NUMBER else None), _bare(arguments[-1])
+    return (_number(arguments[0]) if name in WITH_NUMBER else None), _bare(arguments[-1])
 
 
 def _reason(node: tree.Node) -> str:

@@ -146,5 +146,4 @@ page = start({
     if (texts) figure.dataset.expr = Object.values(texts)[0] ?? figure.dataset.expr;
   },
 });
-offerMetrics("");
 if (page.parameters.has("changes")) findChanges();

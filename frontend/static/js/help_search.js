@@ -1,4 +1,5 @@
-// The search of the documents as files: sections in which every word stands, those with the words in their titles first.
+// The search of the documents as files: sections in which every word stands, those with the words in their titles first,
+// then those that have the most of them for their length.
 
 const MOST = 30;
 const AROUND = 160;
@@ -11,9 +12,11 @@ function hits(words) {
   for (const [href, title, text] of globalThis.searchIndex) {
     const [head, body] = [title.toLowerCase(), text.toLowerCase()];
     if (!words.every((word) => head.includes(word) || body.includes(word))) continue;
-    found.push({ href, title, text, missing: words.filter((word) => !head.includes(word)).length, at: Math.max(0, body.indexOf(words[0])) });
+    const missing = words.filter((word) => !head.includes(word)).length;
+    const density = words.reduce((sum, word) => sum + body.split(word).length - 1, 0) / Math.sqrt(body.length + 200);
+    found.push({ href, title, text, missing, density, at: Math.max(0, body.indexOf(words[0])) });
   }
-  return found.sort((a, b) => a.missing - b.missing).slice(0, MOST);
+  return found.sort((a, b) => a.missing - b.missing || b.density - a.density).slice(0, MOST);
 }
 
 function row({ href, title, text, at }) {

@@ -1,6 +1,9 @@
 // Parts of a page that refresh themselves: nothing is asked for while nobody looks, and a part that cannot be refreshed
 // stays as it is and says since when. Parts are morphed by the ids of their rows, so focus and selection stay.
 
+import "./shell.js";
+import htmx from "../vendor/htmx/htmx.esm.js";
+
 const PART = "[hx-trigger*=every]";
 const FIRST = "[data-first]";
 const first = document.querySelector(FIRST) !== null;

@@ -4,9 +4,10 @@
 // seconds; 0 is off), ?asof= (seconds since 1970) shows the data accepted by then. What a person chose last is used where
 // the address says nothing. Nothing is asked for while nobody looks, and less often when the server is busy.
 
-import { durationText, parseMoment, parsePair, rangeMs } from "./grammar.js";
+import "./shell.js";
+import { durationText, parseMoment, parsePair, rangeMs } from "./charts/grammar.js";
 import { chosenZone, rewriteTimes } from "./local_times.js";
-import { Plot } from "./plot.js";
+import { Plot } from "./charts/plot.js";
 
 const REFRESH_S = 10;
 const SLOWEST_S = 60; // of a refresh that the server refuses
@@ -26,11 +27,11 @@ const kept = {
 async function drawersOf(kinds) {
   const drawers = {};
   if (["stat", "gauge", "toplist", "table"].some((kind) => kinds.has(kind))) {
-    const { Figures } = await import("./figures.js");
+    const { Figures } = await import("./charts/figures.js");
     Object.assign(drawers, { stat: Figures, gauge: Figures, toplist: Figures, table: Figures });
   }
   if (["heatmap", "states"].some((kind) => kinds.has(kind))) {
-    const { Cells } = await import("./cells.js");
+    const { Cells } = await import("./charts/cells.js");
     Object.assign(drawers, { heatmap: Cells, states: Cells });
   }
   return drawers;

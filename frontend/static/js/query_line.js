@@ -52,7 +52,9 @@ export class QueryLine {
     this.choice("drawn").addEventListener("change", run);
     element.querySelector("[data-remove]").addEventListener("click", remove);
     this.metric.addEventListener("input", () => offerMetrics(this.metric.value.trim()));
+    this.metric.addEventListener("focus", () => offerMetrics(""), { once: true });
     this.metric.addEventListener("change", () => this.chooseMetric());
+    this.filters.addEventListener("focusin", () => this.learnLabels());
     this.choice("function").addEventListener("change", () => this.chooseFunction());
     for (const part of ["number", "window", "aggregation", "parameter", "grouping", "percentile"]) this.choice(part).addEventListener("change", () => { this.isOwn = true; this.showParts(); this.write(); });
     this.read();
@@ -97,12 +99,18 @@ export class QueryLine {
     const turn = ++this.turn;
     if (this.formula) return this.show(false, "A formula computes with queries by their letters: A / B, 100 * A / (A + B), sum(A).");
     if (!this.text.trim()) { this.fill({ metric: "", filters: [], labels: [] }); return this.show(true, ""); }
-    const { builder, reason, error } = await ask(this.form.dataset.builder, { expr: this.text });
+    const { builder, reason, error } = this.given() ?? await ask(this.form.dataset.builder, { expr: this.text });
     if (turn !== this.turn) return;
     if (!builder) return this.show(false, reason ?? `The builder waits for an expression that is complete: ${error}`);
     this.fill(builder);
     this.show(true, "");
-    this.learnLabels();
+    if (this.filters.contains(document.activeElement)) this.learnLabels();
+  }
+
+  /** The parts that came with the page, if they are those of the text. */
+  given() {
+    const given = JSON.parse(this.form.dataset.given ?? "{}");
+    return given.expr === this.text ? given : null;
   }
 
   show(isShown, reason) {

@@ -60,7 +60,6 @@ function setTheme(name) {
   const root = document.documentElement;
   if (name === "system") delete root.dataset.theme;
   else root.dataset.theme = name;
-  document.querySelector("link[data-dark]").media = { dark: "all", light: "not all" }[name] ?? "(prefers-color-scheme: dark)";
   document.cookie = `theme=${name}; path=/; max-age=31536000; samesite=lax${location.protocol === "https:" ? "; secure" : ""}`;
   for (const button of document.querySelectorAll("[data-set-theme]")) button.setAttribute("aria-pressed", String(button.dataset.setTheme === name));
   document.dispatchEvent(new Event("spm:theme"));

@@ -56,7 +56,7 @@ def _respond_remote_write(_request: PushRequest, accepted: AcceptedMessage) -> P
         "X-Message-Id": accepted.message_id.hex(),
         "X-Prometheus-Remote-Write-Samples-Written": str(max(len(parsed.ts) - parsed.histogram_samples, 0)),
         "X-Prometheus-Remote-Write-Histograms-Written": str(parsed.histograms if len(parsed.ts) else 0),
-        "X-Prometheus-Remote-Write-Exemplars-Written": "0",
+        "X-Prometheus-Remote-Write-Exemplars-Written": str(len(parsed.exemplars)),
     }
     if parsed.rejected:
         return PushAnswer(400, f"{headline(parsed, 'series')}\n".encode(), "text/plain", headers)

@@ -62,6 +62,15 @@ def read_byte_fields(raw: bytes, what: str) -> dict[int, bytes]:
     return {number: value for number, _, value in first if isinstance(value, bytes)}
 
 
+def read_varints(raw: bytes, what: str) -> list[int]:
+    """Returns packed numbers, each a varint."""
+    values, at = list[int](), 0
+    while at < len(raw):
+        value, at = _read_varint(raw, at, what)
+        values.append(value)
+    return values
+
+
 def encode_bytes(number: int, raw: bytes) -> bytes:
     """Returns a field of bytes, text or a message."""
     return encode_varint(number << 3 | BYTES) + encode_varint(len(raw)) + raw

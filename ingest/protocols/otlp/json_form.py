@@ -151,11 +151,36 @@ _KEY_VALUE: Table = {"key": (1, _text), "value": (2, _value)}
 _ATTRIBUTES = _each(_one(lambda: _KEY_VALUE))
 _ARRAY: Table = {"values": (1, _each(_value))}
 _MAP: Table = {"values": (1, _ATTRIBUTES)}
-_EXEMPLAR = _each(_one(dict[str, tuple[int, Write]]))  # counted, not read
+
+
+def _hex(field: int, value: Any, depth: int) -> bytes:
+    return encode_bytes(field, bytes.fromhex(value))
+
+
+def _exemplars(field: int, values: Any, depth: int) -> bytes:
+    """Encode exemplars; one that cannot be read becomes an empty one, which is reported and costs nothing else."""
+    return b"".join(_exemplar(field, one, depth) for one in (values if isinstance(values, list) else [None]))
+
+
+def _exemplar(field: int, value: Any, depth: int) -> bytes:
+    try:
+        return encode_bytes(field, _message(_EXEMPLAR, value, depth + 1))
+    except (TypeError, ValueError, AttributeError, OverflowError, struct.error, binascii.Error):
+        return encode_bytes(field, b"")
+
+
+_EXEMPLAR: Table = {
+    "timeUnixNano": (2, _fixed),
+    "asDouble": (3, _double),
+    "spanId": (4, _hex),
+    "traceId": (5, _hex),
+    "asInt": (6, _fixed),
+    "filteredAttributes": (7, _ATTRIBUTES),
+}
 _NUMBER: Table = {
     "timeUnixNano": (3, _fixed),
     "asDouble": (4, _double),
-    "exemplars": (5, _EXEMPLAR),
+    "exemplars": (5, _exemplars),
     "asInt": (6, _fixed),
     "attributes": (7, _ATTRIBUTES),
     "flags": (8, _varint),
@@ -166,7 +191,7 @@ _CLASSIC: Table = {
     "sum": (5, _double),
     "bucketCounts": (6, _each(_fixed)),
     "explicitBounds": (7, _each(_double)),
-    "exemplars": (8, _EXEMPLAR),
+    "exemplars": (8, _exemplars),
     "attributes": (9, _ATTRIBUTES),
     "flags": (10, _varint),
     "min": (11, _double),
@@ -183,7 +208,7 @@ _EXPONENTIAL: Table = {
     "positive": (8, _one(lambda: _BUCKETS)),
     "negative": (9, _one(lambda: _BUCKETS)),
     "flags": (10, _varint),
-    "exemplars": (11, _EXEMPLAR),
+    "exemplars": (11, _exemplars),
     "min": (12, _double),
     "max": (13, _double),
     "zeroThreshold": (14, _double),

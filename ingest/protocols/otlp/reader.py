@@ -1,12 +1,12 @@
 """Reads OTLP's metrics over HTTP: the bytes of a request, protobuf or JSON, become a ``Parsed``.
 
-Enter by ``parse``. docs/protocols.md says which metric has which series.
+Enter by ``parse``. docs/reference/protocols.md says which metric has which series.
 
 - A gauge or a sum is one series; the name of a monotonic sum ends in ``_total``.
 - Sums and histograms of delta temporality are stored unchanged and never added up; their series have the label
   ``__type__="delta"``, so that ``increase`` of them is their sum.
 - Histograms become classic histograms; exponential ones have at most four buckets per power of two.
-- A data point is stored completely or rejected completely. Exemplars are counted and reported.
+- A data point is stored completely or rejected completely. Exemplars are kept, or counted with the reason why not.
 
 Compiled loops read known series; Python reads only series that are new to the process. JSON is converted to protobuf.
 """
@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ingest.protocols.common import naming
+from ingest.protocols.common.exemplars import ExemplarCollector
 from ingest.protocols.common.histogram_kernels import (
     BUCKET_ROLE,
     COUNT_ROLE,
@@ -35,6 +36,7 @@ from ingest.protocols.common.times import before_1970, too_far_ahead
 from ingest.protocols.influx.exact import excerpt
 from ingest.protocols.otlp import labels as otlp_labels
 from ingest.protocols.otlp.answers import PROTOBUF, is_json
+from ingest.protocols.otlp.exemplars import read_exemplars
 from ingest.protocols.otlp.json_form import to_protobuf
 from ingest.protocols.otlp.kernels import (
     CONTEXT,
@@ -90,7 +92,7 @@ from spm.limits import (
     METADATA_MESSAGE_MAX,
     REJECTIONS_MAX,
 )
-from spm.wire import Metadata, Parsed, Rejection
+from spm.wire import Exemplar, Metadata, Parsed, Rejection
 
 NO_NAME = "the metric has no name that can be used"
 _ENDINGS = {BUCKET_ROLE: "_bucket", SUM_ROLE: "_sum", COUNT_ROLE: "_count", MIN_ROLE: "_min", MAX_ROLE: "_max"}
@@ -154,10 +156,8 @@ class _OtlpReader:
         if bad.any():
             points = np.unique(read.points[bad])
             columns, wrong = read.where(np.flatnonzero(~np.isin(read.points, points))), len(points)
+        exemplars = self._read_exemplars(int(state[EXEMPLARS]), columns)
         table = self._generation.message_table(columns.series)
-        exemplars = int(state[EXEMPLARS])
-        if exemplars:
-            self._reject(0, f"{exemplars} exemplars: not supported, the points are kept", "")
         return Parsed(
             series=table,
             series_index=columns.series,
@@ -166,6 +166,7 @@ class _OtlpReader:
             rejections=tuple(sorted(self._rejections, key=lambda one: one.line)),
             rejected=int(state[FAULTY]) + wrong,
             metadata=tuple(self._metadata.values()),
+            exemplars=exemplars,
             places=lambda rows: (columns.points[rows] + 1).tolist(),
         )
 
@@ -218,6 +219,15 @@ class _OtlpReader:
         if state[NEW_COUNT]:
             read = read.where(np.flatnonzero(read.series != NOTHING))
         return read, state
+
+    def _read_exemplars(self, count: int, columns: _Columns) -> tuple[Exemplar, ...]:
+        """Read the exemplars of accepted points; reports the others."""
+        if not count:
+            return ()
+        collector, samples = ExemplarCollector(self._now_ms), (columns.series, columns.points)
+        read_exemplars(self._raw, count, self._rows, samples, self._generation, collector)
+        self._rejections += collector.rejections()[: REJECTIONS_MAX - len(self._rejections)]
+        return tuple(collector.exemplars)
 
     def _read_new(self, new_row: list[int], columns: _Columns, text: U8) -> None:
         """Resolve the series of one sample that is new to the cache."""

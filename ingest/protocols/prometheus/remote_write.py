@@ -5,8 +5,8 @@ Enter by ``parse`` for 1.0 (prometheus.WriteRequest) and ``parse_v2`` for 2.0 (i
 - ``__name__`` is the metric. Labels may be in any order; a label with an empty value is no label, as in PromQL.
 - Values keep their bits, so that staleness markers are preserved. Times are ms.
 - Bad labels reject their series, a bad time rejects its sample; bytes that are no protobuf reject the request.
-- Native histograms become classic ones (``native_histograms``). Exemplars are not supported: they are counted and
-  reported, never dropped silently. Start times are ignored, because counters here have none.
+- Native histograms become classic ones (``native_histograms``). Exemplars are kept (``remote_write_exemplars``); those
+  that cannot be are counted and reported. Start times are ignored, because counters here have none.
 
 The compiled kernels read known series. Python reads only labels that are new to the process, exemplars and histograms.
 """
@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ingest.protocols.common import naming
+from ingest.protocols.common.exemplars import ExemplarCollector
 from ingest.protocols.common.over_quota_cache import OverQuotaCache
 from ingest.protocols.common.protobuf import damage_error, read_byte_fields, read_fields
 from ingest.protocols.common.protobuf_kernels import BYTES
@@ -26,6 +27,7 @@ from ingest.protocols.common.series_cache import CacheGeneration, LabelPairs, Se
 from ingest.protocols.common.times import before_1970, too_far_ahead
 from ingest.protocols.influx.exact import excerpt
 from ingest.protocols.prometheus.native_histograms import NativeSamples, name_fault, read_native
+from ingest.protocols.prometheus.remote_write_exemplars import read_exemplars
 from ingest.protocols.prometheus.remote_write_kernels import (
     EARLIEST,
     EXEMPLARS,
@@ -71,7 +73,7 @@ from spm.limits import (
     REJECTIONS_MAX,
     SPELT_BYTES_MAX,
 )
-from spm.wire import Metadata, Parsed, Rejection, parse_canonical
+from spm.wire import Exemplar, Metadata, Parsed, Rejection, parse_canonical
 
 NO_LABELS = "the series has no labels"
 TOO_LONG_A_LABEL = f"a label's name or value is longer than {LABEL_VALUE_BYTES_MAX} bytes"
@@ -94,8 +96,8 @@ def parse(body: bytes, *, now_ms: int, over_quota: bool = False, cache: SeriesCa
     """Returns all samples of a request of 1.0.
 
     ``BadMessage``: it is no such request; ``LimitExceeded``: it holds more than one message may. ``over_quota``: the
-    app has more series than its quota allows, so its names must not fill the common cache. Rejections report exemplars,
-    which do not count as rejected: the samples beside them are stored.
+    app has more series than its quota allows, so its names must not fill the common cache. Rejections report exemplars
+    that are left out, which do not count as rejected: the samples beside them are stored.
     """
     return _read(body, 1, now_ms, (cache or (_OVER_QUOTA_CACHE if over_quota else _CACHE)).generation())
 
@@ -147,6 +149,7 @@ def _read(body: bytes, version: int, now_ms: int, generation: CacheGeneration) -
     reader = _RemoteWriteReader(body, version, spans, columns, generation)
     reader.read_special(special[: state[SPECIAL]].tolist())
     reader.read_native(raw, now_ms)
+    reader.read_exemplars(raw, now_ms)
     if version == 1:
         reader.metadata += (one for span in spans for one in _read_metadata(body[span[0] : span[1]]))
     if not state[SPECIAL] and state[EARLIEST] >= 1 and state[LATEST] <= now_ms + FUTURE_MS:
@@ -184,6 +187,8 @@ class _RemoteWriteReader:
         self._rejections: list[Rejection] = []
         self._rejected = 0
         self._with_histograms: dict[int, int] = {}  # series number by place
+        self._with_exemplars: dict[int, tuple[bytes, int]] = {}  # canonical form and count by place
+        self._exemplars: tuple[Exemplar, ...] = ()
         self._native: NativeSamples | None = None
         self.metadata: list[Metadata] = []
 
@@ -208,6 +213,14 @@ class _RemoteWriteReader:
                 ),
             )
 
+    def read_exemplars(self, raw: U8, now_ms: int) -> None:
+        """Read the exemplars of the series that have some."""
+        if self._with_exemplars:
+            collector = ExemplarCollector(now_ms)
+            read_exemplars(raw, self._version, self._with_exemplars, self._whole_symbol, collector)
+            self._exemplars = tuple(collector.exemplars)
+            self._rejections += collector.rejections()[: REJECTIONS_MAX - len(self._rejections)]
+
     def _read_special(self, row: list[int], start: int, end: int) -> None:
         raw, number, fault = b"", row[NUMBER], FAULTS.get(row[FAULT])
         if number < 0:
@@ -224,8 +237,7 @@ class _RemoteWriteReader:
         elif histograms:
             self._with_histograms[row[PLACE]] = number
         if exemplars:
-            shown = self._shown(number)
-            self._reject(place, f"{exemplars} exemplars: not supported, the series' samples are kept", shown, 0)
+            self._with_exemplars[row[PLACE]] = self._generation.canonical(number), exemplars
 
     def good_rows(self, now_ms: int) -> BOOL | None:
         """Returns which samples are not rejected; ``None`` for all."""
@@ -259,6 +271,7 @@ class _RemoteWriteReader:
             metadata=tuple(self.metadata[:METADATA_MESSAGE_MAX]),
             histograms=native.histograms if native is not None else 0,
             histogram_samples=len(native.ts) if native is not None else 0,
+            exemplars=self._exemplars,
             places=lambda rows: _places_of(np.asarray(rows, np.intp), offsets, good, native),
         )
 
@@ -292,6 +305,12 @@ class _RemoteWriteReader:
             return b""
         start, end = self._symbols[number]
         return self._body[start : min(end, start + 4 * METADATA_HELP_CHARS_MAX)]
+
+    def _whole_symbol(self, number: int) -> bytes | None:
+        if not 0 <= number < len(self._symbols):
+            return None
+        start, end = self._symbols[number]
+        return self._body[start:end]
 
     def _shown(self, number: int) -> str:
         """Returns a known series as text for people."""

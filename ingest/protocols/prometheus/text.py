@@ -6,7 +6,8 @@
 
 Times are ms, in OpenMetrics seconds; a sample without a time gets the server's. Each line of a histogram or summary is
 a series of its own. Names may be quoted, as Prometheus 3 writes names beyond its old alphabet. A label without a value
-is no label. Exemplars are counted and left out. A bad line rejects only itself. Enter by ``parse``.
+is no label. Exemplars of OpenMetrics are kept; a bad one is left out and reported, and its sample kept. A bad line
+rejects only itself. Enter by ``parse``.
 """
 
 import math
@@ -16,6 +17,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ingest.protocols.common import naming, times
+from ingest.protocols.common.exemplars import ExemplarCollector
 from ingest.protocols.common.line_kernels import LINE, POSITION
 from ingest.protocols.common.line_reader import LineReader, TimeRules
 from ingest.protocols.common.over_quota_cache import OverQuotaCache
@@ -25,8 +27,8 @@ from ingest.protocols.influx.exact import DECIMAL, INFINITE_OR_NAN, excerpt
 from ingest.protocols.prometheus.text_comments import read_metadata
 from ingest.protocols.prometheus.text_kernels import read_text
 from spm.arrays import I64, U8
-from spm.limits import FUTURE_MS, LINE_BYTES_MAX
-from spm.wire import Parsed, Rejection
+from spm.limits import FUTURE_MS, LINE_BYTES_MAX, REJECTIONS_MAX
+from spm.wire import Parsed, canonical
 
 LINE_TOO_LONG = f"the line is longer than {LINE_BYTES_MAX} bytes"
 NO_NAME = "the line does not begin with a metric's name"
@@ -38,7 +40,6 @@ TOO_LARGE = "the number does not fit a float64"
 NOT_A_TIME = "the time is not a whole number of milliseconds"
 NOT_SECONDS = "the time is not a number of seconds"
 TRAILING = "something follows the value and its time"
-EXEMPLARS = "exemplars are not supported: they were left out, their samples were kept"
 
 _NAME = re.compile(rb"[A-Za-z_:][A-Za-z0-9_:]*+")
 _LABEL = re.compile(rb'[ \t]*+(?:([A-Za-z_][A-Za-z0-9_.:-]*+)|"([^"\\]*+(?:\\.[^"\\]*+)*)")[ \t]*+')
@@ -64,7 +65,7 @@ class _Sample:
     labels: LabelPairs
     value: float
     time_ms: int | None
-    exemplar: bool
+    exemplar: bytes
 
 
 def is_open_metrics(content_type: str) -> bool:
@@ -93,16 +94,17 @@ class _TextReader(LineReader):
     def __init__(self, body: bytes, rules: TimeRules, generation: CacheGeneration, seconds: bool) -> None:
         super().__init__(body, rules, generation)
         self._seconds = seconds
-        self._exemplars = 0
+        self._exemplars = ExemplarCollector(rules.now_ms)
         self._kernel_rules: I64 = np.array((*rules.for_kernel(), int(seconds)), np.int64)
 
     def result(self) -> Parsed:
-        """Returns the samples, metadata and rejections of the body. Exemplars are reported, but reject nothing."""
+        """Returns the samples, exemplars, metadata and rejections of the body."""
         parsed, metadata = super().result(), read_metadata(self._body)
-        if not metadata and not self._exemplars:
+        exemplars, notes = tuple(self._exemplars.exemplars), self._exemplars.rejections()
+        if not metadata and not exemplars and not notes:
             return parsed
-        notes = (Rejection(0, f"{self._exemplars} {EXEMPLARS}", ""),) if self._exemplars else ()
-        return replace(parsed, metadata=metadata, rejections=(*parsed.rejections, *notes))
+        rejections = (*parsed.rejections, *notes)[:REJECTIONS_MAX]
+        return replace(parsed, metadata=metadata, exemplars=exemplars, rejections=rejections)
 
     def _read_plain(self, known: KnownSeries) -> int:
         columns = (self._series, self._ts, self._values)
@@ -120,10 +122,22 @@ class _TextReader(LineReader):
         except _Fault as fault:
             self._reject(number, str(fault), excerpt(line))
             return
-        self._exemplars += one.exemplar
+        if one.exemplar:
+            self._add_exemplar(one)
         self._add_line(
             one.head, measurement=one.metric, labels=one.labels, names=[_ITEM], values=[one.value], time_ms=one.time_ms
         )
+
+    def _add_exemplar(self, one: _Sample) -> None:
+        try:
+            labels, end = _read_exemplar_labels(one.exemplar)
+            value, given = _read_value_and_time(one.exemplar[end:], self._rules, seconds=True)
+        except _Fault as fault:
+            self._exemplars.refuse(str(fault))
+            return
+        time_ms = given or one.time_ms or self._rules.now_ms
+        form = canonical(one.metric.decode(), {name.decode(): text.decode() for name, text in one.labels})
+        self._exemplars.add(form, time_ms, value, labels)
 
 
 def _read_sample(line: bytes, rules: TimeRules, seconds: bool) -> _Sample:
@@ -131,15 +145,27 @@ def _read_sample(line: bytes, rules: TimeRules, seconds: bool) -> _Sample:
     if len(line) > LINE_BYTES_MAX:
         raise _Fault(LINE_TOO_LONG)
     metric, labels, end = _read_series(line)
-    rest, exemplar, _ = line[end:].partition(b" # ") if seconds else (line[end:], b"", b"")
-    parts = rest.split()
+    rest, _, exemplar = line[end:].partition(b" # ") if seconds else (line[end:], b"", b"")
+    value, time_ms = _read_value_and_time(rest, rules, seconds)
+    return _Sample(line[:end], metric, labels, value, time_ms, exemplar.lstrip(b" \t"))
+
+
+def _read_value_and_time(raw: bytes, rules: TimeRules, seconds: bool) -> tuple[float, int | None]:
+    parts = raw.split()
     if not parts:
         raise _Fault(NO_VALUE)
     if len(parts) > 2:
         raise _Fault(TRAILING)
     value = _read_value(parts[0])
-    time_ms = _read_time(parts[1], rules, seconds) if len(parts) == 2 else None
-    return _Sample(line[:end], metric, labels, value, time_ms, bool(exemplar))
+    return value, _read_time(parts[1], rules, seconds) if len(parts) == 2 else None
+
+
+def _read_exemplar_labels(exemplar: bytes) -> tuple[LabelPairs, int]:
+    """Returns the labels of an exemplar, and where they end."""
+    if exemplar[:1] != b"{":
+        raise _Fault(BAD_LABELS)
+    _, labels, end = _read_labels(exemplar, 1, b"exemplar")
+    return labels, end
 
 
 def _read_series(line: bytes) -> tuple[bytes, LabelPairs, int]:

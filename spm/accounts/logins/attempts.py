@@ -1,6 +1,7 @@
 """Checks a person's password, or the code of a second factor, for a request: the only way to do it, for every page.
 
-1. Count the try, or refuse it: before any hash is computed (``budgets``).
+1. Count the try, or refuse it: before any hash is computed (``budgets``), and before anything is written where as
+   many wait for a hash as may. ``recent_refusals`` remembers who has to wait.
 2. Hash, in turn, once, whether the account exists or not (``hashers``).
 3. Settle the try, and note it in the audit log (``journal``).
 
@@ -9,7 +10,9 @@ Refusals say the same of accounts that exist and of those that do not. What make
 """
 
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from allauth.account.models import EmailAddress
@@ -22,6 +25,8 @@ from spm.accounts.logins import budgets, hashers
 from spm.accounts.logins.journal import Count, Journal
 from spm.accounts.logins.limits import LOGIN_AUDIT_SINGLY
 from spm.accounts.logins.origins import Origin, address_of, origin_of
+from spm.accounts.logins.recent_refusals import process_refusals
+from spm.accounts.logins.rules import Decision
 from spm.clock import SystemClock, moment
 from spm.errors import LoginRefused
 
@@ -47,8 +52,16 @@ def log_in(request: HttpRequest, login: str, password: str) -> Login | None:
         user = authenticate(request, username=name, password=password)
         return user if isinstance(user, User) else None
 
-    right = _check(request, name, check)
+    try:
+        right = _check(request, name, check)
+    except budgets.LoginThrottled as throttled:
+        event = _throttled_event("login", origin_of(request, name), throttled)
+        process_refusals.note(
+            origin_of(request, login), throttled, partial(_journal.count_only, event), _clock.now_ms()
+        )
+        raise
     if right is not None:
+        process_refusals.clear()
         _note("login", right.user, request)
     return right
 
@@ -69,7 +82,7 @@ def count_request(request: HttpRequest, act: str, address: str) -> None:
     try:
         budgets.reserve(origin, _clock.now_ms())
     except budgets.LoginThrottled as throttled:
-        _note_flood(f"{act} throttled", "", origin, origin.keys[throttled.scope])
+        _note_flood(_throttled_event(act, origin, throttled), "", origin)
         text = f"There were too many requests of this kind. Please try again in {throttled.when}."
         raise LoginRefused(text, throttled.retry_after_s) from throttled
 
@@ -81,11 +94,27 @@ def log_out(request: HttpRequest, user: User | AnonymousUser) -> None:
 
 
 def _check(request: HttpRequest, login: str, check: Callable[[], User | None], act: str = "login") -> Login | None:
+    with ExitStack() as place:
+
+        def take_place(decision: Decision) -> None:
+            if act == "login":  # a password, whose hash needs a slot
+                place.enter_context(hashers.SLOTS.place(is_stranger=not decision.known))
+
+        return _check_in_place(request, login, check, act, take_place)
+
+
+def _check_in_place(
+    request: HttpRequest,
+    login: str,
+    check: Callable[[], User | None],
+    act: str,
+    take_place: Callable[[Decision], None],
+) -> Login | None:
     origin = origin_of(request, login, act)
     try:
-        reservation = budgets.reserve(origin, _clock.now_ms())
+        reservation = budgets.reserve(origin, _clock.now_ms(), take_place)
     except budgets.LoginThrottled as throttled:
-        _note_flood(f"{act} throttled", login, origin, origin.keys[throttled.scope])
+        _note_flood(_throttled_event(act, origin, throttled), login, origin)
         raise
     try:
         with hashers.as_stranger(not reservation.decision.known):
@@ -95,16 +124,21 @@ def _check(request: HttpRequest, login: str, check: Callable[[], User | None], a
         raise
     if user is None:
         budgets.settle_wrong(reservation, _owner(login), _clock.now_ms())
-        _note_flood(f"{act} failed", login, origin, origin.account + origin.address)
+        _note_flood(f"{act} failed {origin.account + origin.address}", login, origin)
         return None
     return Login(user, budgets.settle_right(reservation, _clock.now_ms()))
 
 
-def _note_flood(action: str, login: str, origin: Origin, key: str) -> None:
-    """Note an event that strangers can make as often as they like."""
-    count = _journal.note(f"{action} {key}", _clock.now_ms())
+def _throttled_event(act: str, origin: Origin, throttled: budgets.LoginThrottled) -> str:
+    return f"{act} throttled {origin.keys[throttled.scope]}"
+
+
+def _note_flood(event: str, login: str, origin: Origin) -> None:
+    """Note an event, an action and a key, that strangers can make as often as they like."""
+    count = _journal.note(event, _clock.now_ms())
     if count is None:
         return
+    action = event.rpartition(" ")[0]
     owner = None if count.is_together else _owner(login)
     subject = "many logins" if count.is_together else owner.get_username() if owner else _UNKNOWN
     detail = _detail(origin.address, count)

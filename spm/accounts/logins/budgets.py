@@ -6,7 +6,7 @@ and makes device and network known to the account; a device whose number was not
 wait only reads. Rows are locked in the order of their keys. Enter by ``reserve``.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from django.contrib.auth.models import User
@@ -24,7 +24,7 @@ class LoginThrottled(LoginRefused):
     """Too many wrong logins came before this one; ``scope`` says for what they were counted."""
 
     def __init__(self, wait_ms: int, scope: Scope) -> None:
-        self.scope = scope
+        self.wait_ms, self.scope = wait_ms, scope
         wait_s = -(-wait_ms // 1000)
         number, unit = (wait_s, "second") if wait_s <= 90 else (-(-wait_s // 60), "minute")
         self.when = f"{number} {unit}{'' if number == 1 else 's'}"
@@ -44,9 +44,11 @@ class Reservation:
         return [self.origin.keys[scope] for scope in self.decision.counted]
 
 
-def reserve(origin: Origin, now_ms: int) -> Reservation:
-    """Count a try; raises ``LoginThrottled`` if it must wait."""
+def reserve(origin: Origin, now_ms: int, check: Callable[[Decision], None] | None = None) -> Reservation:
+    """Count a try; raises ``LoginThrottled`` if it must wait, and what ``check`` raises, before anything is written."""
     expected = _decide(origin, now_ms)
+    if check is not None:
+        check(expected)
     with transaction.atomic():
         _create_and_lock(origin, (origin.keys[scope] for scope in expected.counted))
         decision = _decide(origin, now_ms)

@@ -48,6 +48,7 @@ class HashSlots:
         self._running, self._stranger_runs = 0, False
         self._known: deque[object] = deque()
         self._strangers: deque[object] = deque()
+        self._coming = {True: 0, False: 0}  # by whether they are strangers
 
     @contextmanager
     def take(self, weight: int, *, is_stranger: bool) -> Iterator[None]:
@@ -65,6 +66,23 @@ class HashSlots:
                 self._stranger_runs &= not is_stranger
                 self._changed.notify_all()
 
+    @contextmanager
+    def place(self, *, is_stranger: bool) -> Iterator[None]:
+        """Be one of those who are about to ``take`` a slot; raises ``LoginRefused`` where as many are as may take it.
+
+        Who is refused here has cost nothing yet.
+        """
+        most = self._waiting_max + (1 if is_stranger else self._at_once)
+        with self._changed:
+            if self._coming[is_stranger] >= most:
+                raise _busy()
+            self._coming[is_stranger] += 1
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._coming[is_stranger] -= 1
+
     def _wait(self, weight: int, queue: deque[object]) -> None:
         ticket = object()
         queue.append(ticket)
@@ -73,10 +91,7 @@ class HashSlots:
                 return
             can_wait = len(queue) <= self._waiting_max
             if not can_wait or not self._changed.wait_for(lambda: self._is_due(ticket, weight), self._wait_s):
-                raise LoginRefused(
-                    "Many people are logging in at this moment. Please try again in a few seconds.",
-                    limits.PASSWORDS_BUSY_RETRY_S,
-                )
+                raise _busy()
         finally:
             queue.remove(ticket)
             self._changed.notify_all()
@@ -85,6 +100,11 @@ class HashSlots:
         is_first = (self._known or self._strangers)[0] is ticket
         may_run = bool(self._known) or not self._stranger_runs
         return is_first and may_run and self._running + weight <= self._at_once
+
+
+def _busy() -> LoginRefused:
+    text = "Many people are logging in at this moment. Please try again in a few seconds."
+    return LoginRefused(text, limits.PASSWORDS_BUSY_RETRY_S)
 
 
 @lru_cache(maxsize=1)

@@ -42,6 +42,17 @@ class Journal:
             together = self._counted(TOGETHER, now_ms)
             return Count(together.events, together.since_ms, True) if _is_round(together.events) else None
 
+    def count_only(self, key: str, now_ms: int) -> bool:
+        """Count an event that is not to be written down; returns false, and counts nothing, for one that may be."""
+        with self._lock:
+            before = self._counts.get(key)
+            if before is None or not 0 <= now_ms - before.since_ms < limits.LOGIN_AUDIT_MS:
+                return False
+            if _is_round(before.events + 1):
+                return False
+            self._counts.put(key, Count(before.events + 1, before.since_ms))
+            return True
+
     def clear(self) -> None:
         """Forget all counts."""
         self._counts.clear()

@@ -41,7 +41,7 @@ class Command(BaseCommand):
             *(f"{old} was deleted." for old in finished.deleted),
         ]
         if record.store != "lmdb":
-            lines.append("The store is not in it: HBase makes snapshots of its own, see docs/backup.md.")
+            lines.append("The store is not in it: HBase makes snapshots of its own, see docs/how-to/backup.md.")
         lines.append("Settings in .env and in the environment are not in it.")
         self.stdout.write("\n".join(lines))
 

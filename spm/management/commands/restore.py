@@ -51,6 +51,6 @@ class Command(BaseCommand):
         if restored.aside:
             lines.append(f"What was here before is in {restored.aside}. Delete it when you are sure.")
         if record.store != "lmdb":
-            lines.append("The store is not touched: restore the snapshot of HBase first, see docs/backup.md.")
+            lines.append("The store is not touched: restore the snapshot of HBase first, see docs/how-to/backup.md.")
         lines.append("Check it with `bin/manage fsck`, then start the product.")
         self.stdout.write("\n".join(lines))

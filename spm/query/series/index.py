@@ -8,6 +8,7 @@ does not hash to its key is damaged: it is reported and skipped. Enter by ``Seri
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import field
 from itertools import pairwise
 
 import numpy as np
@@ -46,6 +47,7 @@ class SeriesByMetric:
     metrics: U64
     numbers: I64  # in the selection
     spans: Mapping[int, tuple[int, int]]
+    plans: dict[object, object] = field(default_factory=dict)  # the last one that was made of them
 
     @property
     def ranks(self) -> I64:
@@ -62,6 +64,14 @@ class SeriesByMetric:
         return self.ids[first:end], self.numbers[first:end]
 
 
+@dataclass(slots=True)
+class _Derived:
+    """What follows from a selection, once it was asked for: a process keeps small selections."""
+
+    by_metric: SeriesByMetric | None = None
+    labels: LabelTable | None = None
+
+
 @dataclass(frozen=True, slots=True)
 class SeriesSelection:
     """The series of a query: rows of the index, their ids and metric ids. An id names a series within its metric."""
@@ -70,6 +80,7 @@ class SeriesSelection:
     series: U64
     metrics: U64
     in_order: bool = True  # whether they are in the order of their keys: (metric, id)
+    _derived: _Derived = field(default_factory=_Derived)
 
     @classmethod
     def of(cls, rows: I64, ids: U64, metrics: U64) -> "SeriesSelection":
@@ -101,8 +112,19 @@ class SeriesSelection:
         order = np.argsort(own)
         return order[np.searchsorted(own[order], codes(series, metrics))].astype(np.int32)
 
+    def labels(self, table: Callable[[I64], LabelTable]) -> LabelTable:
+        """The labels of all series; ``table`` gives those of some rows of the index, and is asked once."""
+        if self._derived.labels is None:
+            self._derived.labels = table(self.index)
+        return self._derived.labels.again()
+
     def by_metric(self) -> SeriesByMetric:
         """The selection in the order of keys."""
+        if self._derived.by_metric is None:
+            self._derived.by_metric = self._by_metric()
+        return self._derived.by_metric
+
+    def _by_metric(self) -> SeriesByMetric:
         names, series, numbers = self.metrics, self.series, np.arange(len(self), dtype=np.int64)
         if not self.in_order:
             numbers = np.lexsort((series, names))
@@ -140,6 +162,11 @@ class SeriesIndex:
 
     def __len__(self) -> int:
         return self._count
+
+    @property
+    def size_bytes(self) -> int:
+        """The bytes that it takes, about."""
+        return self._bytes
 
     def load(self, reader: Reader) -> None:
         """Read every series of the app that is not known yet, by one scan if none is."""

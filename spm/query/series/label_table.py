@@ -7,9 +7,9 @@ like a list of dicts, and the functions below it take either: they group, sort a
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from itertools import accumulate
-from typing import Any, overload
+from typing import Any, TypeVar, overload
 
 import numpy as np
 import orjson
@@ -19,6 +19,7 @@ from spm.arrays import BOOL, I32, I64, U8
 from spm.fast_dataclass import dataclass
 from spm.store.matchers import METRIC_NAME
 
+T = TypeVar("T")
 Labels = dict[str, str]
 METADATA = frozenset({METRIC_NAME, "__type__", "__unit__"})  # labels that say what the numbers of a series mean
 
@@ -56,6 +57,7 @@ class LabelTable(Sequence[Labels]):
         """Columns in the order of their names."""
         self.columns, self._count = tuple(columns), count
         self._dicts: list[Labels] | None = None
+        self._derived: dict[str, Any] = {}  # what the functions below have found about a few series
 
     # --- like a list
 
@@ -92,6 +94,21 @@ class LabelTable(Sequence[Labels]):
             columns = [list(map(c.values.__getitem__, c.codes.tolist())) for c in self.columns]
             self._dicts = _dicts([c.name for c in self.columns], columns) if columns else [{} for _ in range(len(self))]
         return self._dicts
+
+    def again(self) -> LabelTable:
+        """The same labels with dicts of their own: another query may change those that it gets."""
+        table = LabelTable(self.columns, self._count)
+        table._derived = self._derived
+        return table
+
+    def derived(self, name: str, find: Callable[[], T]) -> T:
+        """What follows from the labels, found once where they are few: a process keeps small selections."""
+        if len(self) > _FEW:
+            return find()
+        if name not in self._derived:
+            self._derived[name] = find()
+        result: T = self._derived[name]
+        return result
 
     # --- by column
 
@@ -198,8 +215,8 @@ def group_by(series: Sequence[Labels], names: Iterable[str]) -> Groups:
 
 
 def group_without(series: Sequence[Labels], names: Iterable[str]) -> Groups:
-    """Group series by all labels except these and the metric's name."""
-    return _group(series, sorted(_names(series) - set(names) - {METRIC_NAME}))
+    """Group series by all labels except these and those that say what their numbers mean."""
+    return _group(series, sorted(_names(series) - set(names) - METADATA))
 
 
 def group_equal(series: Sequence[Labels]) -> Groups:
@@ -218,13 +235,17 @@ def label_order(series: Sequence[Labels]) -> I64:
 def without_metadata(series: Sequence[Labels], drop: BOOL) -> Sequence[Labels]:
     """Return the labels of all series, for those in ``drop`` without the ones that say what their numbers mean."""
     if isinstance(series, LabelTable) and drop.all():
-        return series.without(METADATA)
+        return series.derived("without metadata", lambda: series.without(METADATA)).again()
     return [without_name(labels) if dropped else labels for labels, dropped in zip(series, drop, strict=True)]
 
 
 def has_one_metric(series: Sequence[Labels]) -> bool:
     """Whether all series agree in the labels that say what their numbers mean."""
-    return all(len(used_values(series, name)) == 1 for name in METADATA)
+
+    def compare() -> bool:
+        return all(len(used_values(series, name)) == 1 for name in METADATA)
+
+    return series.derived("has one metric", compare) if isinstance(series, LabelTable) else compare()
 
 
 def without_name(labels: Labels) -> Labels:
@@ -239,8 +260,12 @@ def labels_text(labels: Labels) -> str:
 
 def json_of(labels: Sequence[Labels]) -> tuple[U8, I64]:
     """The labels of any list as JSON objects, as ``LabelTable.json`` gives them."""
-    if isinstance(labels, LabelTable) and len(labels) > _FEW:
-        return labels.json()
+    if isinstance(labels, LabelTable):
+        return labels.json() if len(labels) > _FEW else labels.derived("json", lambda: _json_of_few(labels))
+    return _json_of_few(labels)
+
+
+def _json_of_few(labels: Sequence[Labels]) -> tuple[U8, I64]:
     texts = list(map(orjson.dumps, labels))
     return np.frombuffer(b"".join(texts) or b" ", np.uint8), np.array([0, *accumulate(map(len, texts))], np.int64)
 

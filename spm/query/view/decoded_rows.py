@@ -124,12 +124,23 @@ class DecodedRows:
 
     def manifests(self, reader: Reader, days: Sequence[int]) -> dict[int, Manifest]:
         """The manifests of these days; absent ones are left out. Raises ``CorruptBlock``."""
-        rows = reader.get("manifest", [keys.manifest(self._app, day) for day in days], [COLUMN])
-        cells = {day: row[COLUMN] for day, row in zip(days, rows, strict=True) if row is not None}
+        cells = self._manifest_cells(reader, days)
         manifests = self._cache.fetch(
             "manifest", list(cells.values()), lambda new: [*map(manifest.decode, new)], _manifest_weight
         )
         return {day: value for day, value in zip(cells, manifests, strict=True) if isinstance(value, Manifest)}
+
+    def has_manifests(self, reader: Reader, days: Sequence[int], manifests: Mapping[int, Manifest]) -> bool:
+        """Whether the store still has exactly these manifests of some days, which were read before; decodes nothing."""
+        cells = self._manifest_cells(reader, days)
+        present = self._cache.cached("manifest", list(cells.values()))
+        return cells.keys() == manifests.keys() and all(
+            value is manifests[day] for day, value in zip(cells, present, strict=True)
+        )
+
+    def _manifest_cells(self, reader: Reader, days: Sequence[int]) -> dict[int, bytes]:
+        rows = reader.get("manifest", [keys.manifest(self._app, day) for day in days], [COLUMN])
+        return {day: row[COLUMN] for day, row in zip(days, rows, strict=True) if row is not None}
 
     def month(self, reader: Reader, month: int) -> Month:
         """The manifest of a month; an empty one where there is none. Raises ``CorruptBlock``."""

@@ -75,7 +75,8 @@ class SampleReader:
             self.selected.add_winners(self.view.winners(hour, shards, self.plan), is_whole=is_whole)
             return
         for shard in planned:
-            if not self._add_pages(shard, hour, cached.get((shard, hour)), is_whole=is_whole):
+            is_added = self._add_pages(shard, hour, cached.get((shard, hour)), is_whole=is_whole)
+            if not (is_added or self._add_few(shard, hour)):
                 self.selected.add_winners(self.view.winners(hour, [shard], self.plan), is_whole=is_whole)
 
     def _add_pages(self, shard: int, hour: int, cached: CachedHour | None, *, is_whole: bool) -> bool:
@@ -115,6 +116,15 @@ class SampleReader:
             return False
         self.selected.add_pages(pages, selection, timelines, is_whole=is_whole)
         return True
+
+    def _add_few(self, shard: int, hour: int) -> bool:
+        """Add the winners of a few series; false, and nothing is added, where their versions must be merged first."""
+        selected, builder = self.selected, self.selected.builder
+        span_ms = builder.start_ms, builder.end_ms
+        gathered = self.view.gathered(shard, hour, self.plan, selected.by_metric, span_ms)
+        if gathered is not None and len(gathered.values):
+            builder.add(gathered.entries, [gathered.values], gathered.timelines, len(gathered.values))
+        return gathered is not None
 
     def _check_decoded(self, selection: PageSelection) -> None:
         """Raise ``NotInMemory`` if values must be unpacked by a read from memory."""

@@ -21,6 +21,7 @@ from spm.fast_dataclass import dataclass
 from spm.limits import DAY_HOURS, HOUR_MS
 from spm.query.request.batches import DeadlineCheck, no_deadline
 from spm.query.request.provenance import RAW, ProvenanceBuilder
+from spm.query.samples.page_selection import GATHERED_SERIES_MAX, Gathered, gather, layout_of
 from spm.query.series.index import SeriesByMetric
 from spm.query.view.decoded_rows import DecodedRows, MonthManifests
 from spm.query.view.tail import TailView
@@ -63,6 +64,7 @@ class ReadRequest:
         """
         self.start_ms, self.end_ms, self.asof_ms, self.check_deadline = start_ms, end_ms, asof_ms, check_deadline
         self.sees_retracted, self.knowledge, self.draft, self.in_memory = sees_retracted, knowledge, draft, in_memory
+        self.names_all_series = False  # whether it is about series of any time
         self.metric = next((m.value for m in matchers if m.name == METRIC_NAME and m.op == "="), None)
 
     def hours(self) -> tuple[int, int] | None:
@@ -70,6 +72,11 @@ class ReadRequest:
         first = max(int(self.start_ms) // HOUR_MS, 0)
         end = min(-(-int(self.end_ms) // HOUR_MS), limits.TIME_MAX_MS // HOUR_MS)
         return (first, end) if first < end else None
+
+    def days_in_hours(self) -> tuple[int, int] | None:
+        """The hours of all days that it touches: rows of days are exact only if none of their hours changed."""
+        hours = self.hours()
+        return None if hours is None else (hours[0] // DAY_HOURS * DAY_HOURS, -(-hours[1] // DAY_HOURS) * DAY_HOURS)
 
     def overlaps(self, retraction: Retraction) -> bool:
         """Whether a retraction is about any time within the time range."""
@@ -150,7 +157,11 @@ class View:
 
     def plan(self, by_metric: SeriesByMetric) -> ReadPlan:
         """Plan the read of these series, and note its shards in the provenance."""
-        plan = ReadPlan.of(self.placement, self.app, by_metric)
+        plan = by_metric.plans.get(self.placement)
+        if not isinstance(plan, ReadPlan):
+            plan = ReadPlan.of(self.placement, self.app, by_metric)
+            by_metric.plans.clear()
+            by_metric.plans[self.placement] = plan  # a process keeps small selections
         self.provenance.shards.update(plan.by_shard)
         return plan
 
@@ -237,20 +248,42 @@ class View:
 
     def versions(self, shard: int, hour: int, request: PageRequest) -> tuple[list[Piece], bool]:
         """All versions of one hour-shard, and whether the pieces are merged: then they have no series in common."""
-        entry, hour_shard = self.entry(shard, hour), HourShard(shard, self.app, hour)
-        self._check_tail(hour_shard, entry)
-        merged: list[Piece] = []
-        try:
-            for generation in entry.state.generations:
-                merged += self._generation(hour_shard, generation, request)
-        except IntegrityError:
-            self.raise_if_outdated(hour)
-            raise
-        blocks = self._replayed(hour_shard, entry) + self.tail.pieces(shard, hour)
+        entry = self.entry(shard, hour)
+        merged, replayed = self._stored(shard, hour, entry, request)
+        blocks = replayed + self.tail.pieces(shard, hour)
         unmerged = [piece for piece in requested(blocks, request.series) if len(piece)] if blocks else []
         is_one_generation = not unmerged and len(entry.state.generations) <= 1
         is_one_piece = not merged and len(unmerged) == 1
         return merged + unmerged, is_one_generation or is_one_piece
+
+    def _stored(self, shard: int, hour: int, entry: Entry, request: PageRequest) -> tuple[list[Piece], list[Piece]]:
+        """(the requested versions of an hour-shard's generations, all those of its replay list), in merged pieces."""
+        hour_shard, pieces = HourShard(shard, self.app, hour), list[Piece]()
+        self._check_tail(hour_shard, entry)
+        try:
+            for generation in entry.state.generations:
+                pieces += self._generation(hour_shard, generation, request)
+        except IntegrityError:
+            self.raise_if_outdated(hour)
+            raise
+        return pieces, self._replayed(hour_shard, entry)
+
+    def gathered(
+        self, shard: int, hour: int, plan: ReadPlan, selected: SeriesByMetric, span_ms: tuple[int, int]
+    ) -> Gathered | None:
+        """The winners of a few series in an hour-shard, within a time range; ``None`` where ``winners`` must choose."""
+        visibility, request = self.visibility, plan.in_shard(shard)
+        if len(selected.ids) > GATHERED_SERIES_MAX or visibility.retractions or visibility.is_past or request is None:
+            return None
+        if len(request.series) < len(selected.spans):  # the shard may hold stale copies of the other metrics
+            return None
+        self.check_deadline()
+        merged, replayed = self._stored(shard, hour, self.entry(shard, hour), request)
+        layouts = [*map(layout_of, merged), *map(layout_of, replayed), *self.tail.layouts(shard, hour)]
+        samples = gather(layouts, selected, *span_ms)
+        if samples is not None and samples.has_series:
+            self.provenance.use(RAW, hour)
+        return samples
 
     def _generation(self, hour_shard: HourShard, generation: Generation, request: PageRequest) -> list[Piece]:
         return generations.read_generation(

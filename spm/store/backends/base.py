@@ -126,6 +126,11 @@ class Backend(Reader, Protocol):
         A store that has transactions does both in one. The steps are not put if a cell holds another value.
         """
 
+    def put_then_get(
+        self, steps: Sequence[Step], table: str, keys: Sequence[bytes], columns: Sequence[bytes]
+    ) -> list[dict[bytes, bytes] | None]:
+        """Put the steps, then read rows as ``get`` does; a store that has transactions does both in one."""
+
     def delete(self, table: str, cells: Sequence[tuple[bytes, Sequence[bytes] | None]]) -> None:
         """Delete these cells; ``None`` instead of column names deletes the whole row. Absent cells are no error."""
 
@@ -144,6 +149,14 @@ def put_new_apart(
     if not taken(rows, before):
         backend.put(steps)
     return before
+
+
+def put_then_get_apart(
+    backend: Backend, steps: Sequence[Step], table: str, keys: Sequence[bytes], columns: Sequence[bytes]
+) -> list[dict[bytes, bytes] | None]:
+    """``put_then_get`` of a store that has no transactions: two calls."""
+    backend.put(steps)
+    return backend.get(table, keys, columns)
 
 
 def taken(rows: Sequence[tuple[bytes, bytes]], before: Sequence[bytes | None]) -> list[int]:

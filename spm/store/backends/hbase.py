@@ -26,7 +26,7 @@ from urllib.parse import urlsplit
 from spm import limits
 from spm.clock import Clock, SystemClock
 from spm.errors import LimitExceeded, StoreUnavailable
-from spm.store.backends.base import Reader, Row, RowPut, Step, put_new_apart
+from spm.store.backends.base import Reader, Row, RowPut, Step, put_new_apart, put_then_get_apart
 from spm.store.backends.hbase_gateway import AlreadyThere, Gateway, thrift
 from spm.store.backends.hbase_pipeline import pipelined
 from spm.store.backends.hbase_scans import Scanner, first_rows, next_rows, pages, to_columns, to_row
@@ -160,6 +160,11 @@ class HBaseBackend:
         self, table: str, column: bytes, rows: Sequence[tuple[bytes, bytes]], steps: Sequence[Step]
     ) -> list[bytes | None]:
         return put_new_apart(self, table, column, rows, steps)
+
+    def put_then_get(
+        self, steps: Sequence[Step], table: str, keys: Sequence[bytes], columns: Sequence[bytes]
+    ) -> list[dict[bytes, bytes] | None]:
+        return put_then_get_apart(self, steps, table, keys, columns)
 
     def _set_absent(self, name: bytes, column: bytes, rows: Sequence[tuple[bytes, bytes]]) -> dict[bytes, bool]:
         """For each key, whether its cell was absent and was set."""

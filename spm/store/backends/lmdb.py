@@ -52,12 +52,13 @@ def is_open_here(folder: Path) -> bool:
 class LmdbBackend:
     """An ordered store in one folder. ``alone``: the caller holds LMDB's lock for itself, which is left as it is."""
 
-    def __init__(self, path: str, map_bytes: int = limits.LMDB_MAP_BYTES, *, alone: bool = False) -> None:
+    def __init__(self, path: str, map_bytes: int | None = None, *, alone: bool = False) -> None:
         self.path, self.pid = path, os.getpid()
         try:
             os.makedirs(path, exist_ok=True)
             tables = len(layout.TABLES)
-            self._env = lmdb.open(path, map_size=map_bytes, max_dbs=tables, max_readers=1024, lock=not alone)
+            map_size = map_bytes or limits.LMDB_MAP_BYTES
+            self._env = lmdb.open(path, map_size=map_size, max_dbs=tables, max_readers=1024, lock=not alone)
             self._env.reader_check()
             self._check_length()
             self._tables = {t: self._env.open_db(t.encode()) for t in layout.TABLES}
@@ -152,6 +153,19 @@ class LmdbBackend:
         for piece in pieces[len(together) :]:
             self._write(piece)
         return before
+
+    def put_then_get(
+        self, steps: Sequence[Step], table: str, keys: Sequence[bytes], columns: Sequence[bytes]
+    ) -> list[dict[bytes, bytes] | None]:
+        *pieces, last = list(_transactions(steps)) or [[]]
+        for piece in pieces:
+            self._write(piece)
+        try:
+            with self._env.begin(write=True) as transaction:  # nobody else writes until it has ended
+                self._put(transaction, last)
+                return _Snapshot(transaction, self._tables, self._gaps).get(table, keys, columns)
+        except lmdb.Error as error:
+            raise self._failed_write(error) from error
 
     def delete(self, table: str, cells: Sequence[tuple[bytes, Sequence[bytes] | None]]) -> None:
         try:

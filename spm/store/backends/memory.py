@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 
 from spm.store import keys
-from spm.store.backends.base import Cells, Reader, Row, Step, put_new_apart
+from spm.store.backends.base import Cells, Reader, Row, Step, put_new_apart, put_then_get_apart
 
 
 class MemoryBackend:
@@ -83,6 +83,11 @@ class MemoryBackend:
         self, table: str, column: bytes, rows: Sequence[tuple[bytes, bytes]], steps: Sequence[Step]
     ) -> list[bytes | None]:
         return put_new_apart(self, table, column, rows, steps)
+
+    def put_then_get(
+        self, steps: Sequence[Step], table: str, keys: Sequence[bytes], columns: Sequence[bytes]
+    ) -> list[dict[bytes, bytes] | None]:
+        return put_then_get_apart(self, steps, table, keys, columns)
 
     def delete(self, table: str, cells: Sequence[tuple[bytes, Sequence[bytes] | None]]) -> None:
         with self._lock:

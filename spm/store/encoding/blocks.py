@@ -42,10 +42,11 @@ from spm.store.encoding.codec import Column
     STAMPS,
     VECTOR,
     ROUND,
-) = range(1, 18)
+    FOLDED,
+) = range(1, 19)
 _NAMES = (
     *("log", "chunk", "timelines", "inputs", "pending", "manifest", "hours", "ledger", "month"),
-    *("dead", "retraction", "distribution", "announced", "mark", "stamps", "vector", "round"),
+    *("dead", "retraction", "distribution", "announced", "mark", "stamps", "vector", "round", "folded"),
 )
 RECORD_BYTES_MAX = 64_000_000  # of one unpacked record: a damaged size must not take the machine's memory
 
@@ -162,8 +163,9 @@ def pack_columns(
     """Encode columns and texts as the payload of a frame."""
     packed: _ENCODED = []
     for name, c in columns.items():
-        how = {"random": name.endswith("_hash"), "apart": name in apart, "dense": kind in (CHUNK, HOURS)}
-        packed.append((name, *(c if isinstance(c, tuple) else codec.encode(c, **how))))
+        if not isinstance(c, tuple):
+            c = codec.encode(c, random=name.endswith("_hash"), apart=name in apart, dense=kind in (CHUNK, HOURS))
+        packed.append((name, *c))
     if READERS[kind, _NEWEST[kind]] is _numbered_columns:
         numbered = [(_NUMBER[name], form * _KINDS + _KIND[dtype], *rest) for name, form, dtype, *rest in packed]
         return _PACK.encode((texts or [], numbered))
@@ -299,7 +301,7 @@ READERS: Mapping[tuple[int, int], Callable[[bytes], Any]] = MappingProxyType(
         **{(kind, 1): _columns for kind in (LOG, CHUNK, TIMELINES, PENDING, HOURS, LEDGER)},
         **{
             (kind, 1): _record
-            for kind in (INPUTS, MANIFEST, MONTH, DEAD, RETRACTION, PLACEMENT, ANNOUNCED, WATERMARK, ROUND)
+            for kind in (INPUTS, MANIFEST, MONTH, DEAD, RETRACTION, PLACEMENT, ANNOUNCED, WATERMARK, ROUND, FOLDED)
         },
         **{(kind, 2): _numbered_columns for kind in (LOG, PENDING, LEDGER)},
         **{(kind, 1): _numbered_columns for kind in (STAMPS, VECTOR)},
@@ -333,13 +335,14 @@ class Messages:
     sequence: I64
     source: I32
     sources: tuple[str, ...]
+    encoded: Mapping[str, codec.Encoded] | None = None  # its columns, where several blocks hold it
 
     def __len__(self) -> int:
         return len(self.ms)
 
-    def columns(self) -> dict[str, Column]:
+    def columns(self) -> Mapping[str, Column | codec.Encoded]:
         """The columns of a block."""
-        return {
+        return self.encoded or {
             "ms": self.ms,
             "process": self.process.astype(np.uint32),
             "sequence": self.sequence.astype(np.uint16),
@@ -380,7 +383,7 @@ class LogBlock:
     def to_bytes(self) -> bytes:
         """The framed block."""
         first, index = kernels.distinct(self.metrics)
-        columns: dict[str, Column] = {
+        columns: dict[str, Column | codec.Encoded] = {
             **self.messages.columns(),
             "series_hash": self.series,
             "metric_hash": self.metrics[first],
@@ -449,7 +452,7 @@ class TimelinesPage:
 
     def to_bytes(self) -> bytes:
         """The framed page."""
-        columns: dict[str, Column] = {
+        columns: dict[str, Column | codec.Encoded] = {
             **self.messages.columns(),
             "counts": self.counts,
             "ts": self.ts,

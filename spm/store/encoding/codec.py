@@ -7,6 +7,7 @@ which rows of runs may store as multiples of a number or with fewer bits where t
 only. pcodec: Loncaric, "Pco", lossless.
 """
 
+import struct
 from typing import Any
 
 import numpy as np
@@ -48,33 +49,36 @@ def encode(column: Column, *, random: bool = False, apart: bool = False, dense: 
     be unrelated: they are packed as they are or as differences, whichever is smaller. ``dense`` spends more time on
     floats, for rows that are written once and kept for weeks.
     """
-    column = np.ascontiguousarray(column)
-    dtype = _NAMES.get(column.dtype, "")
+    dtype, count = _NAMES.get(column.dtype, ""), len(column)
     assert dtype, f"BUG: no column form for {column.dtype}"
-    if len(column) > COLUMN_VALUES_MAX:  # what a reader refuses must not be written
-        raise LimitExceeded("a column has more values than can be read back", got=len(column), wanted=COLUMN_VALUES_MAX)
-    if random or len(column) < _FEW:
-        return RAW, dtype, len(column), 0, column.tobytes()
+    if count > COLUMN_VALUES_MAX:  # what a reader refuses must not be written
+        raise LimitExceeded("a column has more values than can be read back", got=count, wanted=COLUMN_VALUES_MAX)
+    if random or count < _FEW:
+        return RAW, dtype, count, 0, column.tobytes()
+    column = np.ascontiguousarray(column)
     if _is_constant(column):
-        return CONSTANT, dtype, len(column), 0, column[:1].tobytes()
+        return CONSTANT, dtype, count, 0, column[:1].tobytes()
     if dtype == "<f8":
         return _encode_floats(column, dense=dense)
     if dtype == "|u1":
-        return (
-            ZSTD,
-            dtype,
-            len(column),
-            0,
-            zstandard.ZstdCompressor(level=1).compress(column.tobytes()),
-        )  # pcodec: ≥ 16 bits
-    packed = [standalone.simple_compress(column, how) for how in ((_INTEGERS, _APART) if apart else (_INTEGERS,))]
-    return PCO, dtype, len(column), 0, min(packed, key=len)
+        return ZSTD, dtype, count, 0, zstandard.ZstdCompressor(level=1).compress(column.tobytes())  # pcodec: ≥ 16 bits
+    packed = standalone.simple_compress(column, _INTEGERS)
+    if apart:
+        packed = min(packed, standalone.simple_compress(column, _APART), key=len)
+    return PCO, dtype, count, 0, packed
+
+
+def encode_few(*numbers: int) -> Encoded:
+    """Encode so few i64 that they stay as they are, as ``encode`` does."""
+    assert len(numbers) < _FEW, "BUG: many numbers are packed"
+    return RAW, "<i8", len(numbers), 0, struct.pack(f"<{len(numbers)}q", *numbers)
 
 
 def _is_constant(column: Column) -> bool:
     """Return whether all values have the same bits."""
     if len(column) <= _SMALL:  # a comparison of arrays costs more than that of so many bytes
-        return column.tobytes() == column[:1].tobytes() * len(column)
+        text, size = column.tobytes(), column.itemsize
+        return text[:size] == text[-size:] and text == text[:size] * len(column)
     raw = column.view(np.int64) if column.dtype == np.float64 else column
     return bool(raw[0] == raw[-1]) and bool((raw == raw[0]).all())
 

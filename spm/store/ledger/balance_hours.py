@@ -3,24 +3,30 @@
 Enter by ``read_hours`` for the sums and by ``find_gaps`` for gaps in a source's own numbering. A message belongs to the
 hour of its stamp. Rows are read for some hours at a time, so that memory does not grow with the range, and each time
 from a little before the first hour, since a row is keyed by the oldest message of its batch. Sums of hours below every
-watermark are final and may be cached. Messages that are not settled are in no hour, only in the present balance.
+watermark are final and may be cached. Messages that are not settled are in no hour, only in the present balance. Of
+hours of long ago the rows are folded to their sums (``folding``); what these do not count is added from rows.
 """
 
+import logging
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
 
 from spm import limits, message_ids
 from spm.arrays import I32, I64, U64
+from spm.errors import CorruptBlock
 from spm.limits import HOUR_MS
 from spm.store.backends.base import Reader
+from spm.store.ledger import folded_hours
 from spm.store.ledger.balance import MINUTE_MS
 from spm.store.ledger.commit_columns import CommitCellCache
+from spm.store.ledger.folded_hours import FoldedHour
 from spm.store.ledger.outcomes import Outcomes, read_outcomes
 from spm.store.ledger.watermarks import ProcessWatermarks
 
+_LOG = logging.getLogger(__name__)
 _PLAIN = np.dtype(">u8")
 
 
@@ -78,11 +84,47 @@ def read_hours(
     """Sum the hours from number ``first`` to ``last``, both included, oldest first; one without messages is empty."""
     for begin in range(first, last + 1, limits.BALANCE_STRETCH_HOURS):
         end = min(last + 1, begin + limits.BALANCE_STRETCH_HOURS)
-        since, until = (begin * HOUR_MS - limits.BALANCE_SLACK_MS) // MINUTE_MS, (end * HOUR_MS - 1) // MINUTE_MS
-        outcomes = read_outcomes(reader, app, max(0, since), until, cells=cells)
+        outcomes = read_outcomes(reader, app, *minutes_of(begin, end), cells=cells)
+        folded_ones = folded_hours.read(reader, app, range(begin, end))
         number = outcomes.ms // HOUR_MS
         for hour in range(begin, end):
-            yield _hour_balance(outcomes, hour, np.flatnonzero(number == hour))
+            rows, folded = np.flatnonzero(number == hour), folded_ones.get(hour)
+            if folded is None:
+                yield hour_balance(outcomes, hour, rows)
+            elif isinstance(folded, CorruptBlock):
+                _LOG.error("the sums of an hour are damaged: %s", folded)
+                balance = hour_balance(outcomes, hour, rows)
+                yield replace(balance, damaged=balance.damaged + 1)
+            else:
+                rows = rows[~folded.counts(outcomes.process[rows], outcomes.stamps[rows])]
+                yield _sum_of_both(_unfolded(folded, hour), hour_balance(outcomes, hour, rows))
+
+
+def minutes_of(first: int, end: int) -> tuple[int, int]:
+    """The first and the last minute of the ledger rows of the messages in some hours; ``end``: the hour after them."""
+    since_ms = first * HOUR_MS - limits.BALANCE_SLACK_MS
+    return max(0, since_ms // MINUTE_MS), (end * HOUR_MS - 1) // MINUTE_MS
+
+
+def _unfolded(folded: FoldedHour, number: int) -> HourBalance:
+    columns = (folded.messages, folded.stored, folded.late, folded.rejected, folded.dead)
+    runs = tuple(NumberRun(folded.sources[source], *rest) for source, *rest in folded.runs)
+    messages, stored, late, rejected, dead = (np.array(column, np.int64) for column in columns)
+    return HourBalance(number, folded.sources, messages, stored, late, rejected, dead, runs, runs_cut=folded.runs_cut)
+
+
+def _sum_of_both(one: HourBalance, other: HourBalance) -> HourBalance:
+    """Add two balances of one hour, whose messages differ."""
+    if not len(other.sources) and not other.runs:
+        return replace(one, damaged=one.damaged + other.damaged)
+    names, source = np.unique(np.array([*one.sources, *other.sources], object), return_inverse=True)
+    messages, stored, late, rejected, dead = (
+        _sum_by_group(np.concatenate([getattr(one, name), getattr(other, name)]), source, len(names))
+        for name in ("messages", "stored", "late", "rejected", "dead")
+    )
+    runs, cut = _joined_runs([*one.runs, *other.runs]), one.runs_cut or other.runs_cut
+    damaged, runs = one.damaged + other.damaged, () if cut else runs
+    return HourBalance(one.number, tuple(names.tolist()), messages, stored, late, rejected, dead, runs, damaged, cut)
 
 
 def final_before(watermarks: Mapping[int, ProcessWatermarks], now_ms: int) -> int:
@@ -91,7 +133,21 @@ def final_before(watermarks: Mapping[int, ProcessWatermarks], now_ms: int) -> in
     return min([now_ms - limits.BALANCE_SLACK_MS, *open_ms]) // HOUR_MS
 
 
-def _hour_balance(outcomes: Outcomes, number: int, rows: I64) -> HourBalance:
+def _joined_runs(runs: Iterable[NumberRun]) -> tuple[NumberRun, ...]:
+    """Join runs of a spool that overlap or follow each other: each number counts once."""
+    joined: list[NumberRun] = []
+    for run in sorted(runs, key=lambda run: (run.spool, run.first)):
+        before = joined[-1] if joined else None
+        if before is None or before.spool != run.spool or run.first > before.last + 1:
+            joined.append(run)
+            continue
+        last, first_ms = max(before.last, run.last), min(before.first_ms, run.first_ms)
+        joined[-1] = replace(before, last=last, first_ms=first_ms, last_ms=max(before.last_ms, run.last_ms))
+    return tuple(joined)
+
+
+def hour_balance(outcomes: Outcomes, number: int, rows: I64) -> HourBalance:
+    """Sum the settled ones of these messages of an hour."""
     settled = rows[outcomes.are_settled[rows]]
     used, source = np.unique(outcomes.source[settled], return_inverse=True)
     ones = np.ones(len(outcomes), np.int64)

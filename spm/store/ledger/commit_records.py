@@ -40,6 +40,9 @@ class BatchRows:
     @classmethod
     def of(cls, rows: Sequence[tuple[int, int]]) -> "BatchRows":
         """Encode the rows of a batch; zeros stand for more than ``BATCH_ROWS_NAMED_MAX``."""
+        if len(rows) == 1:
+            [(shard, hour)] = rows
+            return cls(codec.encode_few(shard), codec.encode_few(hour))
         columns = np.array(rows, np.int64).reshape(-1, 2)
         if len(columns) > BATCH_ROWS_NAMED_MAX:
             columns = np.zeros_like(columns)
@@ -92,14 +95,14 @@ def encode(commit: Commit, kind: int = blocks.PENDING, outcome: int = STORED, ba
         **commit.messages.columns(),
         "samples": commit.samples,
         "id_hash": commit.message_ids,
-        "range": np.array([commit.ts_min, commit.ts_max, outcome], np.int64),
+        "range": codec.encode_few(commit.ts_min, commit.ts_max, outcome),
         "batch_hash": np.array([batch], np.uint64),
         **commit.rows.columns(),
     }
     if commit.totals is not None:
         columns["total"] = commit.totals
     if commit.epoch is not None:
-        columns["epoch"] = np.array([commit.epoch], np.int64)
+        columns["epoch"] = codec.encode_few(commit.epoch)
     return blocks.encode_columns(kind, columns, list(commit.messages.sources))
 
 

@@ -12,16 +12,17 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from operator import attrgetter
+from typing import Protocol
 
 import numpy as np
 
 from spm.arrays import BOOL, I32, I64, U8, U64
 from spm.errors import CorruptBlock, StoreUnavailable
 from spm.store import epochs, keys
-from spm.store.backends.base import Reader
+from spm.store.backends.base import Reader, scan_ranges
 from spm.store.encoding import blocks
 from spm.store.encoding.blocks import Messages
-from spm.store.keys import PlacementTable
+from spm.store.keys import PendingKey, PlacementTable
 from spm.store.ledger import commit_records
 from spm.store.ledger.commit_columns import CommitCell, CommitCellCache, open_cells
 from spm.store.ledger.commit_records import DEAD, EXPIRED_HOUR, REJECTED, STORED
@@ -32,6 +33,17 @@ Beyond = Mapping[int, int]  # process -> a packed stamp, above which its stamps 
 _NO = np.empty(0, np.int64)
 _READS_MAX = 8  # when the placement table keeps changing while rows are read
 _AT_ONCE = 1_024  # rows that are decoded together
+_RECORDS_AT_ONCE = 16  # commit records that are read together: with 2,500 hours each some 15 MB
+
+
+class BatchFilter(Protocol):
+    """Knows batches of which nothing need be read."""
+
+    def has_passed(self, batch: int) -> bool:
+        """Whether the rows of a batch need not be read."""
+
+    def note(self, cells: Iterable[CommitCell]) -> None:
+        """Hear of the cells that were read, each with the messages beyond."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,25 +133,35 @@ def read_outcomes(
     beyond: Beyond | None = None,
     cells: CommitCellCache | None = None,
     rows_max: int | None = None,
+    batches: BatchFilter | None = None,
 ) -> Outcomes:
     """Read all stamps of commit records, and of ledger rows between two minutes (of their batches' oldest stamps).
 
     Commit records are read first: a run puts the ledger row before it deletes the record, so that each is read at
     least once. Records in a shard that no reader looks into any more do not count, so the placement table is read
     before and after. Records by an epoch that is ending or closed do not count either: their writer puts them again
-    where they belong. For ledger rows the run has checked the epoch. Of more than ``rows_max`` rows of a table the
-    newest are read; the outcomes in the others are not known yet.
+    where they belong. For ledger rows the run has checked the epoch. Of more than ``rows_max`` cells of commit records
+    the oldest are read, of ledger rows the newest; the outcomes in the others are not known yet. ``batches`` says of
+    which batches no row is read, and hears of the cells that were; with it, no batch is read in part.
     """
     for _ in range(_READS_MAX):
         table = epochs.read(reader, app)
         by_key: dict[bytes, CommitCell] = {}
-        commits = islice(_scan_commits(reader, app, table.all_shards(app)), rows_max)
-        damaged = _gather(by_key, commits, blocks.PENDING, beyond, cells, table)
         span = keys.ledger_range(app, since_minute, until_minute)
-        rows = reader.scan("ledger", *span, columns=[commit_records.COLUMN], limit=rows_max)
-        ledger_rows = ((key, row[commit_records.COLUMN]) for key, row in rows)
+        commits: Iterator[tuple[bytes, bytes]]
+        if batches is None:
+            commits = islice(_scan_commits(reader, app, table.all_shards(app)), rows_max)
+        else:
+            commits = _get_commits(reader, app, table.all_shards(app), rows_max, batches)
+        damaged = _gather(by_key, commits, blocks.PENDING, beyond, cells, table)
+        if batches is None:
+            ledger_rows = _scan_ledger(reader, span, rows_max)
+        else:
+            ledger_rows = _get_ledger(reader, span, rows_max, batches)
         damaged += _gather(by_key, ledger_rows, blocks.LEDGER, beyond, cells)
         if epochs.read(reader, app) == table:
+            if batches is not None:
+                batches.note(by_key.values())
             return _join(list(by_key.values()), damaged)
     raise StoreUnavailable(f"the placement table of app {app} kept changing")
 
@@ -148,6 +170,50 @@ def _scan_commits(reader: Reader, app: int, shards: Sequence[int]) -> Iterator[t
     """Yield (the key of its future ledger row, the cell) of every pending cell."""
     for item in commit_records.scan(reader, app, list(shards)):
         yield commit_records.ledger_key(item.key.log(item.hour)), item.cell
+
+
+def _get_commits(
+    reader: Reader, app: int, shards: Sequence[int], rows_max: int | None, batches: BatchFilter
+) -> Iterator[tuple[bytes, bytes]]:
+    """As ``_scan_commits``, the oldest first, without the records of batches that are not to be read."""
+    ranges = [keys.app_range(shard, app) for shard in shards]
+    listed = (PendingKey.parse(key) for key, _ in scan_ranges(reader, "pending", ranges, keys_only=True))
+    wanted = sorted((key for key in listed if not batches.has_passed(key.batch)), key=attrgetter("ingest_ms", "batch"))
+    count, last = 0, -1
+    for at in range(0, len(wanted), _RECORDS_AT_ONCE):
+        part = wanted[at : at + _RECORDS_AT_ONCE]
+        for key, row in zip(part, reader.get("pending", [key.to_bytes() for key in part]), strict=True):
+            if rows_max is not None and count >= rows_max and key.batch != last:
+                return
+            last = key.batch
+            count += len(row or {})
+            for column, cell in (row or {}).items():  # none: a run has put its ledger rows, which are read later
+                yield commit_records.ledger_key(key.log(keys.column_hour(column))), cell
+
+
+def _scan_ledger(reader: Reader, span: tuple[bytes, bytes], rows_max: int | None) -> Iterator[tuple[bytes, bytes]]:
+    for key, row in reader.scan("ledger", *span, columns=[commit_records.COLUMN], limit=rows_max):
+        yield key, row[commit_records.COLUMN]
+
+
+def _get_ledger(
+    reader: Reader, span: tuple[bytes, bytes], rows_max: int | None, batches: BatchFilter
+) -> Iterator[tuple[bytes, bytes]]:
+    """As ``_scan_ledger``, without the rows of batches that are not to be read."""
+    wanted: list[bytes] = []
+    last = -1
+    for key, _ in reader.scan("ledger", *span, keys_only=True):
+        batch = keys.parse_ledger(key).writer
+        if batch != last and rows_max is not None and len(wanted) >= rows_max:
+            break
+        if batch == last or not batches.has_passed(batch):
+            wanted.append(key)
+            last = batch
+    for at in range(0, len(wanted), _AT_ONCE):
+        part = wanted[at : at + _AT_ONCE]
+        for key, row in zip(part, reader.get("ledger", part, [commit_records.COLUMN]), strict=True):
+            if row is not None:
+                yield key, row[commit_records.COLUMN]
 
 
 def _gather(

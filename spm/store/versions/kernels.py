@@ -33,26 +33,28 @@ def _sort_segment(ts: I64, rank: I32, order: I64, scratch: I64, start: int, stop
                     a, b = order[i], order[j]
                     take_left = ts[a] < ts[b] or (ts[a] == ts[b] and rank[a] <= rank[b])
                 if take_left:
-                    scratch[k] = order[i]
+                    scratch[k - start] = order[i]
                     i += 1
                 else:
-                    scratch[k] = order[j]
+                    scratch[k - start] = order[j]
                     j += 1
             left += 2 * width
-        order[start:stop] = scratch[start:stop]
+        order[start:stop] = scratch[:n]
         width *= 2
 
 
 @njit(cache=True, nogil=True)
-def _without_twins(order: I64, bits: I64, out: I64, start: int, stop: int, written: int) -> int:
-    """Copy ``order[start:stop]`` (one series, ts, rank) to ``out``, of equal bits only the last; return the new end.
+def _without_twins(order: I64, bits: I64, start: int, stop: int, written: int) -> int:
+    """Move ``order[start:stop]`` (one series, ts, rank) down to ``written``, of equal bits the last; return its end.
+
+    It is written to at or before what has been read.
 
     Many values for one time in one message are rare but cheap to send: from ``_TWINS_SORTED`` on the rows are sorted,
     so that no sender can make a merge quadratic.
     """
     n = stop - start
     if n == 1:
-        out[written] = order[start]
+        order[written] = order[start]
         return written + 1
     if n < _TWINS_SORTED:
         for i in range(start, stop):
@@ -62,7 +64,7 @@ def _without_twins(order: I64, bits: I64, out: I64, start: int, stop: int, writt
                     last = False
                     break
             if last:
-                out[written] = order[i]
+                order[written] = order[i]
                 written += 1
         return written
     by_bits = np.argsort(bits[order[start:stop]], kind="mergesort")
@@ -72,7 +74,7 @@ def _without_twins(order: I64, bits: I64, out: I64, start: int, stop: int, writt
             stays[by_bits[k]] = False
     for i in range(n):
         if stays[i]:
-            out[written] = order[start + i]
+            order[written] = order[start + i]
             written += 1
     return written
 
@@ -81,13 +83,12 @@ def _without_twins(order: I64, bits: I64, out: I64, start: int, stop: int, writt
 def order_versions(counts: I32, order: I64, ts: I64, rank: I32, bits: I64) -> tuple[I64, I32]:
     """Sort rows by (series, ts, rank, arrival) and merge fully identical versions.
 
-    ``order`` groups rows by series in order of arrival (``group_by_series``); it is used as scratch. Of versions with
-    equal series, ts, rank and bits the last to arrive stays, so that the index in the message still decides.
+    ``order`` groups rows by series in order of arrival (``group_by_series``); the result takes its place. Of versions
+    with equal series, ts, rank and bits the last to arrive stays, so that the index in the message still decides.
     Returns (row numbers i64[N'], count per series i32[S]).
     """
-    out = np.empty(order.size, np.int64)
     merged_counts = np.zeros(counts.size, np.int32)
-    scratch = np.empty(order.size, np.int64)
+    scratch = np.empty(counts.max() if counts.size else 0, np.int64)
     start = 0
     written = 0
     for s in range(counts.size):
@@ -104,11 +105,11 @@ def order_versions(counts: I32, order: I64, ts: I64, rank: I32, bits: I64) -> tu
             j = i + 1
             while j < stop and ts[order[j]] == ts[row] and rank[order[j]] == rank[row]:
                 j += 1
-            written = _without_twins(order, bits, out, i, j, written)
+            written = _without_twins(order, bits, i, j, written)
             i = j
         merged_counts[s] = written - first
         start = stop
-    return out[:written], merged_counts
+    return order[:written], merged_counts
 
 
 @njit(cache=True, nogil=True)

@@ -67,25 +67,42 @@ EMPTY = Piece(
 
 
 def merge(pieces: Sequence[Piece]) -> Piece:
-    """Merge pieces into one with all their versions: series by (metric, id), rows by (ts, stamp), messages by stamp.
+    """Merge pieces into one with all their versions: series by (metric, id), rows by (ts, stamp), messages by stamp."""
+    return merge_emptying(list(pieces))
+
+
+def merge_emptying(pieces: list[Piece]) -> Piece:
+    """Merge pieces as ``merge`` does, but empty the list, so that what nobody else holds is freed column by column.
 
     1. Build one sorted table of the distinct messages, in which a message's number orders stamps.
     2. Build one table of the distinct series, sorted by (metric, id).
-    3. Concatenate the rows and group them by series, in order of arrival.
+    3. Group the rows by series, in order of arrival, and concatenate their columns.
     4. Sort the rows of each series that is not sorted yet, and merge identical versions.
     """
-    pieces = [p for p in pieces if len(p)]
+    pieces[:] = [p for p in pieces if len(p)]
     if not pieces:
         return EMPTY
     messages, rank_of = merge_messages([p.messages for p in pieces])
     series, metrics, index_of = _merge_series(pieces)
-    rank = np.concatenate([r[p.message] for r, p in zip(rank_of, pieces, strict=True)])
     owner = np.concatenate([i[kernels.spread(p.counts, len(p))] for i, p in zip(index_of, pieces, strict=True)])
-    ts = np.concatenate([p.ts for p in pieces])
-    values = np.concatenate([p.values for p in pieces])
     counts, order = kernels.group_by_series(owner, len(series))
+    del owner
+    rank = np.concatenate([r[p.message] for r, p in zip(rank_of, pieces, strict=True)])
+    ts_parts, values_parts = [p.ts for p in pieces], [p.values for p in pieces]
+    pieces.clear()
+    ts, values = _joined(ts_parts), _joined(values_parts)
     rows, merged_counts = version_kernels.order_versions(counts, order, ts, rank, values.view(np.int64))
-    return Piece(messages, series, metrics, merged_counts, rank[rows], ts[rows], values[rows])
+    rank = rank[rows]  # one after the other: at no time are there two of two columns
+    ts = ts[rows]
+    values = values[rows]
+    return Piece(messages, series, metrics, merged_counts, rank, ts, values)
+
+
+def _joined(parts: list[np.ndarray]) -> np.ndarray:
+    """The parts as one array; the list is emptied."""
+    whole = np.concatenate(parts)
+    parts.clear()
+    return whole
 
 
 def merge_messages(tables: Sequence[Messages]) -> tuple[Messages, list[I32]]:

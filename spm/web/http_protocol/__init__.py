@@ -10,12 +10,14 @@ from spm.web.http_protocol.bounds import HttpBounds
 from spm.web.http_protocol.connections import Connections, allowed_connections, bound_system_buffers
 from spm.web.http_protocol.exchange import header_line
 from spm.web.http_protocol.protocol import BoundedHttpProtocol
-from spm.web.http_protocol.repeated import WholeAnswer
+from spm.web.http_protocol.repeated import AnswerAtOnce, Reply, WholeAnswer
 
 __all__ = [
+    "AnswerAtOnce",
     "BoundedHttpProtocol",
     "Connections",
     "HttpBounds",
+    "Reply",
     "WholeAnswer",
     "allowed_connections",
     "bound_system_buffers",

@@ -7,6 +7,7 @@ status and text become the answer, and by the functions that raise it.
 import re
 from collections.abc import Mapping
 from http import HTTPStatus
+from typing import Any
 from urllib.parse import unquote
 
 from spm.limits import RETRY_AFTER_S
@@ -81,6 +82,13 @@ def headers_of(headers: list[tuple[bytes, bytes]], head: bytes, authority: bytes
     if authority is not None:
         headers = [(b"host", authority), *(pair for pair in headers if pair[0] != b"host")]
     return headers
+
+
+def keeps_alive(parser: Any, version: str, special: Mapping[bytes, list[bytes]]) -> bool:
+    """Returns whether the client of a head that was parsed lets its connection stay."""
+    if version == "1.1":
+        return bool(parser.should_keep_alive())
+    return [value.lower() for value in special.get(b"connection", ())] == [b"keep-alive"]
 
 
 def unquoted(path: bytes) -> str:

@@ -30,6 +30,7 @@ from spm.web.http_protocol.head import (
     check_framing,
     check_unfinished,
     headers_of,
+    keeps_alive,
     short_answer,
     target_of,
     unquoted,
@@ -188,6 +189,10 @@ class BoundedHttpProtocol(HttpToolsProtocol):
     def _feed_head(self) -> bool:
         """Starts the next request if its head is whole; returns whether it is."""
         data = self._unread
+        if not self.flow.write_paused and self.repeats.answer(data, self):
+            self._unread, self._searched = b"", 0
+            self._enter(IDLE)
+            return True
         taken = None if self.flow.write_paused else self.repeats.take(data, self)
         if taken is not None:
             self.cycle, end = taken
@@ -298,7 +303,7 @@ class BoundedHttpProtocol(HttpToolsProtocol):
         self.headers = headers_of(self.headers, head, authority)
         lengths = special.get(b"content-length")
         self._body_left = int(lengths[0]) if lengths else None if b"transfer-encoding" in special else 0
-        self.repeats.begin(head if authority is None else b"", method, version, special)
+        self.repeats.begin(head if authority is None else b"", method, self.url, version, special)
         client, scheme = self._origin(special)
         presence = Client()
         self.scope = {
@@ -315,9 +320,9 @@ class BoundedHttpProtocol(HttpToolsProtocol):
             "query_string": query,
             "headers": self.headers,
             "state": self.app_state.copy(),
-            "extensions": {"spm.client": presence, "spm.repeat": self.repeats.offer},  # type: ignore[dict-item]
+            "extensions": {"spm.client": presence, **self.repeats.offers()},  # type: ignore[dict-item]
         }
-        self.cycle = Exchange(self, presence, self._keeps_alive(version, special), b"expect" in special)
+        self.cycle = Exchange(self, presence, keeps_alive(self.parser, version, special), b"expect" in special)
         self.headers, self.request_complete = [], False
         self._start_asgi_task(self.cycle, self.app)
         self.table.enter(self, BODY)
@@ -333,11 +338,6 @@ class BoundedHttpProtocol(HttpToolsProtocol):
         host, port = self.client or ("", 0)
         sender = origin(Origin(host, port, str(self.scheme)), special, self.table.proxies)
         return (sender.host, sender.port) if sender.host else None, sender.scheme
-
-    def _keeps_alive(self, version: str, special: dict[bytes, list[bytes]]) -> bool:
-        if version == "1.1":
-            return bool(self.parser.should_keep_alive())
-        return [value.lower() for value in special.get(b"connection", ())] == [b"keep-alive"]
 
     def on_body(self, body: bytes) -> None:
         """Takes a piece of the body, and pauses the client while the application takes none."""

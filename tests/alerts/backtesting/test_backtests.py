@@ -40,6 +40,7 @@ def amended(installation: Installation, make_rule: MakeRule) -> tuple[Rule, int,
     return rule, start_ms, late_ms
 
 
+@pytest.mark.seed("A35", compares="what the preview of a rule says of a history, with what live judging said")
 @pytest.mark.parametrize("as_live_knew", [False, True], ids=["now", "then"])
 def test_a_backtest_says_what_live_judging_said(
     installation: Installation, amended: tuple[Rule, int, int], as_live_knew: bool

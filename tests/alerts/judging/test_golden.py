@@ -12,6 +12,7 @@ from alerts.judging.automaton import Timing
 from alerts.judging.backtest import KnownSteps, Line, backtest, notification_times, replay
 from alerts.judging.conditions import Condition, MissingPolicy
 from alerts.judging.kinds import Kind, Parameters
+from alerts.judging.run import Outcome
 from alerts.judging.versions import RuleVersion, Steps
 from spm.errors import BadQuery
 from spm.query.fake import FakeStorage
@@ -143,6 +144,7 @@ CASES = {
 }
 
 
+@pytest.mark.seed("A35", compares="the seconds at which rules of each kind fire and end, with those worked out by hand")
 @pytest.mark.parametrize("golden", CASES.values(), ids=CASES.keys())
 def test_a_kind_fires_and_ends_at_the_computed_seconds(golden: Golden) -> None:
     line = judged([golden.version], reading({"x": {"a": golden.points}}), golden.seconds)
@@ -210,15 +212,13 @@ def test_chunks_of_a_backtest_give_what_single_steps_give() -> None:
     points = [(at * 10, v) for at, v in enumerate([50, 95, 95, 95, 85, 85, 70, 70, 50] * 3)]
     read, steps = reading({"x": {"a": points}}), Steps(START, START + 260_000, STEP)
     whole = backtest([version], steps, {}, open_read=lambda: read, active_max=9)
-    line = Line((), {}, {})
+    line = Line({})
     for at in range(len(steps)):
         own = Steps(steps.at_ms(at), steps.at_ms(at), STEP)
         states = line.states_at(own.first_ms - STEP)
-        line = Line(
-            line.transitions + backtest([version], own, states, open_read=lambda: read, active_max=9).transitions,
-            {},
-            whole.labels,
-        )
+        part = backtest([version], own, states, open_read=lambda: read, active_max=9)
+        outcome = Outcome(tuple(part.transitions), part.states_at(own.last_ms), part.labels)
+        line.replace_after(own.first_ms - STEP, outcome)
     assert line.transitions == whole.transitions
 
 
@@ -226,8 +226,8 @@ def test_a_replay_knows_the_labels_of_what_is_missing_at_an_operation() -> None:
     read = reading({"cpu": {"a": firing_in({0, 1, 2, 3}, 4)}, "mem": {"b": firing_in(set(), 60)}})
     versions = [replace(part(1, "last_over_time(cpu[5s])"), timing=Timing(hold_ms=300_000)), composite("#1")]
     operations = [KnownSteps(START - STEP, START + 30_000, read), KnownSteps(START + 30_000, START + 90_000, read)]
-    *_, line = replay(versions, operations, {}, period_ms=STEP, active_max=9)
-    assert stretches(line, 3) == [("a", 0, None, "")]
+    *_, said = replay(versions, operations, {}, period_ms=STEP, active_max=9)
+    assert stretches(said.line, 3) == [("a", 0, None, "")]
 
 
 def test_a_receiver_gets_one_notification_in_an_interval() -> None:

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from alerts.judging.answers import Answer, fingerprint
 from alerts.judging.automaton import OK, Input, InstanceState, Timing, step
 from alerts.judging.conditions import COMPARATORS, Condition, MissingPolicy, classify, violates_none
-from alerts.judging.run import Aspect, EndReason, InstanceKey, Outcome, run
+from alerts.judging.instances.keys import Aspect, EndReason, InstanceKey
+from alerts.judging.run import Outcome, run
 from alerts.judging.versions import RuleVersion, Steps
 from spm.arrays import BOOL
 

@@ -6,7 +6,6 @@ from html import unescape
 from typing import Any
 
 import pytest
-from django.contrib.auth.models import User
 from django.test import Client
 
 from alerts.models import AlertEvent, Episode, EpisodeStatus, Rule
@@ -41,16 +40,6 @@ def installation(
     world.clock.advance(GROUP_WAIT_MS)
     world.tell()
     return installation
-
-
-@pytest.fixture
-def login(people: dict[str, User]) -> Callable[[str], Client]:
-    def logged_in(name: str) -> Client:
-        client = Client()
-        client.force_login(people[name])
-        return client
-
-    return logged_in
 
 
 def text_of(client: Client) -> str:

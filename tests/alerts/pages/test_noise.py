@@ -20,16 +20,6 @@ pytestmark = pytest.mark.django_db
 MakeRule = Callable[..., Rule]
 
 
-@pytest.fixture
-def login(people: dict[str, User]) -> Callable[[str], Client]:
-    def logged_in(name: str) -> Client:
-        client = Client()
-        client.force_login(people[name])
-        return client
-
-    return logged_in
-
-
 def report_of(rule: Rule) -> NoiseReport:
     """A report of a week, in which the rule notified most."""
     report = NoiseReport.objects.create(

@@ -4,7 +4,6 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from django.contrib.auth.models import User
 from django.test import Client
 
 from alerts.models import Rule
@@ -14,16 +13,6 @@ from spm.accounts.models import App
 from tests.alerts.conftest import AlertingWorld
 
 pytestmark = pytest.mark.django_db
-
-
-@pytest.fixture
-def login(people: dict[str, User]) -> Callable[[str], Client]:
-    def logged_in(name: str) -> Client:
-        client = Client()
-        client.force_login(people[name])
-        return client
-
-    return logged_in
 
 
 @pytest.fixture

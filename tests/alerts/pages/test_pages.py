@@ -40,16 +40,6 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> Machine:
 
 
 @pytest.fixture
-def login(people: dict[str, User]) -> Callable[[str], Client]:
-    def logged_in(name: str) -> Client:
-        client = Client()
-        client.force_login(people[name])
-        return client
-
-    return logged_in
-
-
-@pytest.fixture
 def fired(make_rule: Callable[..., Rule], world: AlertingWorld) -> Rule:
     rule = make_rule()
     world.evaluate_values(95)

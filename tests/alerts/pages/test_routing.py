@@ -22,16 +22,6 @@ from tests.alerts.telling import configure
 pytestmark = pytest.mark.django_db
 
 
-@pytest.fixture
-def login(people: dict[str, User]) -> Callable[[str], Client]:
-    def logged_in(name: str) -> Client:
-        client = Client()
-        client.force_login(people[name])
-        return client
-
-    return logged_in
-
-
 def text(client: Client, path: str) -> str:
     answer = client.get(path)
     assert answer.status_code == 200

@@ -24,16 +24,6 @@ TEXT = """groups:
 Login = Callable[[str], Client]
 
 
-@pytest.fixture
-def login(people: dict[str, User]) -> Login:
-    def logged_in(name: str) -> Client:
-        client = Client()
-        client.force_login(people[name])
-        return client
-
-    return logged_in
-
-
 def post(client: Client, **fields: str) -> str:
     """The page that follows."""
     return client.post("/alerts/files", {"name": "a.yml", **fields}, follow=True).content.decode()

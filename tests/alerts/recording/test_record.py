@@ -11,9 +11,9 @@ from alerts.expressions import evaluator_of
 from alerts.judging.answers import Answer
 from alerts.judging.automaton import OK, Timing, step
 from alerts.judging.automaton import Input as In
+from alerts.judging.instances.keys import InstanceKey
 from alerts.judging.knowledge.sight import Sight
 from alerts.judging.lane_plan import Decision, News, Operation, OperationKind
-from alerts.judging.run import InstanceKey
 from alerts.judging.versions import Steps
 from alerts.models import Instance, Lane, RecordingRule, SeriesLane
 from alerts.recording.alert_samples import series_of, stretches

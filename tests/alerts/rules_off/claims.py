@@ -18,7 +18,7 @@ from spm.limits import RULE_PERIOD_MS as PERIOD_MS
 from spm.store.versions import retractions
 from tests.alerts.conftest import AlertingWorld, draft
 from tests.alerts.knowledge_world import HOSTS, Installation, killed_at
-from tests.alerts.test_replay import ALWAYS, differences
+from tests.alerts.replay.comparison import ALWAYS, differences
 
 MakeRule = Callable[..., Rule]
 NEWEST = "last_over_time(cpu[15s])"
@@ -31,8 +31,8 @@ def position() -> int:
 def assert_replay_is_live(app: int) -> None:
     lane = Lane.objects.get()
     steps = Steps(lane.first_ms + PERIOD_MS, lane.position_ms, PERIOD_MS)
-    lines = backtests.lines_as_live_knew(app, journal.versions_between(lane, 0, ALWAYS), steps)
-    changes, mismatches, _ = differences(lane, lines)
+    said = backtests.said_as_live_knew(app, journal.versions_between(lane, 0, ALWAYS), steps)
+    changes, mismatches, _ = differences(lane, said)
     assert mismatches == []
     assert changes > 0
 

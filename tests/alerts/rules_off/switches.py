@@ -19,12 +19,12 @@ from alerts.judging import lane_plan, limits, reconciliation
 from alerts.judging import run as run_module
 from alerts.judging.answers import Labels, Read
 from alerts.judging.automaton import Input, InstanceState, Timing, step
+from alerts.judging.instances.keys import EndReason, InstanceKey
 from alerts.judging.knowledge import frontier
 from alerts.judging.knowledge.frontier import AcceptorSight, Frontier
 from alerts.judging.knowledge.patience import SourceTimes, ready_ms
 from alerts.judging.knowledge.sight import KeptKnowledge
 from alerts.judging.lane_plan import Decision, News
-from alerts.judging.run import EndReason, InstanceKey
 from alerts.judging.versions import RuleVersion
 from alerts.models import Instance, Lane, Operation
 from alerts.telling import limits as telling_limits

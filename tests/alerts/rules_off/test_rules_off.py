@@ -10,10 +10,10 @@ from inspect import signature
 import pytest
 from django.core.exceptions import ObjectDoesNotExist
 
+from tests.alerts.replay.test_replay import installation  # noqa: F401  # a fixture that claims name
 from tests.alerts.rules_off import claims
 from tests.alerts.rules_off.switches import RULES, Off
 from tests.alerts.telling.test_histories import SWITCHES as OF_TELLING
-from tests.alerts.test_replay import installation  # noqa: F401  # a fixture that claims name
 
 pytestmark = [pytest.mark.django_db, pytest.mark.slow]
 FAILURES = (AssertionError, ObjectDoesNotExist, ExceptionGroup)  # a group is what Hypothesis may raise

@@ -1,9 +1,9 @@
 """A program that lives through many short lives: each changes episodes, tells of them, and is killed at one place.
 
-``python -m tests.alerts.telling.lives URL`` makes a database in ``SPM_DATA`` and forks one process for each place and
-turn. A life is killed by SIGKILL before or after a step of commit, flush, claim, hand-over or outcome; then the claims
-of the dead run out. The last lives are left alone. It prints, as JSON, how many were killed and what is true of each
-episode.
+``python -m tests.alerts.telling.lives URL TURNS`` makes a database in ``SPM_DATA`` and forks one process for each place
+and turn. A life is killed by SIGKILL before or after a step of commit, flush, claim, hand-over or outcome; then the
+claims of the dead run out. The last lives are left alone. Two receivers hear of everything, a third by escalation of
+what stays open for ``ESCALATION_MS``. It prints, as JSON, how many were killed and what is true of each episode.
 """
 
 import json
@@ -23,13 +23,14 @@ from django.db import connections, transaction  # noqa: E402
 
 from alerts import rulebook  # noqa: E402
 from alerts.models import Episode, EpisodeStatus, Rule  # noqa: E402
-from alerts.models.telling import Notification  # noqa: E402
+from alerts.models.telling import EscalationStep, Notification  # noqa: E402
 from alerts.notify.registry import NOTIFIERS  # noqa: E402
 from alerts.notify.webhook import WebhookNotifier  # noqa: E402
-from alerts.telling import flush, hook, limits, sender  # noqa: E402
+from alerts.telling import actions, flush, hook, limits, sender  # noqa: E402
 from spm.accounts.models import App, Organisation  # noqa: E402
 from spm.clock import FakeClock  # noqa: E402
 from tests.alerts.conftest import START_MS, draft  # noqa: E402
+from tests.alerts.telling import configure  # noqa: E402
 
 Place = tuple[Any, str, bool]  # where a name is looked up, the name, and whether to die after the call
 PLACES: list[Place] = [
@@ -48,7 +49,7 @@ PLACES: list[Place] = [
     (sender, "_believe", True),
     (sender, "record", True),
 ]
-TURNS = 2
+ESCALATION_MS = 400_000  # longer than a change, shorter than a life
 CHANGE_MS, AFTER_DEATH_MS = 150_000, limits.CLAIM_MS + 1
 
 
@@ -116,16 +117,18 @@ def in_a_process(act: Callable[[], None]) -> bool:
     return False
 
 
-def main(url: str) -> None:
+def main(url: str, turns: int) -> None:
     """Live all lives."""
     call_command("migrate", verbosity=0)
     organisation = Organisation.objects.create(name="Acme")
     app = App.objects.create(organisation=organisation, name="Shop")
     author = User.objects.create_user("edda", password="x")
-    receivers = (f"{url}/one", f"{url}/two")
-    rule = rulebook.write(app, draft(receivers=receivers), by=author, now_ms=START_MS)
+    rule = rulebook.write(app, draft(receivers=()), by=author, now_ms=START_MS)
+    policy = configure.policy(app, 'severity="warning"', f"{url}/one", f"{url}/two", by=author)
+    point = actions.add_contact_point(organisation, "later", (f"{url}/three",), by=author, now_ms=START_MS)
+    EscalationStep.objects.create(policy=policy, after_ms=ESCALATION_MS, contact_point=point)
     clock, killed = FakeClock(START_MS), 0
-    for turn, place in enumerate(place for place in PLACES for _ in range(TURNS)):
+    for turn, place in enumerate(place for place in PLACES for _ in range(turns)):
         killed += in_a_process(lambda turn=turn, place=place: live(rule, turn, clock, place))  # type: ignore[misc]
         clock.advance(2 * (limits.GROUP_WAIT_MS + CHANGE_MS) + AFTER_DEATH_MS)
         in_a_process(lambda turn=turn: live(rule, turn + 1, clock, None))  # type: ignore[misc]
@@ -137,4 +140,4 @@ def main(url: str) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(sys.argv[1], int(sys.argv[2]))

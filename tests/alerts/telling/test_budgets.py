@@ -37,6 +37,7 @@ def begin(rule: Rule, now_ms: int, host: str) -> None:
         hook.mark([row.pk], now_ms=now_ms)
 
 
+@pytest.mark.seed("A35", compares="notifications of a flood, with the budgets of its organisation")
 def test_a_flood_of_one_organisation_delays_itself_alone_and_loses_nothing(
     make_rule: Callable[..., Rule],
     foreign_app: App,

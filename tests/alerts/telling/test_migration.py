@@ -18,20 +18,20 @@ from spm.clock import FakeClock
 from tests.alerts.conftest import START_MS
 
 pytestmark = pytest.mark.django_db(transaction=True)
-BEFORE, AFTER = [("alerts", "0007_without_alerts")], MigrationLoader(None).graph.leaf_nodes("alerts")
+BEFORE = [("alerts", "0007_without_alerts")]
 
 
-def migrate(target: list[tuple[str, str]]) -> Any:
-    """Migrate and return the models of then."""
+def migrate(target: list[tuple[str, str]] | None = None) -> Any:
+    """Migrate, without a target to the newest, and return the models of then."""
     executor = MigrationExecutor(connection)
-    executor.migrate(target)
+    executor.migrate(target or executor.loader.graph.leaf_nodes("alerts"))
     return MigrationExecutor(connection).loader.project_state(target).apps
 
 
 @pytest.fixture
 def old() -> Iterator[Any]:
     yield migrate(BEFORE)
-    migrate(AFTER)
+    migrate()
 
 
 def rule_of(old: Any) -> Any:
@@ -69,7 +69,7 @@ def test_what_the_outbox_said_counts_as_told_and_only_the_end_follows(old: Any) 
     message_of(old, rule, newer, "firing", f"{rule.pk}:a:{newer.pk}:firing", state="sent")
     message_of(old, rule, older, "firing", f"{rule.pk}:b:{START_MS - 5}:firing", state="sent")
     message_of(old, rule, dead, "firing", f"{rule.pk}:c:{dead.pk}:firing", state="dead")
-    migrate(AFTER)
+    migrate()
     levels = LastWord.objects.order_by("episode", "receiver").values_list("episode", "level")
     assert list(levels) == [(newer.pk, "open")] * 2 + [(older.pk, "open")] * 2
     organisation = Episode.objects.select_related("rule__app").get(pk=newer.pk).rule.app.organisation_id
@@ -84,7 +84,7 @@ def test_what_was_over_stays_told(old: Any) -> None:
     over = episode_of(old, rule, "a", status="ended", end_ms=START_MS + 10_000, end_reason="recovered")
     for state in ("firing", "resolved"):
         message_of(old, rule, over, state, f"{rule.pk}:a:{over.pk}:{state}", state="sent")
-    migrate(AFTER)
+    migrate()
     assert set(LastWord.objects.values_list("level", flat=True)) == {"ended"}
     tell()
     assert not mail.outbox
@@ -93,7 +93,7 @@ def test_what_was_over_stays_told(old: Any) -> None:
 def test_messages_that_wait_are_delivered_once_to_each_address(old: Any) -> None:
     rule = rule_of(old)
     message_of(old, rule, episode_of(old, rule, "a"), "firing", "old:key:1:firing")
-    migrate(AFTER)
+    migrate()
     tell()
     tell()
     assert [(each.to, each.subject) for each in mail.outbox] == [
@@ -105,7 +105,7 @@ def test_messages_that_wait_are_delivered_once_to_each_address(old: Any) -> None
 def test_going_back_delivers_notifications_that_wait(old: Any) -> None:
     rule = rule_of(old)
     episode = episode_of(old, rule, "a")
-    migrate(AFTER)
+    migrate()
     organisation = Episode.objects.select_related("rule__app").get(pk=episode.pk).rule.app.organisation_id
     hook.mark_organisation(organisation, now_ms=START_MS)
     assert flush.flush_due(START_MS + 60_000) == 2
@@ -113,3 +113,34 @@ def test_going_back_delivers_notifications_that_wait(old: Any) -> None:
     rows = old.get_model("alerts", "Outbox").objects.order_by("pk")
     assert [row.payload["receivers"] for row in rows] == [["ada@example.org"], ["bob@example.org"]]
     assert "[FIRING] CPU" in rows[0].payload["subject"]
+
+
+@pytest.mark.parametrize("stop", ["0010_delivery_times", "0017_noise_reports"])
+def test_a_database_that_stopped_between_squashed_migrations_is_migrated_to_the_same_tables(stop: str) -> None:
+    tables = tables_of_alerts()
+    migrate([("alerts", "0008_telling")])
+    executor = MigrationExecutor(connection)
+    executor.loader = MigrationLoader(connection, replace_migrations=False)
+    executor.migrate([("alerts", stop)])
+    try:
+        assert tables_of_alerts() != tables
+    finally:
+        migrate()
+    assert tables_of_alerts() == tables
+
+
+def tables_of_alerts() -> dict[str, tuple[set[object], list[str]]]:
+    """By table: its columns with type and whether each may be null, and its keys, indexes and constraints."""
+    with connection.cursor() as cursor:
+        names = connection.introspection.table_names(cursor)
+        return {table: table_of(cursor, table) for table in names if table.startswith("alerts_")}
+
+
+def table_of(cursor: Any, table: str) -> tuple[set[object], list[str]]:
+    columns = connection.introspection.get_table_description(cursor, table)
+    constraints: Any = connection.introspection.get_constraints(cursor, table).values()
+    kinds = ("primary_key", "unique", "foreign_key", "check", "index")
+    return (
+        {(column.name, column.type_code, column.null_ok) for column in columns},
+        sorted(f"{each['columns']} {[each[kind] for kind in kinds]}" for each in constraints),
+    )

@@ -93,6 +93,7 @@ CASES = [
 ]
 
 
+@pytest.mark.seed("A35", compares="when receivers hear of alerts, with the schedule of their rule")
 @pytest.mark.parametrize(("alerts", "times"), CASES)
 def test_an_alert_is_told_in_the_schedule_of_its_rule(
     make_rule: MakeRule, alerts: list[tuple[int, int | None]], times: list[int]

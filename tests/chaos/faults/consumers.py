@@ -12,6 +12,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from ingest.transport.delivery import Delivery
 from ingest.worker.batch import Item
@@ -28,6 +29,7 @@ from spm.store.keys import PlacementTable
 from spm.wire import Envelope, Stamp
 from tests.chaos.faults.cursed import suffer
 
+ACKNOWLEDGED_S = 2  # until the connection's thread has surely sent what is acknowledged
 WRITE_S = 60  # how long a faulty consumer waits between its two acts, to be killed there
 
 
@@ -38,6 +40,7 @@ class AcksFirst(Consumer):
         for item in items:
             self._source.acknowledge(item.delivery.ack_handle, multiple=False)
         if items:
+            time.sleep(ACKNOWLEDGED_S)
             _wait_to_be_killed()
         super()._store(items, fill)
 
@@ -59,9 +62,10 @@ class Restamps(Consumer):
 
     reader_class = _RestampingReader
 
-    def _write(self, envelopes, handles, end_ms):  # type: ignore[no-untyped-def]
-        super()._write(envelopes, handles, end_ms)
+    def _write(self, items, envelopes, handles, end_ms):  # type: ignore[no-untyped-def]
+        written = super()._write(items, envelopes, handles, end_ms)
         _wait_to_be_killed()
+        return written
 
 
 def _wait_to_be_killed() -> None:
@@ -75,12 +79,13 @@ def _wait_to_be_killed() -> None:
 class Notes(Consumer):
     """Writes down, before it acknowledges, which messages it has stored, in their order: "time source id" a line."""
 
-    def _write(self, envelopes, handles, end_ms):  # type: ignore[no-untyped-def]
-        super()._write(envelopes, handles, end_ms)
+    def _write(self, items, envelopes, handles, end_ms):  # type: ignore[no-untyped-def]
+        written = super()._write(items, envelopes, handles, end_ms)
         now = time.monotonic_ns()
-        lines = "".join(f"{now} {e.source} {e.message_id.hex()}\n" for e in envelopes)
+        lines = "".join(f"{now} {e.source} {e.message_id.hex()}\n" for e in written)
         with Path(os.environ["SPM_DATA"], f"stored-{os.getpid()}").open("ab", buffering=0) as out:
             out.write(lines.encode())  # in one call: a kill leaves no half of a line
+        return written
 
 
 class _AckingFirst(ConsumerService):
@@ -142,11 +147,17 @@ class StoppingWriter(Writer):
         stop_at("after-the-last-row")
 
 
+def write_with(service: ConsumerService, writer: Writer) -> None:
+    """Have both consumers write by this writer: the samples of most tests are of long ago."""
+    for consumer in (service._consumer, service._past_consumer):
+        consumer._batch_writer._writer = writer
+
+
 class _Stopping(ConsumerService):
-    def __init__(self, amqp_url: str, store_url: str, metrics_port: int | None = None) -> None:
+    def __init__(self, amqp_url: str, store_url: str, metrics_port: int | None = None, **more: Any) -> None:
         limits.AMQP_HEARTBEAT_S = 2
-        super().__init__(amqp_url, store_url, metrics_port)
-        self._consumer._batch_writer._writer = StoppingWriter(open_backend(store_url), PlacementTable())
+        super().__init__(amqp_url, store_url, metrics_port, **more)
+        write_with(self, StoppingWriter(open_backend(store_url), PlacementTable()))
 
 
 class Stopping(ConsumerStep):
@@ -184,9 +195,9 @@ class _Dying(ConsumerService):
     consumer = Dies
     sandbox_command = (sys.executable, "-m", "tests.chaos.faults.cursed")
 
-    def __init__(self, amqp_url: str, store_url: str, metrics_port: int | None = None) -> None:
-        super().__init__(amqp_url, store_url, metrics_port)
-        self._consumer._batch_writer._writer = FailingWriter(open_backend(store_url), PlacementTable())
+    def __init__(self, amqp_url: str, store_url: str, metrics_port: int | None = None, **more: Any) -> None:
+        super().__init__(amqp_url, store_url, metrics_port, **more)
+        write_with(self, FailingWriter(open_backend(store_url), PlacementTable()))
 
 
 class Cursed(ConsumerStep):

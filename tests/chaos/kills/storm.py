@@ -19,9 +19,10 @@ from tests.chaos.line.thin_line import APP, ROOT, Line
 from tests.servers.java.cluster import REGIONS, Cluster
 from tests.servers.processes import Process, wait_until
 from tests.servers.rabbitmq import RabbitMQ
+from tests.support.messages import RECENT_MS
 from tests.support.stored import copies, reader, samples
 
-START_MS = 1_767_222_000_000 - 50_000  # the messages cross an hour
+START_MS = RECENT_MS - 50_000  # the messages cross an hour
 READY_S = 120
 WATCH_S = 2
 JUDGE_S = 3_600  # for the last run of a proof
@@ -169,7 +170,7 @@ class Storm:
         return [*violations, *wrong_hours(reader(backend, APP), recount)]
 
 
-_FOR_APP = ("--app", str(APP), "--now", str(START_MS + 10 * 86_400_000))
+_FOR_APP = ("--app", str(APP), "--now", str(START_MS + 86_400_000))
 
 
 def consumes(worker: Process) -> bool:

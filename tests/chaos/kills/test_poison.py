@@ -31,7 +31,7 @@ from tests.chaos.line.checker import ACKED, Sent, violations
 from tests.chaos.line.thin_line import APP, Line
 from tests.servers.processes import wait_until
 from tests.servers.rabbitmq import RabbitMQ
-from tests.support.messages import message
+from tests.support.messages import message, recent
 from tests.support.people import Person
 from tests.support.stored import copies, samples, sent
 
@@ -143,7 +143,7 @@ def publish_all(line: Line, own: str, good: list[Envelope], of_each: int) -> Non
             line.publish([envelope])
             if number % step == 0 and number // step < len(every):
                 poison = every[number // step]
-                body = poison.make(line.restamped(message(10**6 + number, source=f"poison{number % 5}")))
+                body = poison.make(line.restamped(recent(message(10**6 + number, source=f"poison{number % 5}"))))
                 exchange = AGENTS if poison.by_agent else topology.EXCHANGE
                 key = f"{poison.by_agent.format(own=own)}.h" if poison.by_agent else f"00{number % 2}"
                 publisher.publish(exchange, key, body, timeout_s=20, message_id=f"{number:032x}")
@@ -154,7 +154,7 @@ def publish_all(line: Line, own: str, good: list[Envelope], of_each: int) -> Non
 def poisoned(line: Line, rabbitmq: RabbitMQ, *, good: int, of_each: int, wait_s: float) -> int:
     """Send, wait until all is settled, and judge; how often a worker died."""
     own = line.token().rpartition("_")[0]
-    envelopes = [line.restamped(message(number, source=f"host{number % 5}")) for number in range(good)]
+    envelopes = [line.restamped(recent(message(number, source=f"host{number % 5}"))) for number in range(good)]
     worker = Supervised(line)
     try:
         assert wait_until(lambda: consumes(worker.worker), 120)

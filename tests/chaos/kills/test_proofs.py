@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.chaos.kills.storm import START_MS, Storm, storm_on
-from tests.chaos.line.agents import Agents, Message
+from tests.chaos.line.agents import Agents, message_of_either_kind
 from tests.chaos.line.checker import ACKED, Sent
 from tests.servers.java.cluster import Cluster
 from tests.servers.rabbitmq import RabbitMQ
@@ -40,7 +40,9 @@ def killed_while_agents_send(storm: Storm, names: Sequence[str], *, kills: int, 
     workers = [storm.line.start_worker(), storm.line.start_worker()]
     killer = storm.watched(lambda: storm.kill_in_turn(names, -(-kills // len(names))))
     log = agents.send_until(
-        lambda sent: sent >= messages and not killer.is_alive(), lambda n: Message(n, START_MS, FIELDS), THREADS
+        lambda sent: sent >= messages and not killer.is_alive(),
+        lambda n: message_of_either_kind(n, START_MS, FIELDS),
+        THREADS,
     )
     storm.joined([killer])
     storm.line.settle(storm.rabbitmq)
@@ -86,7 +88,9 @@ def test_r6_everything_killed_at_once_for_an_hour_leaves_the_ledger_exact(storm:
     killer = storm.watched(lambda: storm.kill_at_random(EVERYTHING, every_s, seconds))
     runs = storm.watched(lambda: storm.roll_again_and_again(lambda: not killer.is_alive(), spark_every=4))
     log = agents.send_until(
-        lambda sent: sent >= messages and not killer.is_alive(), lambda n: Message(n, START_MS, FIELDS), THREADS
+        lambda sent: sent >= messages and not killer.is_alive(),
+        lambda n: message_of_either_kind(n, START_MS, FIELDS),
+        THREADS,
     )
     storm.joined([killer, runs])
     storm.line.settle(storm.rabbitmq)

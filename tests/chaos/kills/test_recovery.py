@@ -22,7 +22,7 @@ from tests.chaos.line.thin_line import APP, Line
 from tests.servers.java.hbase import HBase
 from tests.servers.processes import wait_until
 from tests.servers.rabbitmq import RabbitMQ
-from tests.support.messages import message
+from tests.support.messages import message, recent
 from tests.support.stored import copies
 
 pytestmark = [pytest.mark.real, pytest.mark.chaos, pytest.mark.proof]
@@ -145,7 +145,7 @@ def back_after(line: Line, again: Callable[[], object]) -> float:
     begun = time.monotonic()
     again()
     first = len(line.sent)
-    probes = [line.restamped(message(first + n, source=f"host{n}")) for n in range(SOURCES)]
+    probes = [line.restamped(recent(message(first + n, source=f"host{n}"))) for n in range(SOURCES)]
     line.publish(probes)
     ids = {probe.message_id for probe in probes}
     assert wait_until(lambda: ids <= known(line), 240), "what was sent is not stored"

@@ -13,10 +13,11 @@ from tests.servers.java.hbase import HBase
 from tests.servers.processes import wait_until
 from tests.servers.rabbitmq import RabbitMQ
 from tests.support.fleet import Fleet
+from tests.support.messages import LONG_AGO_MS, RECENT_MS
 from tests.support.stored import samples, sent
 
 pytestmark = [pytest.mark.real, pytest.mark.chaos, pytest.mark.slow, pytest.mark.timeout(600)]
-START_MS = 1_767_222_000_000
+START_MS = RECENT_MS
 
 
 @pytest.fixture(scope="module")
@@ -32,9 +33,11 @@ def stamps_of(envelopes: Sequence[Envelope]) -> set[tuple[int, int, int]]:
 
 
 def bodies(offset_ms: int) -> list[bytes]:
-    """400 bodies of 10 samples, of times that no other offset below ten seconds has."""
-    fleet = Fleet.make(hosts=40, steps=10, start_ms=START_MS + offset_ms)
-    return [fleet.lines(range(s, s + 1), range(h, h + 1)) for s in range(10) for h in range(40)]
+    """400 bodies of 10 samples, half of them of long ago, of times that no other offset below ten seconds has."""
+    starts = START_MS + offset_ms, START_MS + offset_ms - LONG_AGO_MS
+    fleets = [Fleet.make(hosts=40, steps=5, start_ms=start) for start in starts]
+    hosts = [range(h, h + 1) for h in range(40)]
+    return [fleet.lines(range(s, s + 1), host) for s in range(5) for host in hosts for fleet in fleets]
 
 
 ORDERS = list(permutations(("rabbitmq", "thrift", "store")))
@@ -71,7 +74,7 @@ def test_a34_servers_killed_together_and_started_in_any_order_lose_nothing_and_t
     figure(f"{', '.join(order)}: all is stored {time.monotonic() - begun - back_s:.1f} s after the last one is up")
     assert worker.pid() == born
     assert line.resent > resent, "the kills hit nothing"
-    assert samples(line.backend, START_MS - 1, START_MS + 3_000_000) == sent(line.sent)
+    assert samples(line.backend, START_MS - LONG_AGO_MS - 1, START_MS + 3_000_000) == sent(line.sent)
 
 
 def test_a_worker_that_is_asked_to_end_stores_or_gives_back_what_it_holds(line: Line, own_rabbitmq: RabbitMQ) -> None:

@@ -11,11 +11,12 @@ from collections.abc import Iterator
 import pytest
 
 from tests.chaos.kills.storm import START_MS, Storm, storm_on
-from tests.chaos.line.agents import FIELDS, HOSTS, Agents, Message
+from tests.chaos.line.agents import FIELDS, HOSTS, Agents, message_of_either_kind
 from tests.chaos.line.checker import ACKED, Sent, violations, wrong_hours
 from tests.chaos.line.thin_line import APP
 from tests.servers.java.cluster import Cluster
 from tests.servers.rabbitmq import RabbitMQ
+from tests.support.messages import LONG_AGO_MS
 from tests.support.stored import copies, reader, samples
 
 pytestmark = [pytest.mark.real, pytest.mark.chaos, pytest.mark.slow, pytest.mark.timeout(900)]
@@ -41,7 +42,7 @@ def over(storm: Storm) -> Outcome:
         storm.watched(lambda: storm.kill_workers(WORKER_KILLS)),
         storm.watched(lambda: storm.kill_in_turn(OTHERS, OTHER_KILLS)),
     ]
-    log = agents.send([Message(number, START_MS) for number in range(MESSAGES)])
+    log = agents.send([message_of_either_kind(number, START_MS) for number in range(MESSAGES)])
     storm.joined(killers)
     storm.line.settle(storm.rabbitmq)
     return storm, log, agents
@@ -60,15 +61,15 @@ def test_everything_was_killed_and_nearly_everything_acknowledged(over: Outcome)
 @pytest.mark.seed("A3", compares="what was acknowledged with what is stored, after 22 kills")
 def test_the_ledger_is_exact(over: Outcome) -> None:
     storm, log, _ = over
-    stored = samples(storm.line.backend, START_MS - 1, END_MS, app=APP)
+    stored = samples(storm.line.backend, START_MS - LONG_AGO_MS - 1, END_MS, app=APP)
     assert len(stored) >= 0.8 * MESSAGES * FIELDS
     assert violations(log, stored, copies(storm.line.backend, APP)) == []
 
 
 def test_the_hours_are_exact_after_a_run(over: Outcome) -> None:
     line = over[0].line
-    before = samples(line.backend, START_MS - 1, END_MS, app=APP)
+    before = samples(line.backend, START_MS - LONG_AGO_MS - 1, END_MS, app=APP)
     line.manage("roll", "--local", "--app", str(APP), "--now", str(START_MS + 86_400_000))
-    after = samples(line.backend, START_MS - 1, END_MS, app=APP)
+    after = samples(line.backend, START_MS - LONG_AGO_MS - 1, END_MS, app=APP)
     assert after == before
     assert wrong_hours(reader(line.backend, APP), after) == []

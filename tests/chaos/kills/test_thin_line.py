@@ -1,5 +1,6 @@
 """10⁵ samples through the real stack, its worker killed with -9 in the middle: what is read equals what was sent."""
 
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,11 +16,13 @@ from tests.chaos.line.thin_line import APP, Line
 from tests.servers.processes import wait_until
 from tests.servers.rabbitmq import RabbitMQ
 from tests.support.fleet import Fleet
+from tests.support.messages import RECENT_MS
 from tests.support.recount import assert_hours_equal, assert_raw_equal
 from tests.support.stored import samples, sent
 
 pytestmark = [pytest.mark.real, pytest.mark.chaos, pytest.mark.slow, pytest.mark.timeout(600)]
-START_MS = 1_767_222_000_000 - 3_000_000  # the fleet crosses an hour
+AHEAD = 100  # messages by which a worker shows that it consumes
+START_MS = RECENT_MS - 3_000_000  # the fleet crosses an hour
 
 
 @pytest.fixture(scope="module")
@@ -37,23 +40,25 @@ def line(tmp_path_factory: pytest.TempPathFactory, hbase_url: str, rabbitmq: Rab
 
 @pytest.fixture(scope="module")
 def through_the_stack(line: Line, fleet: Fleet, rabbitmq: RabbitMQ) -> Line:
-    """All messages sent; the first worker killed while it holds some of them."""
+    """All messages sent; the first worker killed while they flow, and so while it holds some of them."""
     bodies = [fleet.lines(range(s, s + 1), range(h, h + 1)) for s in range(fleet.steps) for h in range(fleet.hosts)]
     messages = line.accept(bodies)
-    half = len(messages) // 2
     first = line.start_worker()
-    line.publish(messages[:half])
-    assert wait_until(lambda: len(line.stored()) > 0, 60)
+    line.publish(messages[:AHEAD])
+    assert wait_until(lambda: len(line.stored()) == AHEAD, 60), "the worker never came to work"
+    flow = threading.Thread(target=line.publish, args=(messages[AHEAD:],))
+    flow.start()
+    assert wait_until(lambda: len(line.stored()) > AHEAD, 60)
     first.kill()
     line.stored_at_kill = len(line.stored())
-    line.publish(messages[half:])
     line.start_worker()
+    flow.join()
     line.drain(rabbitmq)
     return line
 
 
 def test_the_kill_was_in_the_middle(through_the_stack: Line) -> None:
-    assert 0 < through_the_stack.stored_at_kill < len(through_the_stack.sent) // 2
+    assert AHEAD < through_the_stack.stored_at_kill < len(through_the_stack.sent) // 2
 
 
 def test_what_is_read_equals_what_was_sent_as_a_multiset(through_the_stack: Line, fleet: Fleet) -> None:

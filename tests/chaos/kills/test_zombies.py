@@ -16,11 +16,11 @@ from spm.clock import random_u64
 from tests.chaos.faults.consumers import POINTS
 from tests.chaos.kills.storm import START_MS, Storm, consumes
 from tests.chaos.kills.test_proofs import CHECK_S, FIELDS, THREADS, agents_of, report, storm
-from tests.chaos.line.agents import Message
+from tests.chaos.line.agents import message_of_either_kind
 from tests.chaos.line.checker import ACKED, Sent, violations
 from tests.chaos.line.thin_line import Line
 from tests.servers.processes import wait_until
-from tests.support.messages import message
+from tests.support.messages import message, recent
 from tests.support.stored import copies, samples, sent
 
 __all__ = ["storm"]  # a fixture
@@ -48,7 +48,7 @@ def wake(stopped: Path) -> None:
 def test_workers_that_wake_after_their_queues_were_given_away_change_no_answer(
     line: Line, figure: Callable[[str], None]
 ) -> None:
-    envelopes = [line.restamped(message(number, source=f"host{number % 24}")) for number in range(600)]
+    envelopes = [line.restamped(recent(message(number, source=f"host{number % 24}"))) for number in range(600)]
     workers = [line.start_worker() for _ in range(WORKERS)]
     assert wait_until(lambda: all(map(consumes, workers)), 120)
     time.sleep(2)  # until each has its share
@@ -100,7 +100,9 @@ def test_r7_workers_frozen_for_a_minute_again_and_again_change_no_answer(
 
     freezing = storm.watched(freeze)
     log = agents.send_until(
-        lambda count: count >= messages and not freezing.is_alive(), lambda n: Message(n, START_MS, FIELDS), THREADS
+        lambda count: count >= messages and not freezing.is_alive(),
+        lambda n: message_of_either_kind(n, START_MS, FIELDS),
+        THREADS,
     )
     storm.joined([freezing])
     storm.line.settle(storm.rabbitmq)
@@ -121,7 +123,9 @@ def test_r1_workers_killed_again_and_again_lose_and_double_nothing(
     agents = agents_of(storm, seconds * THREADS / messages)
     killing = storm.watched(lambda: storm.kill_workers(kills))
     log = agents.send_until(
-        lambda count: count >= messages and not killing.is_alive(), lambda n: Message(n, START_MS, FIELDS), THREADS
+        lambda count: count >= messages and not killing.is_alive(),
+        lambda n: message_of_either_kind(n, START_MS, FIELDS),
+        THREADS,
     )
     storm.joined([killing])
     storm.line.settle(storm.rabbitmq)

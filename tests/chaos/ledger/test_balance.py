@@ -9,14 +9,15 @@ import pytest
 
 from spm.store.ledger.balance import Balance, SampleCounts
 from tests.chaos.ledger.balance import Watch, disagreements
-from tests.chaos.line.agents import Agents, Message
+from tests.chaos.line.agents import Agents, message_of_either_kind
 from tests.chaos.line.checker import ACKED, UNKNOWN, Sent, violations
 from tests.chaos.line.thin_line import APP, Line
 from tests.servers.processes import wait_until
 from tests.servers.rabbitmq import RabbitMQ
+from tests.support.messages import LONG_AGO_MS, RECENT_MS
 from tests.support.stored import copies, samples
 
-START_MS = 1_767_222_000_000
+START_MS = RECENT_MS
 FIELDS = 20
 
 
@@ -47,7 +48,9 @@ def test_a11_the_account_agrees_with_the_sender_while_processes_are_killed(
     over = threading.Event()
     log: list[Sent] = []
     sending = threading.Thread(
-        target=lambda: log.extend(agents.send_until(lambda _: over.is_set(), lambda n: Message(n, START_MS, FIELDS)))
+        target=lambda: log.extend(
+            agents.send_until(lambda _: over.is_set(), lambda n: message_of_either_kind(n, START_MS, FIELDS))
+        )
     )
     sending.start()
     kills: Counter[str] = Counter()
@@ -72,7 +75,7 @@ def test_a11_the_account_agrees_with_the_sender_while_processes_are_killed(
     assert balance is not None
     assert watch.wrong == []
     assert disagreements(log, copies_, balance) == []
-    stored = samples(line.backend, START_MS - 1, START_MS + 1000 * (1 + len(log)), app=APP)
+    stored = samples(line.backend, START_MS - LONG_AGO_MS - 1, START_MS + 1000 * (1 + len(log)), app=APP)
     assert violations(log, stored, copies_) == []
     assert watch.waited > 0, "no look was in the middle of anything"
     figure(

@@ -12,7 +12,7 @@ from tests.chaos.line.checker import ACKED, REFUSED, UNKNOWN, Sent, violations
 from tests.chaos.line.thin_line import APP, ROOT, Line
 from tests.servers.processes import Process, wait_until
 from tests.servers.rabbitmq import RabbitMQ
-from tests.support.messages import message
+from tests.support.messages import message, recent
 from tests.support.stored import Sample, copies, samples, sent
 
 A, B = ("a", 1, b"1"), ("b", 1, b"2")
@@ -58,7 +58,7 @@ def line(tmp_path: Path, amqp_vhost: str) -> Iterator[Line]:
 def test_a_worker_that_is_killed_and_has_the_fault_is_found_out(
     line: Line, rabbitmq: RabbitMQ, fault: str, kind: str | None
 ) -> None:
-    envelopes = [line.restamped(message(number, source=f"host{number % 5}")) for number in range(400)]
+    envelopes = [line.restamped(recent(message(number, source=f"host{number % 5}"))) for number in range(400)]
     line.step = f"tests.chaos.faults.consumers:{fault}"
     line.publish(envelopes[:200])
     worker = line.start_worker()

@@ -11,13 +11,14 @@ from spm.store.ledger import watermarks
 from spm.store.ledger.balance import read_balance
 from tests.chaos.faults import mortal_keeper
 from tests.chaos.ledger.balance import Watch, disagreements
-from tests.chaos.line.agents import Agents, Message
+from tests.chaos.line.agents import Agents, message_of_either_kind
 from tests.chaos.line.checker import Sent, violations
 from tests.chaos.line.thin_line import APP, Line
 from tests.servers.processes import Process, wait_until
+from tests.support.messages import LONG_AGO_MS, RECENT_MS
 from tests.support.stored import copies, samples
 
-START_MS = 1_767_222_000_000
+START_MS = RECENT_MS
 FIELDS = 20
 BEAT = ("celery", "-A", "tests.chaos.faults.mortal_keeper", "beat", "--loglevel", "INFO", "--schedule")
 WAIT_S = 180
@@ -60,7 +61,9 @@ def test_beat_and_workers_move_marks_while_agents_push_and_the_keeper_is_killed_
     watch, over, log = Watch(line.backend, APP, keeps=False), threading.Event(), list[Sent]()
     looking = threading.Thread(target=watch.run)
     sending = threading.Thread(
-        target=lambda: log.extend(agents.send_until(lambda _: over.is_set(), lambda n: Message(n, START_MS, FIELDS)))
+        target=lambda: log.extend(
+            agents.send_until(lambda _: over.is_set(), lambda n: message_of_either_kind(n, START_MS, FIELDS))
+        )
     )
     looking.start()
     sending.start()
@@ -85,5 +88,10 @@ def test_beat_and_workers_move_marks_while_agents_push_and_the_keeper_is_killed_
     assert balance is not None
     assert watch.wrong == []
     assert disagreements(log, stored, balance) == []
-    assert violations(log, samples(line.backend, START_MS - 1, START_MS + 1000 * (1 + len(log)), app=APP), stored) == []
+    assert (
+        violations(
+            log, samples(line.backend, START_MS - LONG_AGO_MS - 1, START_MS + 1000 * (1 + len(log)), app=APP), stored
+        )
+        == []
+    )
     figure(f"{watch.looks} looks; marks at {moved[1:]} messages, at last {low_water_mark(line)}; 2 keepers killed")

@@ -17,9 +17,11 @@ from typing import overload
 from urllib.parse import urlsplit
 
 from tests.chaos.line.checker import ACKED, REFUSED, UNKNOWN, Sent
+from tests.support.messages import LONG_AGO_MS
 from tests.support.stored import Sample, series_name
 
 HOSTS, FIELDS = 20, 100
+PAST_HOSTS = frozenset(range(3, HOSTS, 5))
 TIMEOUT_S = 15
 GIVE_UP_S = 240
 
@@ -48,6 +50,11 @@ class Message:
     def sent(self) -> Sent:
         """Its entry in the log, before the first try."""
         return Sent(self.number.to_bytes(16, "big"), Samples(self), stamps_max=0)
+
+
+def message_of_either_kind(number: int, start_ms: int, fields: int = FIELDS) -> Message:
+    """A message with live samples, or of one host in five with samples of long ago, which go another way."""
+    return Message(number, start_ms - (LONG_AGO_MS if number % HOSTS in PAST_HOSTS else 0), fields)
 
 
 @dataclass(frozen=True, slots=True)

@@ -58,12 +58,13 @@ def violations(sent: Sequence[Sent], stored: Counter[Sample], copies: Copies) ->
 def violations_in_parts(
     sent: Sequence[Sent], stored: Callable[[int, int], Counter[Sample]], copies: Copies, part: int, recount: "Recount"
 ) -> list[str]:
-    """The same of a log in the order of its times, ``part`` messages at a time, so that memory stays small.
+    """The same of a log, in the order of its times, ``part`` messages at a time, so that memory stays small.
 
     All samples of a message have one time. ``stored`` reads what lies between two times (from, exclusive; up to), and
     what it finds is counted in ``recount``.
     """
-    complaints, ts = [], [next(iter(one.samples))[1] for one in sent]
+    sent = sorted(sent, key=_time)
+    complaints, ts = [], list(map(_time, sent))
     for some in _parts(sent, ts, part):
         times = [ts for one in (some[0], some[-1]) for _, ts, _ in one.samples]
         read = stored(min(times) - 1, max(times))
@@ -72,6 +73,10 @@ def violations_in_parts(
         recount.add(read)
     strangers = copies.keys() - {one.message_id for one in sent}
     return [*complaints, *([f"stranger: {len(strangers)} messages nobody sent"] if strangers else [])]
+
+
+def _time(one: Sent) -> int:
+    return next(iter(one.samples))[1]
 
 
 def _parts(sent: Sequence[Sent], ts: Sequence[int], part: int) -> Iterator[Sequence[Sent]]:

@@ -20,9 +20,10 @@ from spm.query.request.batches import Matcher
 from spm.query.view.decoded_rows import PageCache
 from spm.store.backends.base import Backend
 from spm.store.keys import PlacementTable
+from tests.support.messages import RECENT_MS
 
 HOSTS = 50
-START_MS = 1_767_222_000_000
+START_MS = RECENT_MS
 TIMEOUT_S = 20
 
 

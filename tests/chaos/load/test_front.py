@@ -19,11 +19,11 @@ from tests.conftest import missing_service
 from tests.servers.authority import Signed, sign
 from tests.servers.processes import wait_until
 from tests.servers.rabbitmq import RabbitMQ
-from tests.support.messages import message
+from tests.support.messages import RECENT_MS, message
 from tests.support.stored import copies
 
 pytestmark = [pytest.mark.real, pytest.mark.chaos, pytest.mark.slow]
-START_MS = 1_767_222_000_000
+START_MS = RECENT_MS
 
 
 @pytest.fixture(scope="module")

@@ -10,15 +10,16 @@ import pytest
 
 from spm import limits
 from spm.clock import SystemClock
-from tests.chaos.line.agents import FIELDS, HOSTS, Agents, Message
+from tests.chaos.line.agents import FIELDS, HOSTS, Agents, Message, message_of_either_kind
 from tests.chaos.line.checker import ACKED, Sent, violations
 from tests.chaos.line.thin_line import APP, Line
 from tests.servers.java.hbase import HBase
 from tests.servers.processes import wait_until
 from tests.servers.rabbitmq import RabbitMQ
+from tests.support.messages import LONG_AGO_MS, RECENT_MS
 from tests.support.stored import copies, samples
 
-START_MS = 1_767_222_000_000
+START_MS = RECENT_MS
 PACE_S = 0.05
 SLOW_SERVER = 20  # of a machine that runs all servers and other tests besides
 pytestmark = [pytest.mark.real, pytest.mark.chaos, pytest.mark.timeout(1_800)]
@@ -52,11 +53,12 @@ def test_a1_senders_are_answered_while_the_store_is_gone(
     token = line.token()
     agents = Agents(line.start_web(), token, PACE_S, patient=True)
     worker = line.start_worker()
-    warm = agents.send([Message(number, START_MS) for number in range(HOSTS)])
+    warm = agents.send([message_of_either_kind(number, START_MS) for number in range(HOSTS)])
     assert wait_until(lambda: len(copies(line.backend)) == HOSTS, 60)
     before = psutil.Process(worker.pid()).memory_info().rss
     own_hbase.kill()
-    messages = [Message(number, START_MS) for number in range(HOSTS, HOSTS + round(4 * pause_s / (PACE_S + 0.02)))]
+    numbers = range(HOSTS, HOSTS + round(4 * pause_s / (PACE_S + 0.02)))
+    messages = [message_of_either_kind(number, START_MS) for number in numbers]
     log = [*warm, *_sent_during(agents, messages, own_hbase, pause_s)]
     line.settle(own_rabbitmq)
     assert {one.outcome for one in log} == {ACKED}
@@ -71,7 +73,7 @@ def test_a1_senders_are_answered_while_the_store_is_gone(
     assert tries <= 20 + 4 * pause_s / limits.CONSUME_BACK_OFF_S
     assert p99 < p99_ms
     assert after < 1.3 * before + 60_000_000
-    stored = samples(line.backend, START_MS - 1, START_MS + 1000 * (1 + len(log) // HOSTS), app=APP)
+    stored = samples(line.backend, START_MS - LONG_AGO_MS - 1, START_MS + 1000 * (1 + len(log) // HOSTS), app=APP)
     assert len(stored) == len(log) * FIELDS
     assert violations(log, stored, copies(line.backend, APP)) == []
 

@@ -13,7 +13,7 @@ from tests.chaos.line.checker import ACKED, Sent, violations
 from tests.chaos.line.thin_line import Line
 from tests.servers.processes import wait_until
 from tests.servers.rabbitmq import RabbitMQ
-from tests.support.messages import message
+from tests.support.messages import message, recent
 from tests.support.stored import copies, samples, sent
 
 pytestmark = [pytest.mark.real, pytest.mark.chaos, pytest.mark.slow]
@@ -40,7 +40,8 @@ def noted(line: Line) -> dict[str, list[int]]:
 
 @pytest.mark.seed("A9", compares="the order in which each source's messages are stored first, and the ledger")
 def test_sources_stay_in_order_while_workers_come_and_go(line: Line, rabbitmq: RabbitMQ) -> None:
-    envelopes = [line.restamped(message(number, source=f"host{number % SOURCES}")) for number in range(SOURCES * EACH)]
+    messages = (recent(message(number, source=f"host{number % SOURCES}")) for number in range(SOURCES * EACH))
+    envelopes = [line.restamped(each) for each in messages]
     by_source = [envelopes[n::SOURCES] for n in range(SOURCES)]
     line.start_worker()
     second = line.start_worker()
@@ -69,7 +70,7 @@ def test_a_worker_ends_within_ten_seconds_although_the_store_does_not_answer(lin
     line.store_url = "hbase://127.0.0.1:1/nowhere"
     worker = line.start_worker()
     assert wait_until(lambda: " ready." in worker.log.read_text(), 120)
-    line.publish([line.restamped(message(number)) for number in range(50)])
+    line.publish([line.restamped(recent(message(number))) for number in range(50)])
     assert wait_until(lambda: "does not answer" in worker.log.read_text(), 60)
     begun = SystemClock().monotonic()
     worker.stop(40)

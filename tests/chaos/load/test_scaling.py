@@ -23,7 +23,7 @@ from tests.chaos.kills.storm import consumes
 from tests.chaos.line.thin_line import Line
 from tests.servers.processes import Process, wait_until
 from tests.servers.rabbitmq import RabbitMQ
-from tests.support.messages import message
+from tests.support.messages import message, recent
 
 pytestmark = [pytest.mark.real, pytest.mark.chaos, pytest.mark.slow, pytest.mark.timeout(900)]
 SOURCES, FIELDS = 64, 100  # sources enough that no queue has much more than its part
@@ -44,7 +44,8 @@ def line(tmp_path_factory: pytest.TempPathFactory, hbase_url: str, rabbitmq: Rab
 def publish(line: Line, count: int, fields: int) -> list[Envelope]:
     """So many more messages, the sources by turns."""
     numbers = range(len(line.sent), len(line.sent) + count)
-    envelopes = [line.restamped(message(n // SOURCES, source=f"host{n % SOURCES}", samples=fields)) for n in numbers]
+    messages = (recent(message(n // SOURCES, source=f"host{n % SOURCES}", samples=fields)) for n in numbers)
+    envelopes = [line.restamped(each) for each in messages]
     with ThreadPoolExecutor(SENDERS) as pool:
         list(pool.map(lambda envelope: line.transport.publish(envelope, 60), envelopes))
     line.sent.extend(envelopes)

@@ -1,7 +1,7 @@
 """The OpenTelemetry collector, from its own Go modules, pinned by the go.mod and go.sum of this folder.
 
-The main.go here lists its components, as the collector's own builder would. ``python -m tests.clients.collector``
-builds it into the user's cache folder, under a hash of all its sources. Enter by ``build``.
+The main.go here lists its components, as the collector's own builder would. The program is stored in the user's cache
+folder under a hash of all its sources. Enter by ``build``.
 """
 
 from pathlib import Path

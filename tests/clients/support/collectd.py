@@ -59,7 +59,7 @@ def write_http(url: str, token: str) -> str:
 
 
 def amqp(port: int, user: str, secret: str) -> str:
-    """Returns the output through RabbitMQ, as in docs/full-stack.md."""
+    """Returns the output through RabbitMQ, as in docs/how-to/full-stack.md."""
     return f"""\
 <Plugin amqp>
   <Publish "spm">

@@ -77,9 +77,9 @@ class Pages:
     A scraper gives a scrape up after waiting for a second; the same page is there at the next one.
     """
 
-    def __init__(self, pages: Sequence[str]) -> None:
+    def __init__(self, pages: Sequence[str], content_type: str = "text/plain; version=0.0.4") -> None:
         self._pages = [page.encode() for page in pages for _ in range(VISITS)]
-        self.visits = 0
+        self.visits, self._content_type = 0, content_type
         self._server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
         self.address = f"127.0.0.1:{self._server.server_port}"
         threading.Thread(target=self._server.serve_forever, daemon=True).start()
@@ -107,7 +107,7 @@ class Pages:
             def do_GET(self) -> None:
                 body = pages._next()
                 self.send_response(200)
-                self.send_header("Content-Type", "text/plain; version=0.0.4")
+                self.send_header("Content-Type", pages._content_type)
                 self.send_header("Content-Length", str(len(body)))
                 self.end_headers()
                 self.wfile.write(body)

@@ -1,8 +1,8 @@
 """Telegraf, unmodified: built from its Go module, pinned by the go.mod and go.sum of this folder, with a few plugins.
 
 Telegraf's own build tags select the plugins. The program is stored in the user's cache folder under a hash of all its
-sources, so that it is built once per machine; ``python -m tests.clients.telegraf`` builds it. ``config`` writes its
-configuration: it reads lines of a file, and sends them to the outputs.
+sources, so that it is built once per machine. ``config`` writes its configuration: it reads lines of a file, and sends
+them to the outputs.
 """
 
 from collections.abc import Sequence
@@ -14,6 +14,7 @@ from tests.servers.product import Served
 HERE = Path(__file__).parent
 PACKAGE = "github.com/influxdata/telegraf/cmd/telegraf"
 PLUGINS = (
+    "inputs.snmp",
     "inputs.tail",
     "parsers.influx",
     "outputs.influxdb",
@@ -32,6 +33,8 @@ _HEAD = """\
   metric_buffer_limit = 200000
   precision = "1ns"
   omit_hostname = true
+"""
+_TAIL = """\
 [[inputs.tail]]
   files = ["{lines}"]
   from_beginning = true
@@ -49,7 +52,12 @@ def binary() -> Path:
 
 def config(lines: Path, outputs: Sequence[str]) -> str:
     """Its configuration: every line of a file, read once, to these outputs."""
-    return _HEAD.format(lines=lines) + "".join(outputs)
+    return agent(_TAIL.format(lines=lines), outputs)
+
+
+def agent(inputs: str, outputs: Sequence[str]) -> str:
+    """A configuration with these inputs, asked each second."""
+    return "\n".join([_HEAD, inputs, *outputs])
 
 
 def influxdb(served: Served, name: str = "telegraf_v1") -> str:
@@ -106,7 +114,7 @@ def remote_write(served: Served, name: str = "telegraf_remote") -> str:
 
 
 def amqp(broker: str, user: str, secret: str, name: str = "telegraf_amqp") -> str:
-    """The output for RabbitMQ, as docs/full-stack.md tells."""
+    """The output for RabbitMQ, as docs/how-to/full-stack.md tells."""
     return f"""\
 [[outputs.amqp]]
   brokers = ["amqp://{broker}/%2f"]

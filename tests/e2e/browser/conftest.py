@@ -7,12 +7,15 @@ the test on script errors, on answers of 500 and on violations of the content po
 import os
 import shutil
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Literal
 
 import pytest
 from django.contrib.staticfiles.handlers import StaticFilesHandler
+from django.core.handlers.wsgi import WSGIHandler
 from django.db import connections
+from django.test import Client
 from django.test.testcases import LiveServerThread
 from playwright.sync_api import (
     Browser,
@@ -96,11 +99,18 @@ def fleet(alpha: Tenant, own_store: str) -> Tenant:
 
 @pytest.fixture
 def server(transactional_db: None, own_store: str) -> Iterator[str]:
-    """The address of the running product."""
+    """The address of the running product, which serves plain scripts and styles."""
+    with serving(StaticFilesHandler) as address:
+        yield address
+
+
+@contextmanager
+def serving(static_handler: type[WSGIHandler]) -> Iterator[str]:
+    """Run the product in a thread, with this handler of static files in front of it; yields its address."""
     shared = {c.alias: c for c in connections.all() if c.vendor == "sqlite" and c.is_in_memory_db()}  # type: ignore[attr-defined]
     for connection in shared.values():
         connection.inc_thread_sharing()
-    thread = LiveServerThread("localhost", StaticFilesHandler, connections_override=shared)
+    thread = LiveServerThread("localhost", static_handler, connections_override=shared)
     thread.daemon = True
     thread.start()
     thread.is_ready.wait()
@@ -150,6 +160,13 @@ def _failure(answer: Response) -> list[str]:
 def page(open_page: Callable[..., Page]) -> Page:
     """A page in the usual size, in light colours, without a session."""
     return open_page()
+
+
+def enter(page: Page, tenant: Tenant, address: str) -> None:
+    """Give the browser a session of the owner, without the form."""
+    client = Client()
+    client.force_login(tenant.owner)
+    page.context.add_cookies([{"name": "sessionid", "value": client.cookies["sessionid"].value, "url": address}])
 
 
 def log_in(page: Page, tenant: Tenant) -> None:

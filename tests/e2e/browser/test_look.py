@@ -69,7 +69,9 @@ def test_values_beside_a_chart_tell_neighbours_apart(
     ticks: list[float], unit: str, step: float, texts: list[str], page: Page
 ) -> None:
     page.goto("/login")
-    script = "([ticks, unit, step]) => import('/static/js/grammar.js').then((m) => m.valueTicks(ticks, unit, step))"
+    script = (
+        "([ticks, unit, step]) => import('/static/js/charts/grammar.js').then((m) => m.valueTicks(ticks, unit, step))"
+    )
     assert page.evaluate(script, [ticks, unit, step]) == texts
 
 
@@ -86,7 +88,8 @@ def test_alerts_at_the_same_time_are_one_band(
 ) -> None:
     page.goto("/login")
     script = (
-        "(all) => import('/static/js/grammar.js').then((m) => m.united(all.map(([start, end]) => ({ start, end }))))"
+        "(all) => import('/static/js/charts/grammar.js')"
+        ".then((m) => m.united(all.map(([start, end]) => ({ start, end }))))"
     )
     assert page.evaluate(script, spans) == [{"start": start, "end": end} for start, end in wanted]
 

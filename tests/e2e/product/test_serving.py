@@ -1,4 +1,4 @@
-"""What docs/serving.md prints works: the product behind nginx with TLS, Caddy's file, and a mail that is sent.
+"""What docs/how-to/serving.md prints works: the product behind nginx with TLS, Caddy's file, and a mail that is sent.
 
 Only ports, the certificate and the mail server are the test's own.
 """
@@ -19,7 +19,7 @@ from tests.servers.processes import Process, answers, free_ports, wait_ready
 from tests.servers.product import ROOT, start_product
 
 pytestmark = [pytest.mark.real, pytest.mark.slow, pytest.mark.timeout(300)]
-PAGE = (ROOT / "docs" / "serving.md").read_text()
+PAGE = (ROOT / "docs" / "how-to" / "serving.md").read_text()
 BLOCKS = [
     "".join(line[4:] for line in block.splitlines(True)) for block in re.findall(r"(?:^    .*\n)+", PAGE, re.MULTILINE)
 ]
@@ -99,7 +99,7 @@ def test_caddy_takes_the_printed_file(tmp_path: Path) -> None:
 
 
 def test_a_mail_is_sent_by_the_printed_settings_and_command(tmp_path: Path) -> None:
-    settings = settings_of("SPM_EMAIL_BACKEND=")
+    settings = settings_of("SPM_SMTP_URL=")
     with mail_server() as server:
         settings["SPM_SMTP_URL"] = f"smtp://127.0.0.1:{django_settings.EMAIL_PORT}"
         environment = {**os.environ, **settings, "SPM_DATA": str(tmp_path), "DJANGO_SETTINGS_MODULE": "spm.settings"}

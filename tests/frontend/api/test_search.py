@@ -25,6 +25,8 @@ def groups(client: Client, app: int, text: str) -> dict[str, list[str]]:
         ("USED", "Metrics", ["disk_used_percent", "mem_used", "mem_used_percent"]),
         ("fill", "Rules", ["Disk fills"]),
         ("explo", "Pages", ["Explore"]),
+        ("help", "Pages", ["Help"]),
+        ("snmp dev", "Help", ["SNMP devices, by Telegraf"]),
         ("alpha st", "Apps", ["alpha staging"]),
     ],
 )
@@ -49,3 +51,10 @@ def test_a_viewer_finds_no_page_of_admins(client: Client, alpha: Tenant) -> None
     assert "Retention" not in groups(client, alpha.app.pk, "")["Pages"]
     client.force_login(alpha.owner)
     assert "Retention" in groups(client, alpha.app.pk, "")["Pages"]
+
+
+def test_a_section_of_help_is_found_where_it_stands(desk: Client, alpha: Tenant) -> None:
+    answer = desk.get("/api/v1/search", {"app": str(alpha.app.pk), "q": "snmp devices"})
+    [item] = next(group["items"] for group in answer.json()["groups"] if group["kind"] == "Help")
+    assert (item["hint"], item["href"]) == ("Send data", "/help/docs/sending#snmp-devices-by-telegraf")
+    assert 'id="snmp-devices-by-telegraf"' in desk.get(item["href"]).content.decode()

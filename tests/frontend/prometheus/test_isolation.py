@@ -15,13 +15,14 @@ import pytest
 from django.test import Client
 
 from ingest.accept.stamper import Stamper
+from ingest.exemplars.storage import ExemplarNote, ExemplarWriter
 from ingest.writer import Writer
 from spm.accounts import tokens
 from spm.accounts.models import App, Organisation
 from spm.clock import FakeClock, SystemClock
 from spm.store.backends import open_backend
 from spm.store.keys import PlacementTable
-from spm.wire import Parsed, SeriesTable, canonical
+from spm.wire import Exemplar, Parsed, SeriesTable, canonical
 
 TENANTS = 6
 AT_MS = SystemClock().now_ms() // 1_000 * 1_000 - 10_000
@@ -56,6 +57,7 @@ PROMETHEUS = (
     "label/secret/values?match[]={query}",
     "label/secret/values",
     "status/tsdb?limit=100",
+    "query_exemplars?query={query}&app={foreign}",
 )
 CALLS = (
     *(f"/prometheus/api/v1/{call}" for call in PROMETHEUS),
@@ -88,6 +90,8 @@ def tenants(db: None, settings: Any, tmp_path: Path) -> list[TenantApp]:
         columns = np.arange(len(forms), dtype=np.int32), np.full(len(forms), AT_MS), np.arange(float(len(forms)))
         parsed = Parsed(table, *columns)
         writer.write([acceptor.stamp_message(app=app.pk, source=word, parsed=parsed, message_id=bytes(16))])
+        shown = [Exemplar(form, AT_MS, 1.0, (("trace_id", word),)) for form in forms]
+        ExemplarWriter().write({app.pk: {one: ExemplarNote(one, AT_MS, word) for one in shown}})
         tenants.append(TenantApp(app.pk, word, tokens.issue(app, name="t", scopes=["read"])[1]))
     return tenants
 
@@ -120,6 +124,14 @@ def test_random_reads_of_tenants_show_no_foreign_byte(client: Client, tenants: l
     own, leaks = reads(client, tenants, 200, seed=1)
     assert leaks == 0
     assert own > 40  # the reads do find what is the caller's
+
+
+def test_exemplars_of_every_series_are_the_callers_own(client: Client, tenants: list[TenantApp]) -> None:
+    me, other = tenants[:2]
+    url = "/prometheus/api/v1/query_exemplars?query=" + quote('{v=~".+"}') + f"&app={other.app}"
+    response = client.get(url, headers={"Authorization": f"Bearer {me.token}", "X-Scope-OrgID": str(other.app)})
+    assert response.content.count(b'"trace_id"') == len(NAMES) * len(VALUES)
+    assert [t.word for t in tenants if t.word.encode() in response.content] == [me.word]
 
 
 def test_a_selector_with_a_word_of_another_tenant_matches_nothing(client: Client, tenants: list[TenantApp]) -> None:

@@ -14,12 +14,13 @@ from frontend.prometheus import fast_path
 from frontend.prometheus.parameters import FORM
 from spm import query
 from spm.accounts import tokens
-from spm.accounts.models import App, Organisation
+from spm.accounts.models import App, Organisation, Token
 from spm.errors import NotInMemory
 from spm.limits import QUERY_PARALLEL_MAX
 from spm.query.fake import FakeStorage
 from spm.query.request import limits
 from spm.query.request.pacing import QUERY_SHORT_BURST_S, process_pacer
+from spm.web.http_protocol import Reply
 from tests.support import process_state
 
 pytestmark = pytest.mark.django_db
@@ -71,6 +72,12 @@ class Site:
         answer = self._answer(self.application.at_once, self.environ(name, parameters, **how))
         return answer or None
 
+    def further(self, name: str, parameters: Parameters, form: Parameters | None = None, **how: Any) -> Reply | None:
+        """An answer without a thread, and without a request that was read."""
+        answer = self.application.further(self.environ(name, {}, form, **how))
+        assert answer is not None
+        return answer(f"{PATH}{name}?{urlencode(parameters)}".encode(), urlencode(form or {}).encode())
+
     def _answer(self, application: Any, environ: dict[str, Any]) -> tuple[Any, ...]:
         head: list[Any] = []
         body = application(environ, lambda *given: head.extend(given))
@@ -113,6 +120,65 @@ def test_a_query_that_was_light_is_answered_at_once_and_equally(
     with django_assert_num_queries(0):
         assert site.at_once(name, parameters, **how) == answer
     assert site.storage.reads == 1
+
+
+@pytest.mark.parametrize(("name", "parameters", "how"), QUESTIONS)
+def test_a_thread_reads_no_parameter_that_the_loop_has_read(
+    name: str, parameters: Parameters, how: dict[str, Any], site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    alone = site.by_thread(name, {**parameters, "timeout": "9"}, **how)
+    environ = site.environ(name, {**parameters, "timeout": "9"}, **how)
+    site.storage.can = False  # the loop reads what it is asked, and then leaves it to a thread
+    assert site.application.at_once(environ, lambda *_: None) is None
+    monkeypatch.setattr(fast_path, "fields", lambda _: pytest.fail("they were parsed twice"))
+    head: list[Any] = []
+    body = b"".join(site.application(environ, lambda *given: head.extend(given)))
+    assert (*head, body) == alone
+
+
+@pytest.mark.parametrize(("name", "parameters", "how"), QUESTIONS)
+def test_a_light_query_under_a_head_that_was_read_is_answered_equally(
+    name: str, parameters: Parameters, how: dict[str, Any], site: Site, django_assert_num_queries: Any, settings: Any
+) -> None:
+    settings.SECURE_HSTS_SECONDS, settings.SECURE_PROXY_SSL_HEADER = 60, ("HTTP_ACCEPT", "secure")
+    how = {**how, "Accept": "secure"}
+    assert site.further(name, parameters, **how) is None  # nothing is known of it
+    status, headers, body = site.by_thread(name, parameters, **how)
+    with django_assert_num_queries(0):
+        reply = site.further(name, parameters, **how)
+    assert reply is not None
+    assert (f"{reply[0]} OK", reply[2]) == (status, body)
+    lines = [f"{key.lower()}: {value}" for key, value in headers]
+    assert sorted(reply[1].decode().split("\r\n")) == sorted([*lines, ""])
+    assert "strict-transport-security: max-age=60" in lines
+
+
+@pytest.mark.parametrize("parameters", [{**GOOD, "step": "2"}, {**GOOD, "asof": "1"}, {**GOOD, "start": "x"}, {}])
+def test_no_other_query_under_such_a_head_is_answered(parameters: Parameters, site: Site) -> None:
+    site.by_thread("query_range", GOOD)
+    assert site.further("query_range", parameters) is None
+    assert site.further("labels", GOOD) is None
+    assert site.further("query_range", {**GOOD, "query": "up" + " " * limits.LIGHT_TEXT_CHARS_MAX}) is None
+
+
+def test_a_query_that_fails_on_the_loop_is_not_tried_there_twice(site: Site) -> None:
+    site.by_thread("query_range", GOOD)
+    site.storage.can, before = False, site.storage.reads
+    assert site.further("query_range", GOOD) is None
+    assert site.at_once("query_range", GOOD) is None
+    assert site.storage.reads == before + 1
+    site.storage.can = True
+    assert site.at_once("query_range", GOOD) is not None
+
+
+def test_a_token_that_is_revoked_gets_no_answer_under_a_head_that_was_read(site: Site) -> None:
+    site.by_thread("query_range", GOOD)
+    answer = site.application.further(site.environ("query_range", GOOD))
+    address = f"{PATH}query_range?{urlencode(GOOD)}".encode()
+    assert answer is not None
+    assert answer(address, b"") is not None
+    tokens.revoke(Token.objects.get())
+    assert answer(address, b"") is None
 
 
 def test_the_query_of_a_refresh_is_known(site: Site) -> None:

@@ -119,10 +119,11 @@ def test_each_message_gets_what_accept_of_it_alone_gives(bodies: list[tuple[int,
         assert result(messages[number].accepted) == result(accepted)
         assert repr(messages[number].error) == repr(error)
         assert together.outcomes[number] == ([] if error is not None else [None])
-    assert [shown(each) for each in together.transport.published] == [shown(each) for each in alone.transport.published]
+    in_order = sorted(together.transport.published, key=lambda each: each.message_id)
+    assert [shown(each) for each in in_order] == [shown(each) for each in alone.transport.published]
     assert [together.counts(app) for app in APPS] == [alone.counts(app) for app in APPS]
     assert together.transport.reserved == 0
-    assert len(together.transport.submits) <= 1
+    assert len(together.transport.submits) <= 2, "all at once, but those that take long"
 
 
 def test_without_room_each_message_hears_it_and_none_is_stamped() -> None:

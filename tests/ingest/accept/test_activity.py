@@ -14,23 +14,30 @@ from hypothesis import strategies as st
 from ingest.accept import activity, descriptions, rejections
 from ingest.accept.activity import ActivityRecorder
 from ingest.accept.identity import Sender
-from ingest.models import Arrival, MetricDescription, RejectedLine
+from ingest.exemplars.limits import EXEMPLARS_WAITING_APP_MAX
+from ingest.models import Arrival, MetricDescription, RejectedLine, StoredExemplar
 from spm import limits
 from spm.accounts import sources
 from spm.accounts.models import App, Organisation, Source
 from spm.accounts.note_writer import NoteWriter
 from spm.clock import FakeClock
 from spm.errors import BadMessage
-from spm.wire import Metadata, Parsed, Rejection, SeriesTable, canonical
+from spm.wire import Exemplar, Metadata, Parsed, Rejection, SeriesTable, canonical
 
 NOW = 1_700_000_000_000
 TABLE = SeriesTable.from_canonical([canonical("m", {})])
 
 
-def message(samples: int = 1, rejected: Sequence[Rejection] = (), metadata: Sequence[Metadata] = ()) -> Parsed:
+def message(
+    samples: int = 1,
+    rejected: Sequence[Rejection] = (),
+    metadata: Sequence[Metadata] = (),
+    exemplars: Sequence[Exemplar] = (),
+) -> Parsed:
     """A parsed body."""
     index, ts, values = np.zeros(samples, np.int32), np.zeros(samples, np.int64), np.zeros(samples)
-    return Parsed(TABLE, index, ts, values, 0, tuple(rejected), len(rejected), tuple(metadata))
+    notes = tuple(rejected), len(rejected), tuple(metadata)
+    return Parsed(TABLE, index, ts, values, 0, *notes, exemplars=tuple(exemplars))
 
 
 class Waiting(NoteWriter):
@@ -53,7 +60,8 @@ class Desk:
         self.recorder = ActivityRecorder(self.writer)
 
     def record(self, app: int, source: str = "a", now_ms: int = NOW, *, way: str = "json", **parts: Any) -> None:
-        self.recorder.record_accepted(message(**parts), Sender(app, source, way), now_ms)
+        stamp_ms = parts.pop("stamp_ms", None)
+        self.recorder.record_accepted(message(**parts), Sender(app, source, way), now_ms, stamp_ms)
 
     def waiting(self) -> dict[str, int]:
         return {queue.kind: len(queue) for queue, _ in self.writer._queues if len(queue)}
@@ -118,6 +126,24 @@ def test_a_rejected_body_is_one_rejection(desk: Desk, app: int) -> None:
     row = RejectedLine.objects.get()
     assert (row.source, row.way, row.line, row.time_ms) == ("a", "json", 0, NOW)
     assert "no JSON" in row.reason
+
+
+def test_exemplars_are_written_with_the_stamp_and_the_source_of_their_message(desk: Desk, app: int) -> None:
+    first, second = (Exemplar(canonical("m", {}), NOW, value, ()) for value in (1.0, 2.0))
+    desk.record(app, "a", exemplars=[first], stamp_ms=NOW - 7)
+    desk.record(app, "b", exemplars=[second], samples=0)
+    assert (StoredExemplar.objects.count(), desk.waiting()["exemplars"]) == (0, 2)
+    desk.writer.flush()
+    rows = StoredExemplar.objects.order_by("stamp_ms").values_list("source", "stamp_ms", "metric")
+    assert list(rows) == [("a", NOW - 7, "m"), ("b", NOW, "m")]
+
+
+def test_of_a_flood_of_exemplars_the_newest_wait_and_the_others_are_counted(desk: Desk, app: int) -> None:
+    many = [Exemplar(b"", NOW, float(n), ()) for n in range(EXEMPLARS_WAITING_APP_MAX + 3)]
+    desk.record(app, exemplars=many)
+    [queue] = [queue for queue, _ in desk.writer._queues if queue.kind == "exemplars"]
+    waiting = queue.take(len(many))[app]
+    assert list(waiting) == many[3:]
 
 
 def test_a_broken_sender_is_throttled_and_the_others_are_not(desk: Desk, app: int) -> None:

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from ingest.accept import stamper
 from ingest.accept.announcer import StampAnnouncer
 from ingest.accept.stamper import Stamper
+from ingest.transport.limits import PAST_AHEAD_MS
 from spm import limits
 from spm.clock import FakeClock, SystemClock
 from spm.errors import StoreUnavailable
@@ -27,16 +28,23 @@ from tests.support.faults import Faulty
 from tests.support.rows import form
 
 APP, OTHER = 7, 8
+LIVE_MS, LONG_AGO_MS = 4_000_000_000_000, -(limits.LIVE_HOURS + 1) * limits.HOUR_MS  # by any clock of these tests
 
 
-def parsed(samples: int = 1, rejected: int = 0) -> Parsed:
-    ts = np.arange(1, samples + 1, dtype=np.int64)
+def parsed(samples: int = 1, rejected: int = 0, from_ms: int = LIVE_MS) -> Parsed:
+    ts = np.arange(from_ms, from_ms + samples, dtype=np.int64)
     table = SeriesTable.from_canonical([form(1)])
     return Parsed(table, np.zeros(samples, np.int32), ts, np.ones(samples), rejected=rejected)
 
 
 def push(announcer: StampAnnouncer, app: int = APP, samples: int = 1, rejected: int = 0) -> Envelope:
     return announcer.stamp_message(app=app, source="h", parsed=parsed(samples, rejected), message_id=b"i" * 16)
+
+
+def push_past(announcer: StampAnnouncer, app: int = APP, samples: int = 1) -> Envelope:
+    """Stamp a message with samples of long ago."""
+    body = parsed(samples, from_ms=LONG_AGO_MS)
+    return announcer.stamp_message(app=app, source="h", parsed=body, message_id=b"i" * 16)
 
 
 def words(store: MemoryBackend, app: int = APP) -> dict[int, Announcement]:
@@ -72,7 +80,10 @@ def test_what_is_settled_is_no_longer_open() -> None:
 
 @settings(max_examples=60, deadline=None)
 @given(
-    st.lists(st.sampled_from(["push 7", "push 8", "settle", "announce", "jump", "retire", "fail"]), max_size=40),
+    st.lists(
+        st.sampled_from(["push 7", "push 8", "past 7", "past 8", "settle", "announce", "jump", "retire", "fail"]),
+        max_size=40,
+    ),
 )
 def test_every_word_is_true_whatever_happened_before_it(story: list[str]) -> None:
     clock, inner = FakeClock(), MemoryBackend()
@@ -81,8 +92,9 @@ def test_every_word_is_true_whatever_happened_before_it(story: list[str]) -> Non
     given_out: list[Envelope] = []
     open_: list[Envelope] = []
     for step in story:
-        if step.startswith("push"):
-            given_out.append(push(announcer, int(step[-1]), samples=1 + len(given_out) % 3))
+        if step.startswith(("push", "past")):
+            stamp = push if step.startswith("push") else push_past
+            given_out.append(stamp(announcer, int(step[-1]), samples=1 + len(given_out) % 3))
             open_.append(given_out[-1])
         elif step == "settle" and open_:
             announcer.confirm(open_.pop(0))
@@ -244,6 +256,77 @@ def test_a_round_whose_announcements_failed_is_not_put() -> None:
     assert rounds.read(inner)[1].number == 0
     announcer.announce()
     assert rounds.read(inner)[1].number == 2
+
+
+def test_messages_of_long_ago_have_a_number_of_their_own_for_which_nobody_waits() -> None:
+    store = MemoryBackend()
+    announcer = silent_announcer(FakeClock(1000), store)
+    stamps = [push_past(announcer).stamp, push(announcer).stamp, push_past(announcer).stamp]
+    assert [stamp.process for stamp in stamps] == [2, 1, 2]
+    announcer.announce()
+    assert {process: word.messages for process, word in words(store).items()} == {1: 1, 2: 2}
+    assert list(rounds.read(store)) == [1], "judges of rules wait for each process that has a round"
+    announcer.close()
+    assert [word.ended for word in words(store).values()] == [True, True]
+
+
+@given(st.lists(st.sampled_from(["live", "past", "back", "on", "announce", "retire"]), max_size=60))
+def test_of_live_messages_and_those_of_long_ago_the_later_one_wins_whatever_the_clock_does(story: list[str]) -> None:
+    clock = FakeClock(1_000_000)
+    announcer = silent_announcer(clock)
+    stamps: list[tuple[int, int, int]] = []
+    for step in story:
+        if step in ("live", "past"):
+            stamp = (push if step == "live" else push_past)(announcer).stamp
+            stamps.append((stamp.ms, stamp.process, stamp.sequence))
+        elif step == "announce":
+            announcer.announce()
+        else:
+            clock.jump({"back": -500, "on": 300}.get(step, 0))
+    assert stamps == sorted(set(stamps))
+
+
+def test_messages_of_both_kinds_by_turns_bring_no_stamp_far_ahead_of_the_clock() -> None:
+    """Each turn takes a millisecond, and a process may stamp thousands of messages in one."""
+    clock = FakeClock(1_000_000)
+    announcer = silent_announcer(clock)
+    stamps = [(push_past if number % 2 else push)(announcer).stamp for number in range(3 * PAST_AHEAD_MS)]
+    assert max(stamp.ms for stamp in stamps) <= clock.now_ms() + PAST_AHEAD_MS + 1
+    assert len(set(stamps)) == len(stamps)
+    clock.advance(2 * PAST_AHEAD_MS)
+    assert [push(announcer).stamp.process, push_past(announcer).stamp.process] == [1, 2]
+
+
+def test_the_number_of_messages_of_long_ago_ends_once_there_are_none_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its watermark says nothing of newer stamps, and would keep rollup rows from rules."""
+    monkeypatch.setattr("ingest.accept.announcer.PAST_IDLE_ROUNDS", 2)
+    store = MemoryBackend()
+    announcer = silent_announcer(FakeClock(), store)
+    first = push_past(announcer)
+    announcer.confirm(first)
+    ended = []
+    for _ in range(4):
+        push(announcer)
+        announcer.announce()
+        ended.append(words(store)[first.stamp.process].ended)
+    assert ended == [False, False, True, True]
+    assert push_past(announcer).stamp.process == 3
+
+
+def test_a_number_of_messages_of_long_ago_ends_some_day_although_they_never_pause(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("ingest.accept.announcer.PAST_NUMBER_ROUNDS", 3)
+    store = MemoryBackend()
+    announcer = silent_announcer(FakeClock(), store)
+    numbers = []
+    for _ in range(9):
+        message = push_past(announcer)
+        numbers.append(message.stamp.process)
+        announcer.confirm(message)
+        announcer.announce()
+    assert numbers == [2, 2, 2, 2, 3, 3, 3, 3, 4]
+    assert [word.ended for word in words(store).values()] == [True, True, False]
 
 
 @pytest.fixture

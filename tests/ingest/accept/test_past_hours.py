@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from ingest.accept.admission import Admission
+from ingest.transport.limits import APART_HOURS, APART_S, APART_SERIES
 from spm import limits
 from spm.errors import StoreUnavailable
 from spm.store.backends.memory import MemoryBackend
@@ -60,6 +61,28 @@ def test_hours_of_the_past_are_free_without_a_quota_and_without_a_store() -> Non
             raise StoreUnavailable("gone")
 
     assert hosts(World(past_hours=1).admission(Gone()).admit(APP, hours_ago(60, 70, 80))) == ["60", "70", "80"]  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("what", ["new series", "new series, together", "many hours"])
+def test_an_app_is_slow_for_a_while_after_what_takes_long(what: str) -> None:
+    world = World()
+    admission, few = world.admission(), message(*map(str, range(APART_SERIES - 1)))
+    admission.admit(APP, few)
+    assert not admission.is_slow(APP)
+    if what == "new series":
+        admission.admit(APP, message(*map(str, range(1_000, 1_000 + APART_SERIES))))
+    elif what == "new series, together":
+        many = message(*map(str, range(1_000, 1_000 + APART_SERIES)))
+        admission.admit_many([(OTHER, few, "ms"), (APP, many, "ms")])
+    else:
+        admission.admit(APP, hours_ago(60, 59 + APART_HOURS))
+        assert (admission.is_slow(APP), admission.sends_past(APP)) == (False, True)
+        admission.admit(APP, hours_ago(60, 60 + APART_HOURS))
+    assert (admission.is_slow(APP), admission.is_slow(OTHER)) == (True, False)
+    world.clock.advance(round(APART_S * 1_000))
+    admission.admit(APP, few)
+    assert not admission.is_slow(APP)
+    assert not admission.sends_past(APP)
 
 
 def test_an_app_that_overdraws_its_burst_is_not_taken_for_a_wrong_clock() -> None:

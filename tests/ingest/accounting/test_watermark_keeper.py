@@ -126,6 +126,22 @@ def test_a_watermark_waits_for_a_missing_message_and_moves_as_far_as_announcemen
     assert world.mark() == place(last)
 
 
+@pytest.mark.parametrize("at_s", range(0, 80, 10))
+def test_a_message_is_known_by_the_next_look_although_it_was_written_with_one_of_long_before(at_s: int) -> None:
+    """Of a process that was killed before it announced it, so that no look waits for that one."""
+    world = World()
+    world.clock.advance(1_000 * at_s)
+    before = world.accept()
+    world.process = StampAnnouncer(world.store, world.clock, every_s=None)
+    world.clock.advance(9 * 60_000)
+    now = world.accept()
+    world.writer.write([before, now])
+    world.process.announce()
+    world.compact()
+    assert world.advance_watermarks().moved == 1
+    assert marks.read(world.store, APP)[now.stamp.process].watermark.place == place(now)
+
+
 def test_watermarks_move_although_some_message_is_always_under_way() -> None:
     """In each round the newest messages are unsettled; only older announcements let watermarks move under load."""
     world, lags = World(), []
@@ -421,7 +437,7 @@ def test_a_round_ends_with_its_budget_and_others_begin_elsewhere(
         heard(app, START)
     clock, seen = FakeClock(START), []
 
-    def slow(store: Backend, app: int, now_ms: int, *, cells: CommitCellCache) -> KeepResult:
+    def slow(store: Backend, app: int, now_ms: int, **_: object) -> KeepResult:
         clock.advance(1_000)
         seen.append(app)
         return KeepResult(moved=1)
@@ -438,7 +454,7 @@ def test_an_app_whose_store_fails_holds_up_no_other(apps: list[App], monkeypatch
     for app in apps[:5]:
         heard(app, START)
 
-    def broken(store: Backend, app: int, now_ms: int, *, cells: CommitCellCache) -> KeepResult:
+    def broken(store: Backend, app: int, now_ms: int, **_: object) -> KeepResult:
         if app == apps[2].pk:
             raise StoreUnavailable("no")
         return KeepResult(moved=1)

@@ -34,6 +34,8 @@ class HeldTransport(Transport):
     def __init__(self, *, confirms: bool = True) -> None:
         self.confirms = confirms
         self.submits: list[list[Envelope]] = []
+        self.holds: int | None = None  # an app whose messages are held, in whatever way they come
+        self.held_messages: list[Submission] = []
         self.unconfirmed: list[Submission] = []
         self.reserved = 0
         self.full: SpmError | None = None
@@ -57,10 +59,17 @@ class HeldTransport(Transport):
         if self.fault is not None:
             raise self.fault
         self.submits.append([each.envelope for each in messages])
-        self.unconfirmed.extend(messages)
+        self.held_messages += [each for each in messages if each.envelope.app == self.holds]
+        self.unconfirmed += [each for each in messages if each.envelope.app != self.holds]
         if self.confirms:
             self.settle()
         return [lambda: self.trouble] * len(messages)
+
+    def let_go(self) -> None:
+        """Confirm what is held of one app."""
+        for message in self.held_messages:
+            self.reserved -= message.weight
+            message.outcome(True)
 
     def settle(self, stored: bool = True) -> None:
         """Call the outcome of everything that is not confirmed."""

@@ -30,11 +30,11 @@ RETURN_MS = round(limits.JOIN_RETURN_S * 1_000)
 def test_a_sender_returns_if_it_sends_soon_after_its_answer(after_ms: int, returned: bool) -> None:
     clock = FakeClock()
     linger = Linger(clock)
-    assert not linger.note_arrival("a")
+    assert not linger.note_arrival("a", 1)
     linger.note_answer("a", expected=False)
     clock.advance(after_ms)
-    assert linger.note_arrival("a") == returned
-    assert not linger.note_arrival("a"), "one answer is followed by one return"
+    assert linger.note_arrival("a", 1) == returned
+    assert not linger.note_arrival("a", 1), "one answer is followed by one return"
 
 
 def test_a_sender_that_returned_is_expected_until_it_is_overdue() -> None:
@@ -47,7 +47,7 @@ def test_a_sender_that_returned_is_expected_until_it_is_overdue() -> None:
     assert not linger.awaits_returns()
     linger.note_answer("a", expected=True)
     linger.note_answer("a", expected=True)
-    linger.note_arrival("a")
+    linger.note_arrival("a", 1)
     assert not linger.awaits_returns()
 
 
@@ -67,8 +67,20 @@ def test_what_is_known_of_senders_is_forgotten_soon() -> None:
 def test_a_sender_that_cannot_be_recognised_is_not_expected() -> None:
     linger = Linger(FakeClock())
     linger.note_answer(None, expected=True)
-    assert not linger.note_arrival(None)
+    assert not linger.note_arrival(None, 1)
     assert not linger.awaits_returns()
+
+
+def test_another_organisation_counts_as_one_sender_however_many_it_has() -> None:
+    linger = Linger(FakeClock())
+    for number in range(100):
+        linger.note_arrival(number, 1)
+    linger.note_arrival("lone", 2)
+    assert (linger.has_many(1), linger.has_many(2)) == (True, False)
+    for organisation in range(3, limits.JOIN_FROM_SENDERS + 1):
+        assert not linger.has_many(2)
+        linger.note_arrival("agent", organisation)
+    assert linger.has_many(2)
 
 
 def test_senders_that_wait_for_their_answers_do_not_wait_for_a_timer(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -185,7 +197,7 @@ def test_a_body_that_lingers_for_a_few_gaps_wakes_the_loop_for_it_once(monkeypat
 
     monkeypatch.setattr(PushBatcher, "_await_more", look)
     monkeypatch.setattr(Linger, "per_s", lambda _: 100.0)
-    monkeypatch.setattr(Linger, "has_many", lambda _: True)
+    monkeypatch.setattr(Linger, "has_many", lambda *_: True)
 
     async def act() -> None:
         async with bench() as one:

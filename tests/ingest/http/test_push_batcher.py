@@ -2,6 +2,8 @@
 
 import asyncio
 import gzip
+import threading
+import time
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -9,13 +11,17 @@ from typing import Any
 
 import pytest
 
+from ingest.accept.admission import Admission
 from ingest.http.endpoints.base import AcceptedMessage, Body
 from ingest.transport.direct import DirectTransport
+from ingest.transport.limits import APART_HOURS, APART_SERIES
 from ingest.writer import Writer
 from spm import limits
+from spm.accounts.quotas import Quota
 from spm.clock import FakeClock, SystemClock
 from spm.errors import QueueUnavailable
 from spm.store.backends import open_backend
+from spm.store.backends.memory import MemoryBackend
 from spm.store.keys import PlacementTable
 from spm.wire import Parsed
 from tests.ingest.http.pushing import ALONE, LINES, LONG_S, Gate, HeldTransport, bench, line, soon, values
@@ -229,6 +235,94 @@ def test_large_bodies_of_one_organisation_do_not_keep_anothers_waiting() -> None
 
     on_loop(act())
     assert order.index(ord("b")) <= limits.LARGE_BODY_THREADS + 1
+
+
+NOW_MS = time.time_ns() // 1_000_000
+NEW = b"\n".join(b"new,host=h%d v=1" % number for number in range(APART_SERIES))
+
+
+def past(*hours: int) -> bytes:
+    """A sample of so many hours ago, each."""
+    return b"\n".join(b"old v=1 %d" % ((NOW_MS - each * limits.HOUR_MS) * 1_000_000) for each in hours)
+
+
+@pytest.mark.parametrize(
+    ("body", "apart"),
+    [
+        pytest.param(b"m v=1\n" + limits.JOIN_BODY_BYTES_MAX * b" ", [True, True], id="a large body"),
+        pytest.param(NEW, [False, True], id="new series"),
+        pytest.param(past(60), [False, False], id="a sample of long ago"),
+        pytest.param(past(60, 60 + APART_HOURS), [False, True], id="many hours of long ago"),
+    ],
+)
+def test_no_other_organisation_waits_for_a_body_that_takes_long(
+    body: bytes, apart: list[bool], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "PUBLISH_LOOK_S", 2 * LONG_S)
+    threads: list[str] = []
+
+    def parse(body: Body) -> Parsed:
+        threads.append(threading.current_thread().name)
+        return LINES.parse(body)
+
+    async def act() -> None:
+        transport, clock = HeldTransport(), SystemClock()
+        transport.holds = 1
+        admission = Admission(MemoryBackend(), clock, lambda app: Quota(series=10_000, samples_per_s=10**9))
+        async with bench(transport, admission=admission) as one:
+            slow = [one.push(body, plan=replace(ALONE, parse=parse))]
+            for sent in (1, 2):
+                assert await soon(lambda sent=sent: len(transport.held_messages) == sent)  # type: ignore[misc]
+                for number in range(5):
+                    assert isinstance(await one.push(b"m v=%d" % number, app=2, organisation=2), AcceptedMessage)
+                if sent == 1:
+                    slow.append(one.push(body, plan=replace(ALONE, parse=parse)))
+                    one.push(b"m v=9", app=2, organisation=2)  # with which its batch begins
+            assert not any(each.done() for each in slow)
+            transport.let_go()
+
+    on_loop(act())
+    assert [name.startswith("large bodies") for name in threads] == apart
+
+
+def test_bodies_of_an_organisation_wait_for_its_own_of_long_ago_as_for_any_other() -> None:
+    async def act() -> None:
+        transport, clock = HeldTransport(), SystemClock()
+        transport.holds = 1
+        admission = Admission(MemoryBackend(), clock, lambda app: Quota(series=10_000, samples_per_s=10**9))
+        async with bench(transport, admission=admission) as one:
+            one.push(past(60))
+            assert await soon(lambda: len(transport.held_messages) == 1 and not one.batcher._batches)
+            transport.holds = None
+            one.push(past(61))
+            one.push(past(62))
+            await asyncio.sleep(0.01)
+            assert len(one.batcher._waiting) == 2
+            transport.let_go()
+            await one.outcomes()
+            assert [len(each) for each in transport.submits] == [1, 2]
+
+    on_loop(act())
+
+
+def test_a_body_does_not_linger_because_another_organisation_has_many_senders() -> None:
+    async def act() -> None:
+        async with bench(clock=FakeClock()) as one:
+            for number in range(40):
+                one.push(line(number), connection=number)
+            await one.outcomes()
+            assert await soon(lambda: not any(one.left()))
+            one.push(line(40), connection=40)
+            for _ in range(3):
+                await asyncio.sleep(0)
+            assert len(one.batcher._waiting) == 1, "its own organisation has many"
+            one.push(line(41), connection=41, app=2, organisation=2)
+            for _ in range(2):
+                await asyncio.sleep(0)
+            assert not one.batcher._waiting
+            assert await soon(lambda: len(one.transport.submits[-1]) == 2)
+
+    on_loop(act())
 
 
 @pytest.mark.parametrize("limit", ["so many wait", "so long"])

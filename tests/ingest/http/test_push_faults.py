@@ -17,13 +17,14 @@ from ingest.http import push_batcher
 from ingest.http.body import UnknownEncoding
 from ingest.http.endpoints.base import AcceptedMessage, Body, Plan
 from ingest.transport.direct import DirectTransport
-from ingest.writer import Writer
+from ingest.writer import WriteBatch, Writer
 from spm import limits
 from spm.clock import SystemClock
 from spm.errors import BadMessage, LimitExceeded, QueueUnavailable, StoreUnavailable
 from spm.store.backends import open_backend
+from spm.store.backends.memory import MemoryBackend
 from spm.store.keys import PlacementTable
-from spm.wire import Parsed
+from spm.wire import Envelope, Parsed
 from tests.ingest.http.pushing import ALONE, LINES, Gate, HeldTransport, bench, line, soon, values
 from tests.support.event_loop import on_loop
 from tests.support.faults import Faulty
@@ -48,6 +49,12 @@ class Quota:
         return [LimitExceeded("over its quota") if app == 9 else parsed for app, parsed, _ in bodies]
 
     def is_over_quota(self, app: int) -> bool:
+        return False
+
+    def is_slow(self, app: int) -> bool:
+        return False
+
+    def sends_past(self, app: int) -> bool:
         return False
 
 
@@ -209,6 +216,47 @@ def test_a_store_that_fails_for_a_while_has_each_message_once_in_the_end(
     assert set(read.values()) == {1}
     assert all(len(stamps) <= 2 for stamps in copies(store).values())
     store.close()
+
+
+@pytest.mark.timed
+def test_bodies_behind_a_commit_that_stands_still_hear_of_it_before_their_time_is_over(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The thread that reads bodies commits them, too: those behind it are not read yet."""
+    monkeypatch.setattr(limits, "PUBLISH_STALL_S", 0.3)
+    gate, now_ms = Gate(), SystemClock().now_ms()
+    writer = Writer(MemoryBackend(), PlacementTable())
+    prepare = writer.prepare
+    transport = DirectTransport(writer)
+
+    def waiting(batch: Sequence[Envelope]) -> WriteBatch:
+        gate.wait()
+        return prepare(batch)
+
+    monkeypatch.setattr(writer, "prepare", waiting)
+
+    def live(number: int) -> bytes:
+        return b"m v=%d %d" % (number, 1_000_000 * (now_ms + number))
+
+    async def act() -> None:
+        async with bench(transport) as one:
+            begun = SystemClock().monotonic()
+            one.push(live(1))
+            assert await soon(lambda: bool(gate.names))
+            for number in range(2, 9):
+                one.push(live(number))
+                await asyncio.sleep(0.05)
+            answers = await one.outcomes()
+            assert SystemClock().monotonic() - begun < 3
+            assert {type(each) for each in answers} == {StoreUnavailable}
+            assert all("has not answered" in str(each) or "at work" in str(each) for each in answers)
+            gate.open()
+            assert await soon(lambda: not any(one.left()))
+            assert isinstance(await one.push(live(9)), AcceptedMessage)
+
+    on_loop(act())
+    assert gate.names[0].startswith("push-batch")
+    transport.close()
 
 
 def test_nobody_waits_longer_than_a_sender_may(monkeypatch: pytest.MonkeyPatch) -> None:

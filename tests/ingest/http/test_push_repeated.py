@@ -12,7 +12,7 @@ from ingest.http.push_app import PushApplication
 from spm import limits
 from spm.accounts import tokens
 from spm.clock import SystemClock
-from spm.web.http_protocol import WholeAnswer
+from spm.web.http_protocol import AnswerAtOnce, WholeAnswer
 from tests.ingest.http.test_push_app import LINE, SECRETS, Said, Site
 from tests.support.event_loop import on_loop
 
@@ -23,10 +23,11 @@ class Offers(PushApplication):
     def __init__(self, site: Site) -> None:
         super().__init__(lambda: site.acceptor, site.pool, SystemClock())
         self.takes: list[Callable[[bytes, WholeAnswer], bool]] = []
+        self.answers: list[AnswerAtOnce] = []
 
     async def __call__(self, endpoint: Any, scope: Any, receive: Any, send: Any) -> None:
         """Answer one request."""
-        extensions = {"spm.repeat": self.takes.append}
+        extensions = {"spm.repeat": self.takes.append, "spm.at_once": self.answers.append}
         await super().__call__(endpoint, {**scope, "extensions": extensions}, receive, send)
 
 
@@ -135,3 +136,30 @@ class TestRepeatedHeads:
             assert not takes
 
         on_loop(act())
+
+
+@pytest.mark.parametrize("path", ["/ping", "/ping?verbose=1", "/health"])
+def test_a_ping_that_is_sent_again_is_answered_at_once_and_equally(path: str) -> None:
+    async def act() -> tuple[Said, list[AnswerAtOnce]]:
+        site, _ = offering_site()
+        return await site.ask(path, method="GET"), site.app.answers  # type: ignore[attr-defined]
+
+    said, answers = on_loop(act())
+    reply = answers[0](path.encode(), b"")
+    assert reply is not None
+    assert (reply[0], reply[2]) == (said.status, said.body)
+    lines = reply[1].decode("latin-1").split("\r\n")
+    assert sorted(lines) == sorted([*(f"{name}: {value}" for name, value in said.headers.items()), ""])
+    assert answers[0](b"/write", b"") is None
+
+
+@pytest.mark.usefixtures("remembered")
+def test_no_other_request_offers_answers_at_once() -> None:
+    async def act() -> None:
+        site, _ = offering_site()
+        await site.ask("/ping", method="HEAD")
+        await site.ask("/query?q=SHOW+DATABASES", method="GET", authorization="Bearer one")
+        await site.ask("/write", LINE, authorization="Bearer one")
+        assert not site.app.answers  # type: ignore[attr-defined]
+
+    on_loop(act())

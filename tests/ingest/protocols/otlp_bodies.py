@@ -28,6 +28,30 @@ def packed(number: int, values: Sequence[int]) -> bytes:
 
 
 @dataclass
+class Shown:
+    """An exemplar; without a time it is none."""
+
+    value: float | int | None = None
+    trace: str = ""
+    span: str = ""
+    at_ms: int = NOW
+    labels: Labels = field(default_factory=dict)
+
+    def protobuf(self) -> bytes:
+        """The message."""
+        value = bits(6, self.value) if isinstance(self.value, int) else real(3, self.value or 0.0)
+        ids = part(4, bytes.fromhex(self.span)) + part(5, bytes.fromhex(self.trace))
+        return bits(2, self.at_ms * NS) + value + ids + attributes(7, self.labels)
+
+    def json(self) -> dict[str, Any]:
+        """Returns the message as JSON."""
+        name, value = ("asInt", str(self.value)) if isinstance(self.value, int) else ("asDouble", self.value)
+        ids = {"traceId": self.trace, "spanId": self.span}
+        own = {"filteredAttributes": _attributes_json(self.labels)}
+        return {"timeUnixNano": str(self.at_ms * NS), name: value} | ids | own
+
+
+@dataclass
 class Point:
     """A data point of any kind; which of its fields count depends on the metric."""
 
@@ -35,7 +59,7 @@ class Point:
     at_ms: int = NOW
     labels: Labels = field(default_factory=dict)
     flags: int = 0
-    exemplars: int = 0
+    exemplars: Sequence[Shown] = ()
     count: int = 0
     total: float | None = None
     counts: Sequence[int] = ()
@@ -59,10 +83,13 @@ class Point:
             bits(2, 1)
             + bits(3, self.at_ms * NS)
             + value
-            + part(5, b"") * self.exemplars
+            + self._shown(5)
             + attributes(7, self.labels)
             + whole(8, self.flags)
         )
+
+    def _shown(self, number: int) -> bytes:
+        return b"".join(part(number, one.protobuf()) for one in self.exemplars)
 
     def _head(self) -> bytes:
         total = real(5, self.total) if self.total is not None else b""
@@ -80,7 +107,7 @@ class Point:
             self._head()
             + packed(6, self.counts)
             + bounds
-            + part(8, b"") * self.exemplars
+            + self._shown(8)
             + attributes(9, self.labels)
             + whole(10, self.flags)
             + self._ends(11, 12)
@@ -99,6 +126,7 @@ class Point:
             + bits(7, self.zero)
             + sides
             + whole(10, self.flags)
+            + self._shown(11)
             + self._ends(12, 13)
         )
 
@@ -151,7 +179,8 @@ def _point_json(kind: str, point: Point) -> dict[str, Any]:
     }
     if kind in ("gauge", "sum"):
         name, value = ("asInt", str(point.value)) if isinstance(point.value, int) else ("asDouble", point.value)
-        return fields | {name: value, "exemplars": [{}] * point.exemplars}
+        return fields | {name: value, "exemplars": [one.json() for one in point.exemplars]}
+    fields["exemplars"] = [one.json() for one in point.exemplars]
     fields |= {"count": str(point.count), "sum": point.total, "min": point.least, "max": point.most}
     if kind == "histogram":
         fields |= {"bucketCounts": [str(n) for n in point.counts], "explicitBounds": list(point.bounds)}

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 Pair = tuple[str, str]
+Shown = tuple[Sequence[Pair], float, int]  # an exemplar: labels, value, time in ms
 
 
 def varint(value: int) -> bytes:
@@ -45,7 +46,7 @@ class Series:
 
     labels: Sequence[Pair]
     samples: Sequence[tuple[int, float]] = ()
-    exemplars: int = 0
+    exemplars: Sequence[Shown] = ()
     histograms: int = 0
     metadata: tuple[int, str, str] | None = None
     extra: list[bytes] = field(default_factory=list)
@@ -69,7 +70,10 @@ def request(series: Iterable[Series], metadata: Iterable[tuple[int, str, str, st
     for one in series:
         inner = [part(1, label(*pair)) for pair in one.labels]
         inner += [part(2, sample(*pair)) for pair in one.samples]
-        inner += [part(3, part(1, label("trace_id", "t")) + real(2, 1.0) + whole(3, 5))] * one.exemplars
+        inner += [
+            part(3, b"".join(part(1, label(*pair)) for pair in labels) + real(2, value) + whole(3, ts))
+            for labels, value, ts in one.exemplars
+        ]
         inner += [part(4, whole(1, 3) + real(3, 2.5))] * one.histograms
         parts.append(part(1, b"".join(inner + one.extra)))
     for kind, metric, text, unit in metadata:
@@ -90,7 +94,10 @@ def request_v2(series: Iterable[Series], *, packed: bool = True) -> bytes:
         inner = [part(1, b"".join(map(varint, refs)))] if packed else [whole(1, ref) for ref in refs]
         inner += [part(2, sample(*pair)) for pair in one.samples]
         inner += [part(3, whole(1, 3) + real(3, 2.5))] * one.histograms
-        inner += [part(4, part(1, varint(0)) + real(2, 1.0) + whole(3, 5))] * one.exemplars
+        for labels, value, ts in one.exemplars:
+            refs = [number(text) for pair in labels for text in pair]
+            encoded = part(1, b"".join(map(varint, refs))) if packed else b"".join(whole(1, ref) for ref in refs)
+            inner.append(part(4, encoded + real(2, value) + whole(3, ts)))
         if one.metadata:
             kind, text, unit = one.metadata
             inner.append(part(5, whole(1, kind) + whole(3, number(text)) + whole(4, number(unit))))

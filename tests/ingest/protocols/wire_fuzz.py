@@ -20,7 +20,7 @@ from spm.errors import BadMessage, LimitExceeded
 from spm.limits import FUTURE_MS
 from spm.wire import Parsed
 from tests.ingest.protocols import otlp_bodies as bodies
-from tests.ingest.protocols.otlp_bodies import NOW, Metric, Point
+from tests.ingest.protocols.otlp_bodies import NOW, Metric, Point, Shown
 from tests.ingest.protocols.remote_bodies import Series, request, request_v2
 
 SECONDS_MAX = 1.0  # for one body of these sizes
@@ -30,18 +30,27 @@ TOKENS = tuple(
 )
 
 
+SHOWN = Shown(0.5, trace="ab" * 16, labels={"user": "u"})
+
+
 def corpus(parser: str) -> list[bytes]:
     """Good bodies to begin with."""
     labels = [("__name__", "http_requests_total"), ("code", "200"), ("job", "api" * 60)]
     series = [
-        Series(labels, [(NOW, 1.5), (NOW + 1, 0.0)], exemplars=1, histograms=1, metadata=(1, "help", "s")),
+        Series(
+            labels,
+            [(NOW, 1.5), (NOW + 1, 0.0)],
+            exemplars=[([("trace_id", "t")], 1.0, 5)],
+            histograms=1,
+            metadata=(1, "help", "s"),
+        ),
         Series([("__name__", "up")], [(NOW - n, float(n)) for n in range(20)]),
     ]
     if parser == "v1":
         return [request(series, [(1, "up", "help", "s")]), request(series[1:]), request([series[0]] * 5)]
     if parser == "v2":
         return [request_v2(series), request_v2(series, packed=False), request_v2([series[0]] * 5)]
-    histogram = Point(count=6, total=1.5, counts=[1, 2, 3], bounds=[1.0, 2.0], least=0.1, most=9.0, exemplars=1)
+    histogram = Point(count=6, total=1.5, counts=[1, 2, 3], bounds=[1.0, 2.0], least=0.1, most=9.0, exemplars=[SHOWN])
     exponential = Point(count=9, scale=3, zero=1, positive=(-3, [1, 0, 2]), negative=(4, [5]))
     summary = Point(count=2, quantiles=[(0.5, 1.0)], labels={"a": "b"})
     metrics = [

@@ -36,7 +36,7 @@ from tests.servers.processes import wait_until
 from tests.servers.rabbitmq import RabbitMQ
 from tests.support import process_state
 from tests.support.acceptors import accept_alone, silent_announcer
-from tests.support.messages import message
+from tests.support.messages import message, recent
 
 pytestmark = [pytest.mark.real, pytest.mark.django_db(transaction=True)]
 SECRET = "between-broker-and-site"
@@ -86,8 +86,9 @@ class Arrivals:
 
 @pytest.fixture
 def arrivals(broker: RabbitMQ) -> Iterator[Arrivals]:
-    stream = Arrivals(f"{broker.url}?partitions=4&agents=1")
-    assert wait_until(lambda: len(stream.receiver.queues()) == 5, 20)
+    url = f"{broker.url}?partitions=4&agents=1"
+    stream = Arrivals(url)
+    assert wait_until(lambda: len(stream.receiver.queues()) == len(Address.parse(url).queues()), 20)
     yield stream
     stream.receiver.close()
 
@@ -199,7 +200,7 @@ def test_our_columns_are_taken_but_not_the_identity_they_claim(
     broker: RabbitMQ, arrivals: Arrivals, token: tuple[Token, str]
 ) -> None:
     row, secret = token
-    sent = message(3, app=row.app_id + 1, source="claimed", samples=5)
+    sent = recent(message(3, app=row.app_id + 1, source="claimed", samples=5))
     publish(broker.url_of(row.prefix, secret), f"{row.prefix}.real", sent.to_bytes(), user_id=row.prefix)
     envelope = arrivals.accepted()
     assert (envelope.app, envelope.source, envelope.stamp.process) == (row.app_id, "real", 1)

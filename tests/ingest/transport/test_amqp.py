@@ -4,6 +4,8 @@ import math
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
+from itertools import cycle
 
 import pytest
 
@@ -16,6 +18,7 @@ from ingest.transport.topology import Address
 from spm import limits
 from spm.clock import SystemClock
 from spm.errors import LimitExceeded, QueueUnavailable, Refused
+from spm.wire import Envelope
 from tests.servers.amqp_look import depth_of, letters
 from tests.servers.processes import stopped, wait_until
 from tests.servers.rabbitmq import RabbitMQ
@@ -74,6 +77,40 @@ def test_large_bodies_go_to_a_queue_of_their_own(amqp_vhost: str) -> None:
     with opened(amqp_vhost) as transport:
         transport.publish(message(1, samples=10_000), 10)
     assert [d.queue for d in drained(amqp_vhost, 1)] == ["spm.metrics.bulk"]
+
+
+def of_long_ago(number: int, samples: int = 3) -> Envelope:
+    """A message with samples of two days and an hour before its stamp."""
+    live = message(number, samples=samples)
+    return replace(live, ts=live.ts - (limits.LIVE_HOURS + 1) * limits.HOUR_MS)
+
+
+def test_samples_of_long_ago_go_to_queues_of_their_own_by_their_size(amqp_vhost: str) -> None:
+    with opened(amqp_vhost) as transport:
+        transport.publish(of_long_ago(1), 10)
+        transport.publish(of_long_ago(2, samples=20_000), 10)
+        transport.publish(message(3), 10)
+    queues = {d.message_id[-1]: d.queue for d in drained(amqp_vhost, 3)}
+    assert (queues.pop("1"), queues.pop("2")) == ("spm.metrics.past", "spm.metrics.past.bulk")
+    assert queues["3"].removeprefix("spm.metrics.").isdecimal()
+
+
+def test_samples_of_long_ago_go_the_way_of_live_ones_while_their_queue_is_full(
+    amqp_vhost: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They would hold the room of all messages until somebody has read that queue."""
+    whole, queues = dict(topology.work_arguments()), cycle(Address.parse(amqp_vhost).queues())
+
+    def arguments() -> dict[str, object]:
+        return whole | ({"x-max-length-bytes": 2_000} if next(queues).key == topology.PAST else {})
+
+    monkeypatch.setattr(topology, "work_arguments", arguments)
+    with opened(amqp_vhost) as transport:
+        for number in range(12):
+            transport.publish(of_long_ago(number), 10)
+        transport.publish(message(12), 10)
+    assert 0 < depth_of(amqp_vhost, "spm.metrics.past") < 12
+    assert {int(d.message_id, 16) for d in drained(amqp_vhost, 13)} == set(range(13))
 
 
 def test_a_body_over_the_limit_is_refused(amqp_vhost: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -305,18 +342,22 @@ def test_a_worker_that_comes_and_goes_takes_nothing_from_the_queues_that_stay(am
 def test_workers_that_come_at_once_and_those_that_stay_share_all_queues(amqp_vhost: str, leaves: int) -> None:
     """More come within one look than it asks for seats above the highest that it knew."""
     count = 2 + limits.AMQP_SEATS_AHEAD
-    workers = [Receiver(Address.parse(f"{amqp_vhost}&calm=32"), lambda _: None) for _ in range(count + 1)]
+    address = Address.parse(f"{amqp_vhost}&calm=32".replace("partitions=4", "partitions=2"))
+    workers, queues = [Receiver(address, lambda _: None) for _ in range(count + 1)], len(address.queues())
 
     def shares() -> list[int]:
         return sorted(len(worker.queues()) for worker in workers)
 
+    def even(among: int) -> list[int]:
+        return sorted(queues // among + (place < queues % among) for place in range(among))
+
     workers[0].open()
-    assert wait_until(lambda: len(workers[0].queues()) == count + 1, 20)
+    assert wait_until(lambda: len(workers[0].queues()) == queues, 20)
     for worker in workers[1:]:
         worker.open()
-    assert wait_until(lambda: shares() == [1] * (count + 1), 20), shares()
+    assert wait_until(lambda: shares() == even(count + 1), 20), shares()
     workers.pop(leaves).close()
-    assert wait_until(lambda: shares() == [1] * (count - 1) + [2], 20), shares()
+    assert wait_until(lambda: shares() == even(count), 20), shares()
     for worker in workers:
         worker.close()
 
@@ -326,10 +367,11 @@ def test_idle_workers_leave_the_queues_to_a_few_until_one_of_them_calls(
     amqp_vhost: str, figure: Callable[[str], None]
 ) -> None:
     busy_from = [math.inf] * 4
+    url = amqp_vhost.replace("partitions=4", "partitions=2")  # seven queues
 
     def worker_of(number: int) -> Receiver:
         calling = HelpSignal(lambda: min(time.monotonic(), busy_from[number]), SystemClock())
-        return Receiver(Address.parse(amqp_vhost), lambda _: None, help_signal=calling)
+        return Receiver(Address.parse(url), lambda _: None, help_signal=calling)
 
     workers = [worker_of(number) for number in range(4)]
 
@@ -338,10 +380,10 @@ def test_idle_workers_leave_the_queues_to_a_few_until_one_of_them_calls(
 
     for worker in workers:
         worker.open()
-    assert wait_until(lambda: shares() == [3, 2, 0, 0], 20), shares()
+    assert wait_until(lambda: shares() == [4, 3, 0, 0], 20), shares()
     busy_from[next(n for n in range(4) if workers[n].queues())] = time.monotonic()
     begun = time.monotonic()
-    assert wait_until(lambda: shares() == [2, 1, 1, 1], 20), shares()
+    assert wait_until(lambda: shares() == [2, 2, 2, 1], 20), shares()
     figure(f"4 workers: 2 consume; all of them {time.monotonic() - begun:.1f} s after one has nothing but work")
     for worker in workers:
         worker.close()

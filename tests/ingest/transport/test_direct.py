@@ -1,8 +1,8 @@
 """Claims about ingest/transport/direct.py: group commit, commits made again until the store has them, bounded room."""
 
+import itertools
 import threading
 import time
-from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
@@ -14,6 +14,8 @@ import pytest
 from ingest.transport import direct
 from ingest.transport.base import Submission, weight_of
 from ingest.transport.direct import DirectTransport
+from ingest.transport.past import are_envelopes_past
+from ingest.transport.turns import Turns
 from ingest.writer import WriteBatch, Writer
 from spm import limits
 from spm.errors import AppUnavailable, QueueUnavailable, SpmError, StoreUnavailable
@@ -226,6 +228,27 @@ def test_a_damaged_row_of_one_app_holds_its_messages_and_no_other_app_s(opened: 
     assert transport._weight == 0
 
 
+def test_what_was_set_aside_is_tried_again_although_other_apps_never_pause(opened: Opener) -> None:
+    store, ends, numbers = MemoryBackend(), threading.Event(), itertools.count(100)
+    row = epochs.row_key(APP), epochs.COLUMN
+    store.check_and_put("config", *row, None, b"damaged bytes")
+
+    def send_another(batch: Sequence[Envelope]) -> None:
+        if batch[0].app != APP and not ends.is_set():
+            another = replace(message(next(numbers)), app=8)
+            transport.reserve(8, another.source, 1)
+            transport.submit([Submission(another, 1, lambda stored: None)])
+
+    transport = opened(Watched(send_another, store))
+    with pytest.raises(StoreUnavailable, match="damaged"):
+        transport.publish(message(1), 20)
+    transport.publish(replace(message(2), app=8), 20)
+    assert store.check_and_put("config", *row, b"damaged bytes", epochs.encode(PlacementTable()))
+    is_stored = soon(lambda: look(reader(store)) == plain([message(1)]))
+    ends.set()
+    assert is_stored
+
+
 def test_a_message_that_can_neither_be_stored_nor_become_a_dead_letter_is_reported_as_lost(opened: Opener) -> None:
     def breaks(batch: Sequence[Envelope]) -> None:
         raise MemoryError
@@ -394,20 +417,20 @@ def test_live_messages_do_not_wake_the_thread_that_commits_those_of_long_ago(ope
     past = envelope([(1, START - limits.LIVE_HOURS * limits.HOUR_MS - 1, 1.0)], sequence=1, ms=START)
     assert together(transport, [past]) == {1: None}
     looks = _Looks()
-    transport._past = looks
+    transport._past._turns = looks
     for number in range(2, 12):
         assert together(transport, [message(number)]) == {number: None}
     assert looks.seen <= 1  # it may still have been on its way from its own commit to its next wait
 
 
-class _Looks(deque[Any]):
-    """A queue that counts how often a thread looks whether it has anything."""
+class _Looks(Turns[Any]):
+    """A line that counts how often a thread looks whether it has anything."""
 
     seen = 0
 
-    def __bool__(self) -> bool:
+    def __len__(self) -> int:
         self.seen += 1
-        return len(self) > 0
+        return super().__len__()
 
 
 def test_messages_of_long_ago_that_are_set_aside_are_tried_again(opened: Opener) -> None:
@@ -432,7 +455,7 @@ def test_the_committer_outlives_a_lack_of_memory_before_its_commit(
     def fail(_: Sequence[Envelope]) -> list[bool]:
         raise MemoryError
 
-    monkeypatch.setattr(direct, "_are_past", fail)
+    monkeypatch.setattr(direct, "are_envelopes_past", fail)
     writer = Watched(lambda _: None)
     transport = opened(writer)
     sent = [envelope([(1, START + n, 1.0)], sequence=n, ms=START + n) for n in range(2, 5)]
@@ -472,6 +495,6 @@ def test_the_age_of_live_messages_is_found_by_one_look_at_their_times(monkeypatc
     oldest = START - limits.LIVE_HOURS * limits.HOUR_MS
     live = [envelope([(1, oldest, 1.0), (1, START, 2.0)], sequence=1, ms=START), envelope([], sequence=2, ms=START)]
     past = envelope([(1, START, 1.0), (1, oldest - 1, 2.0)], sequence=3, ms=START)
-    assert direct._are_past([*live, past]) == [False, False, True]
+    assert are_envelopes_past([*live, past]) == [False, False, True]
     monkeypatch.setattr(np, "cumsum", None)  # what tells the messages apart
-    assert direct._are_past(live) == [False, False]
+    assert are_envelopes_past(live) == [False, False]

@@ -123,7 +123,7 @@ class Process:
                 recorded.append((*about,))
         return results, recorded
 
-    def _accept(self, delivery: Delivery) -> tuple[Envelope | None, object, Sender, int]:
+    def _accept(self, delivery: Delivery) -> tuple[Envelope | None, object, Sender, int, int | None]:
         headers, by_key = delivery.headers, delivery.exchange == AGENTS
         token, _, source_of_key = delivery.key.partition(".") if by_key else (str(headers[TOKEN_HEADER]), "", "")
         if by_key and delivery.user_id not in ("", token):
@@ -153,6 +153,7 @@ class Process:
             shown(parsed),
             Sender(known.app_id, source, way, period_of(str(headers[PERIOD_HEADER]))),
             NOW_MS,
+            None if envelope is None else envelope.stamp.ms,
         )
 
 

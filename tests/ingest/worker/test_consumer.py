@@ -38,6 +38,8 @@ class Notes:
     rejected: list[int] = field(default_factory=list)
     renewed: list[str] = field(default_factory=list)
     dead: list[tuple[bytes, dict[str, str]]] = field(default_factory=list)
+    passed_on: list[tuple[str, bytes, str]] = field(default_factory=list)
+    waiting: list[tuple[str, bytes, str]] = field(default_factory=list)
     publisher_open: bool = True
 
     def holds(self, handle: AckHandle) -> bool:
@@ -61,6 +63,11 @@ class Notes:
         if not self.publisher_open:
             raise QueueUnavailable("closed")
         self.dead.append((body, headers))
+
+    def publish_all(self, exchange: str, messages: Sequence[tuple[str, bytes, str]], *, timeout_s: float) -> list[bool]:
+        if self.publisher_open:
+            {topology.EXCHANGE: self.passed_on, topology.WAITING: self.waiting}[exchange].extend(messages)
+        return [self.publisher_open] * len(messages)
 
 
 class Store(MemoryBackend):

@@ -36,6 +36,7 @@ class Mix:
     tail: bool = False  # verdicts may be judged by what was read for one before
     deaths: bool = False  # series whose ids are taken, times that no row can hold, refused lines
     late: bool = False  # samples for an hour that is sealed
+    past: bool = False  # samples of the first hour are of long ago
 
 
 USUAL = {"accept": 8, "announce": 6, "worker": 10, "keeper": 6, "judge": 5, "replay": 3, "compact": 2}
@@ -48,6 +49,7 @@ MIXES = {
     "direct": Mix({**USUAL, "worker": 0, "end": 2}, direct=True, skew=True),
     "tail": Mix(USUAL, tail=True),
     "late": Mix(USUAL, late=True),
+    "past": Mix({**USUAL, "end": 2}, skew=True, past=True),
     "all": Mix(
         {**USUAL, "accept": 10, "announce": 8, "worker": 14, "keeper": 8, "compact": 3, "end": 3, "undead": 2},
         skew=True,

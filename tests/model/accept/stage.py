@@ -14,7 +14,7 @@ from typing import TypeVar
 import numpy as np
 
 from spm.errors import StoreUnavailable
-from spm.store.backends.base import Backend, Reader, Row, Step, put_new_apart
+from spm.store.backends.base import Backend, Reader, Row, Step, put_new_apart, put_then_get_apart
 
 T = TypeVar("T")
 
@@ -75,6 +75,7 @@ class Stage:
 
     def __init__(self, seed: int, loss: float) -> None:
         self.random = np.random.default_rng(seed)
+        self.numbers = np.random.default_rng((seed, 1))  # those that the product draws: batches, nonces
         self.loss = loss
         self.on: Actor | None = None
         self.actors: list[Actor] = []
@@ -171,6 +172,11 @@ class Shaky:
         self, table: str, column: bytes, rows: Sequence[tuple[bytes, bytes]], steps: Sequence[Step]
     ) -> list[bytes | None]:
         return put_new_apart(self, table, column, rows, steps)
+
+    def put_then_get(
+        self, steps: Sequence[Step], table: str, keys: Sequence[bytes], columns: Sequence[bytes]
+    ) -> list[dict[bytes, bytes] | None]:
+        return put_then_get_apart(self, steps, table, keys, columns)
 
     def delete(self, table: str, cells: Sequence[tuple[bytes, Sequence[bytes] | None]]) -> None:
         for cell in cells:

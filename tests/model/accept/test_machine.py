@@ -37,7 +37,7 @@ CHECKED = {
     "series_cas",
     "series_first",
 }
-SEARCHED = 60  # histories in which a broken rule must show
+SEARCHED = 240  # histories in which a broken rule must show
 SHOWN = 40  # last steps of a history that went wrong
 
 

@@ -10,6 +10,7 @@ unsettled stamp, or when a stored message is never known (PROTOCOL 24, 26).
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
+from unittest.mock import patch
 
 import numpy as np
 
@@ -21,7 +22,7 @@ from rollups.run.driver import Driver
 from rollups.run.local import LocalExecutor
 from spm.clock import FakeClock
 from spm.errors import SpmError, StoreUnavailable
-from spm.limits import DAY_HOURS, HOUR_MS, PROCESS_GONE_S
+from spm.limits import DAY_HOURS, HOUR_MS, LIVE_HOURS, PROCESS_GONE_S
 from spm.store import epochs, keys, manifest
 from spm.store.backends.memory import MemoryBackend
 from spm.store.ledger import dead_letters, watermarks
@@ -66,7 +67,7 @@ class World:
         self.stage = Stage(seed, loss)
         self.inner = MemoryBackend()
         self.store = Shaky(self.inner, self.stage)
-        self.clock = FakeClock(START + 2 * HOUR_MS)
+        self.clock = FakeClock(START + (LIVE_HOURS * HOUR_MS + HOUR_MS // 2 if self.mix.past else 2 * HOUR_MS))
         self.processes: list[Process] = []
         self.queue: list[Message] = []
         self.hands: dict[str, list[Message]] = {}
@@ -87,7 +88,8 @@ class World:
         """A process starts."""
         clock = SkewedClock(self.clock, self.stage.choice([0, 0, -3_000, 3_000]) if self.mix.skew else 0)
         accepting = StampAnnouncer(self.store, clock, every_s=None)
-        accepting._stamper(APP)  # else the first message would take its number while it holds a lock
+        accepting._begin()  # else the first message would take its number while it holds a lock
+        accepting._begin_past()
         self.processes.append(Process(accepting, clock))
         self.stage.say(f"   a process starts, skew {clock.skew_ms}")
 
@@ -415,7 +417,11 @@ class World:
         return (self.acked & {v[4] for piece in pieces for v in versions_seen(piece, Visibility())}) - seen - dead
 
     def play(self, steps: int = 4_000) -> None:
-        """Let everybody act, in an order that the seed decides."""
+        """Let everybody act, in an order and with random numbers that the seed decides."""
+        with patch("os.urandom", self.stage.numbers.bytes):
+            self._play(steps)
+
+    def _play(self, steps: int) -> None:
         budget = {name: count for name, count in self.mix.actors.items() if count}
         stage, number = self.stage, 0
         for step in range(steps):

@@ -46,7 +46,7 @@ def late_batch(world: World, *, until_closed: bool) -> None:
     samples = parsed([(0, 7, 7.0), (2, 7, 7.0)])
     message = world.acceptor.stamp_message(app=APP, source="slow", parsed=samples, message_id=bytes(16))
     writer = Writer(world.store, NARROW)
-    with patched(epochs, "read_many", lambda store, apps, default: dict.fromkeys(apps, NARROW)):
+    with patched(epochs, "tables_of", lambda apps, rows, default: dict.fromkeys(apps, NARROW)):
         batch = writer.prepare([message])
     if until_closed:
         assert close(world).closed
@@ -58,7 +58,7 @@ def late_batch(world: World, *, until_closed: bool) -> None:
 
 
 def writers_look_once(patch: Patch) -> None:
-    patch.setattr(Writer, "_misplaced", lambda self, parts: ())
+    patch.setattr(Writer, "_misplaced", lambda self, parts, tables: ())
 
 
 def a_slow_writer_over_a_close() -> None:
@@ -80,7 +80,7 @@ def a_close_before_the_move() -> None:
 
 def a_close_before_the_run_of_a_late_batch() -> None:
     world, _ = wide()
-    with patched(Writer, "_misplaced", lambda self, parts: ()):  # it was acked before the epoch was set closing
+    with patched(Writer, "_misplaced", lambda self, parts, tables: ()):  # it was acked before the epoch was set closing
         late_batch(world, until_closed=False)
     close(world)
     right(world)

@@ -287,7 +287,7 @@ def a_run_between_retraction_and_undo() -> None:
 
 
 def equal_values_are_one(patch: Patch) -> None:
-    whole = merge.merge
+    whole = merge.merge_emptying
 
     def merged(pieces: list[Piece]) -> Piece:
         piece = whole(pieces)
@@ -295,7 +295,7 @@ def equal_values_are_one(patch: Patch) -> None:
         said = list(zip(owner.tolist(), piece.ts.tolist(), piece.values.tolist(), strict=True))
         return keep(piece, np.array([said.index(row) == i for i, row in enumerate(said)], np.bool_))
 
-    patch.setattr(compute_task, "merge", merged)
+    patch.setattr(compute_task, "merge_emptying", merged)
 
 
 def one_of_two_equal_values_is_retracted() -> None:

@@ -293,7 +293,7 @@ def test_an_epoch_with_anything_in_its_shards_is_not_closed() -> None:
 def test_pending_cells_prevent_the_closing_of_their_epoch(monkeypatch: pytest.MonkeyPatch) -> None:
     world = filled()
     move(world)
-    monkeypatch.setattr("ingest.writer.epochs.read_many", lambda store, apps, default: dict.fromkeys(apps, NARROW))
+    monkeypatch.setattr("ingest.writer.epochs.tables_of", lambda apps, rows, default: dict.fromkeys(apps, NARROW))
     world.send((0, 40, 1.0))
     monkeypatch.undo()
     result = close(world)
@@ -314,7 +314,7 @@ def test_rows_that_a_stale_writer_leaves_in_a_closed_epoch_are_ignored(monkeypat
     assert close(world).closed
     world.roll()
     truth = dict(world.truth)
-    monkeypatch.setattr("ingest.writer.epochs.read_many", lambda store, apps, default: dict.fromkeys(apps, NARROW))
+    monkeypatch.setattr("ingest.writer.epochs.tables_of", lambda apps, rows, default: dict.fromkeys(apps, NARROW))
     envelope = world.send((0, 40, 1.0), (2, 40, 1.0))
     monkeypatch.undo()
     world.roll()

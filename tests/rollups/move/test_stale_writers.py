@@ -20,10 +20,13 @@ from spm.limits import HOUR_MS
 from spm.query.reader import AppStorage
 from spm.query.view.decoded_rows import PageCache
 from spm.store import epochs as store_epochs
+from spm.store import keys
 from spm.store.backends.memory import MemoryBackend
 from spm.store.dictionary import COLUMN
 from spm.store.keys import BYTE, HASH, PlacementTable
-from spm.store.ledger import watermarks
+from spm.store.ledger import commit_records, watermarks
+from spm.store.ledger.balance import Balance, read_balance
+from spm.store.ledger.commit_records import ABANDONED
 from spm.store.ledger.outcomes import read_outcomes
 from spm.store.ledger.watermarks import Announcement, WatermarkVector, pack_place
 from spm.wire import Envelope
@@ -38,6 +41,10 @@ every_epoch = pytest.mark.parametrize("epochs", EPOCHS.values(), ids=EPOCHS)
 every_time = pytest.mark.parametrize("at", TIMES.values(), ids=TIMES)
 
 
+class Killed(BaseException):
+    """The process ends here."""
+
+
 @dataclass
 class Story:
     """A world that moves to other shards, a close under way, and one writer that knows nothing of either."""
@@ -46,6 +53,7 @@ class Story:
     at: int
     store: MemoryBackend = field(default_factory=MemoryBackend)
     messages: int = 0
+    ats: tuple[int, ...] = ()  # of the samples of the message; by default all lie at ``at``
 
     def __post_init__(self) -> None:
         self.world = World(self.store, placement=NARROW)
@@ -58,7 +66,8 @@ class Story:
         store_epochs.open_epoch(self.store, APP, function=strategy, shards=shards, spread=spread)
         migrate(self.driver(), LocalExecutor(self.store), APP, now_ms=NEXT_DAY)
         self.world.clock.advance(1)
-        samples = [(series, self.at + series, 1.0) for series in range(3)]
+        ats = self.ats or (self.at,) * 3
+        samples = [(series, at + series, 1.0) for series, at in enumerate(ats)]
         self.message = self.said(
             self.world.acceptor.stamp_message(app=APP, source="slow", parsed=parsed(samples), message_id=bytes(16))
         )
@@ -114,6 +123,25 @@ class Story:
         self.look()
         return self.watched.calls
 
+    def balance(self) -> Balance:
+        return read_balance(self.store, APP, self.world.clock.now_ms())
+
+    def samples(self) -> tuple[int, int]:
+        """(stored, waiting) by the balance."""
+        samples = self.balance().samples
+        return samples.stored, samples.waiting
+
+    def pending_hours(self) -> list[int]:
+        """The hours of the stale batch whose commit records are there."""
+        batch = keys.PendingKey.parse(dict(self.batch.steps)["pending"][0][0]).batch
+        return [item.hour for item in commit_records.scan(self.store, APP, list(range(256))) if item.key.batch == batch]
+
+    def outcomes_of_the_batch(self) -> set[int]:
+        """The outcomes of the ledger rows of the stale message."""
+        rows = self.store.scan("ledger", *keys.ledger_range(APP))
+        read = [commit_records.decode_ledger_row(row[commit_records.COLUMN])[:2] for _, row in rows]
+        return {outcome for commit, outcome in read if self.message.stamp.ms in commit.messages.ms.tolist()}
+
     def end(self) -> None:
         """The writer goes on, or another one takes over: nothing is lost, and everything is settled."""
         self.stale.commit(self.batch)
@@ -154,3 +182,33 @@ def test_a_run_that_takes_it_in_does_not_make_it_settled_either(epochs: tuple[st
         story = Story(epochs, at)
         story.close({put: "put", run: "roll"})
         story.end()
+
+
+def test_the_balance_counts_no_half_of_a_batch_that_a_closed_epoch_abandons() -> None:
+    """One of its hours is in the ledger as abandoned, the other one still pending: its samples wait, all of them."""
+    story = Story(EPOCHS["a shard of both epochs"], 9, ats=(9, NEW_DAY, NEW_DAY))
+    while not close_epoch(story.store, APP, 0).closed:
+        story.roll()
+        migrate(story.driver(), LocalExecutor(story.store), APP, now_ms=NEXT_DAY)
+    before = story.samples()
+    story.put()
+    seen: list[tuple[int, set[int]]] = []
+
+    def note(_: str) -> None:
+        seen.append((story.samples()[0], story.outcomes_of_the_batch()))
+        if seen[-1][1] == {ABANDONED} and len(story.pending_hours()) == 1:
+            raise Killed
+
+    story.watched.hook = note
+    with pytest.raises(Killed):
+        Driver(story.watched, story.world.clock).roll(LocalExecutor(story.watched), [APP], now_ms=NEXT_DAY)
+    assert {stored for stored, _ in seen} == {before[0]}
+    assert story.samples() == before
+    assert story.balance().adds_up
+    story.stale.commit(story.batch)  # its writer goes on, and puts it where readers look
+    assert story.samples() == (before[0] + 3, 0)
+    story.roll()
+    assert story.samples() == (before[0] + 3, 0)
+    advance_watermarks(story.store, APP, story.world.clock.now_ms())
+    assert story.samples() == (before[0] + 3, 0)
+    assert story.balance().adds_up

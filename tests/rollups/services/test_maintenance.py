@@ -19,6 +19,8 @@ from spm.accounts.services import Retention, delete_app
 from spm.limits import DAY_HOURS, HOUR_MS
 from spm.store import keys
 from spm.store.backends import open_backend
+from spm.store.ledger import folding
+from spm.store.ledger.folding import FoldResult
 from spm.store.manifest import SEALED
 from tests.model.world import APP, NEXT_DAY, START, World, parsed
 
@@ -83,6 +85,20 @@ def test_beat_tidies_when_the_last_time_is_a_day_old(site: Site, app: App, world
     world.clock.advance(DAY_MS)
     assert services_maintenance.consider(site, launch=lambda: started.append(3))
     assert started == [1, 3]
+
+
+def test_the_ledger_is_folded_once_a_day(site: Site, app: App, monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[tuple[int, int]] = []
+
+    def fold(_: object, app_id: int, now_ms: int) -> FoldResult:
+        calls.append((app_id, now_ms))
+        return FoldResult(2, 7)
+
+    monkeypatch.setattr(folding, "fold", fold)
+    services_maintenance.maintain(site, apps=[APP])
+    services_maintenance.maintain(site, apps=[APP])
+    assert calls == [(APP, site.clock.now_ms())]
+    assert services_maintenance.fold_ledgers(site, apps=[APP]) == FoldResult(2, 7)
 
 
 def test_beat_erases_a_deleted_app_without_waiting_for_tomorrow(site: Site, app: App, world: World) -> None:

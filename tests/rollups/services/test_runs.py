@@ -1,6 +1,7 @@
 """Claims about runs and their record: rows, roll backs, corrections, retractions, deletions, and what beat starts."""
 
 import dataclasses
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ from django.core.management import call_command
 from django.core.management.base import CommandError
 from django.test import Client, override_settings
 
+from frontend.presenters.runs import app_runs
 from rollups import retraction
 from rollups.crash_points import Hook, ignore_point
 from rollups.decide.plan import RunStart
@@ -32,6 +34,8 @@ from rollups.services import (
 )
 from rollups.services.retractions import Actor
 from rollups.services.runs import Site
+from rollups.spark import executors
+from rollups.spark.cluster import ClusterUnfit
 from rollups.spark.executors import open_executor
 from rollups.spark.session import JAVA_MIN, find_java
 from spm import limits
@@ -40,6 +44,7 @@ from spm.accounts.services import delete_app, delete_organisation
 from spm.errors import Refused
 from spm.limits import HOUR_MS
 from spm.query.promql.planning.planner import parse_selector
+from spm.settings.environment import hours_of_day
 from spm.store import keys
 from spm.store.backends import open_backend
 from spm.store.backends.memory import MemoryBackend
@@ -220,6 +225,25 @@ def test_beat_starts_a_full_run_when_an_hour_has_closed_and_not_at_once_again(si
     assert started == [1, 2]
 
 
+@pytest.mark.seed("A38", compares="answers in and outside of the hours for merging, with what was sent")
+def test_beat_leaves_closed_hours_to_the_hours_for_merging(site: Site, world: World, settings: Any) -> None:
+    world.clock.jump(START + HOUR_MS + 5 * 60_000 - world.clock.now_ms())
+    hour, started = world.clock.now_ms() // HOUR_MS % 24, list[int]()
+    settings.SPM_MERGE_HOURS = hours_of_day("SPM_MERGE_HOURS", f"{(hour + 2) % 24}-{(hour + 3) % 24}")
+    assert services_runs.consider(site, launch=_never) != RunStart.SPARK
+    assert world.answer() == world.truth
+    world.clock.advance(2 * HOUR_MS)
+    assert services_runs.consider(site, launch=lambda: started.append(1)) == RunStart.SPARK
+    assert (world.answer(), started) == (world.truth, [1])
+
+
+def test_beat_does_a_minor_run_by_the_thresholds_of_the_settings(site: Site, world: World, settings: Any) -> None:
+    world.clock.jump(START - world.clock.now_ms())
+    assert services_runs.consider(site, launch=_never) == RunStart.NOTHING
+    settings.SPM_RUN_ROWS = 1
+    assert services_runs.consider(site, launch=_never) == RunStart.MINOR
+
+
 def test_beat_starts_nothing_for_a_day_that_has_just_failed(site: Site, world: World) -> None:
     [victim, *_] = [k for b in site.shards(APP) for k, _ in world.store.scan("log", *keys.app_range(b, APP))]
     world.store.delete("log", [(victim, None)])
@@ -294,6 +318,38 @@ def test_a_run_does_without_spark_where_the_store_is_this_process(site: Site) ->
         "spark", site.store, url=site.url, master="local[1]", folder=site.folder, at=ignore_point
     ) as opened:
         assert opened.name == "local"
+
+
+@pytest.mark.parametrize(
+    "error",
+    [Refused("no Java for Spark"), ClusterUnfit("Spark did not start"), ImportError("No module named 'pyspark'")],
+    ids=["no Java", "it does not start", "no PySpark"],
+)
+def test_a_local_spark_that_cannot_start_is_said_of_the_run_which_does_its_work(
+    site: Site, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    def fail(*_: object) -> None:
+        raise error
+
+    monkeypatch.setattr(executors, "_open_spark", fail)
+    here = replace(site, url="lmdb://here")
+    run = services_runs.roll(here, apps=[APP], kind=RunKind.FULL, executor="spark", now_ms=NEXT_DAY)
+    assert run is not None
+    assert (run.state, run.executor) == (RunState.DONE, "no spark")
+    assert run.message == f"Spark did not start, so the run worked in one process: {error}"
+    [shown] = app_runs(App.objects.get(), site.now())
+    assert shown.is_without_spark
+
+
+def test_a_cluster_that_is_unfit_is_not_replaced(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise ClusterUnfit("no Spark worker came")
+
+    monkeypatch.setattr(executors, "_open_spark", fail)
+    cluster = replace(site, url="lmdb://here", master="spark://far:7077")
+    with pytest.raises(ClusterUnfit):
+        services_runs.roll(cluster, apps=[APP], kind=RunKind.FULL, executor="spark", now_ms=NEXT_DAY)
+    assert Run.objects.get().state == RunState.FAILED
 
 
 def test_java_home_comes_first(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ one version, not compressed by default, here with row bloom filters; compaction 
 import http.client
 import json
 import os
+import shlex
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -17,7 +18,7 @@ from tests.servers.java import jars
 from tests.servers.processes import NotReady, Process, answers, kept_ports, wait_ready
 
 READY_S = 60
-MAIN = "net.opentsdb.tools.TSDMain"
+MAIN, SCAN = "net.opentsdb.tools.TSDMain", "net.opentsdb.tools.DumpSeries"
 HEAP = "768m"
 TABLES = {"tsdb": ["t"], "tsdb-uid": ["id", "name"], "tsdb-tree": ["t"], "tsdb-meta": ["name"]}
 LOGGING = """\
@@ -53,6 +54,14 @@ class OpenTSDB:
     def stop(self) -> None:
         """End it; it writes out what it holds."""
         self.process.stop(30)
+
+    def write_scan_program(self, target: Path) -> None:
+        """Write its program ``tsdb``, of which ``tsdb scan`` is there: it dumps what the tables hold."""
+        classes = f"{self.folder}:{jars.resolve(jars.OPENTSDB)}/*"
+        words = ["java", "-XX:+UseSerialGC", "-XX:-UsePerfData", "-cp", classes, SCAN]
+        command = shlex.join([*words, f"--config={self.folder / 'opentsdb.conf'}"])
+        target.write_text(f'#!/bin/sh\n[ "$1" = scan ] || exit 2\nshift\nexec {command} "$@"\n')
+        target.chmod(0o755)
 
     @property
     def process(self) -> Process:

@@ -19,7 +19,19 @@ def run(*command: str, **environ: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.parametrize(
-    "script", ["start", "manage", "run", "test", "lock", "lib.sh", "../.ci/run", "../.ci/audit", "../deploy/install.sh"]
+    "script",
+    [
+        "start",
+        "manage",
+        "run",
+        "test",
+        "lock",
+        "lib.sh",
+        "../.ci/run",
+        "../.ci/audit",
+        "../.ci/sbom",
+        "../deploy/install.sh",
+    ],
 )
 def test_script_is_posix_shell(script: str) -> None:
     assert run("sh", "-n", str(ROOT / "bin" / script)).stderr == ""
@@ -70,6 +82,18 @@ def test_extras_are_installed_again_after_a_return_to_0_1_0(tmp_path: Path) -> N
     assert (done.returncode, done.stderr) == (0, "")
     files = {str(path.relative_to(tmp_path)): path.read_text() for path in tmp_path.rglob("*") if path.is_file()}
     assert files == {"extras/dev": "installed by 0.1.0"}
+
+
+def test_what_is_downloaded_is_said_before_anything_is(tmp_path: Path) -> None:
+    (tmp_path / "bin").mkdir()
+    python = tmp_path / "bin" / "python"
+    python.write_text('#!/bin/sh\n[ "$3" = --version ] || echo "Downloading pyspark.tar.gz (456 MB)"\n')
+    python.chmod(0o755)
+    done = run("sh", "-euc", f'. bin/lib.sh; environment="{tmp_path}"; need_extras server agent spark')
+    assert done.stderr.splitlines() == [
+        "· installing the Python packages of: server agent spark (a download of 633 MB, less what pip has cached)",
+        "    Downloading pyspark.tar.gz (456 MB)",
+    ]
 
 
 def test_a_command_on_a_database_that_was_never_prepared_says_so_in_one_sentence(tmp_path: Path) -> None:

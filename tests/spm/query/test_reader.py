@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 
 from ingest.writer import Writer
 from spm import limits, wire
+from spm.bounded import LruCache
 from spm.clock import FakeClock
 from spm.errors import IntegrityError, QueryTimeout, QueryTooLarge, StoreUnavailable
 from spm.limits import HOUR_MS
 from spm.query.reader import AppStorage
 from spm.query.request.batches import Matcher
-from spm.query.view.app_state import AppState
 from spm.store import keys, matchers
 from spm.store.backends import lmdb, open_backend
 from spm.store.backends.base import Backend
@@ -294,15 +294,19 @@ def test_a_query_uses_its_own_manifests_while_another_replaces_the_remembered_on
     roll(backend, 5)
     storage = reader(backend)
     assert look(storage) == plain(sent)
-    known = [storage._state._last_manifests]
+    known = storage._state._manifests_read
 
-    class Overtaken(AppState):
-        """After the first read of them the remembered manifests are those of another query."""
+    class Overtaken(LruCache[Any, Any]):
+        """After each read of them the remembered manifests are those of another query."""
 
-        _last_manifests = property(lambda _: known.pop() if known else (None, {}), lambda *_: None)
+        def get(self, key: Any) -> Any:
+            last = known.get(key)
+            known.clear()
+            return last
 
-    storage._state.__class__ = Overtaken
-    assert look(storage) == plain(sent)
+    storage._state._manifests_read = Overtaken(1)
+    for _ in range(2):
+        assert look(storage) == plain(sent)
     backend.close()
 
 

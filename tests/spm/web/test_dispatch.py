@@ -39,7 +39,7 @@ class Pages:
         return iter([b"done"])
 
 
-async def ask(dispatcher: Dispatcher, method: str, path: str) -> int:
+async def ask(dispatcher: Dispatcher, method: str, path: str, host: bytes = b"testserver") -> int:
     """Send a request without a body; return the status of its answer."""
     scope = {
         "type": "http",
@@ -48,7 +48,7 @@ async def ask(dispatcher: Dispatcher, method: str, path: str) -> int:
         "path": path,
         "raw_path": path.encode(),
         "query_string": b"",
-        "headers": [(b"host", b"testserver")],
+        "headers": [(b"host", host)],
         "client": ("127.0.0.1", 5),
         "server": ("127.0.0.1", 80),
         "scheme": "http",
@@ -83,6 +83,37 @@ def test_the_page_of_a_password_form_comes_while_many_passwords_are_checked(path
         finally:
             pages.go_on.set()
             await asyncio.gather(*guesses, return_exceptions=True)
+            dispatcher.close()
+
+    on_loop(story())
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "host", "status"),
+    [
+        ("POST", "/login", b"testserver", 429),
+        ("GET", "/login", b"testserver", 200),
+        ("POST", "/signup", b"testserver", 200),
+        ("POST", "/login", b"elsewhere.example", 200),
+    ],
+    ids=["a login", "its page", "another form", "a host that is not ours"],
+)
+def test_a_login_alone_is_refused_on_the_event_loop(method: str, path: str, host: bytes, status: int) -> None:
+    pages, loops = Pages(), set[asyncio.AbstractEventLoop]()
+    pages.go_on.set()
+
+    def refuse(_environ: dict[str, Any], start_response: Any) -> list[bytes]:
+        assert asyncio.get_running_loop() in loops
+        start_response("429 Too Many Requests", [])
+        return [b""]
+
+    async def story() -> None:
+        loops.add(asyncio.get_running_loop())
+        site = Site(lambda _: None, lambda _: Push(), pages, lambda: pages, refuse_login=refuse)  # type: ignore[arg-type, return-value]
+        dispatcher = Dispatcher(site, Connections(HttpBounds()), SystemClock())
+        try:
+            assert await ask(dispatcher, method, path, host) == status
+        finally:
             dispatcher.close()
 
     on_loop(story())

@@ -33,6 +33,7 @@ def test_all_names_answer_200_while_all_is_well(checks: dict[str, Any], address:
     assert (answer.status_code, answer["Cache-Control"]) == (200, "no-store")
 
 
+@pytest.mark.seed("A42", compares="what readiness says with each part away, with which one is")
 @pytest.mark.django_db
 @pytest.mark.parametrize("part", ["database", "store", "broker", "disk"])
 def test_a_part_that_is_away_is_named_without_our_insides(checks: dict[str, Any], part: str) -> None:
@@ -66,6 +67,7 @@ def test_what_is_away_weighs_more_than_a_full_disk(checks: dict[str, Any], monke
     assert (answer.status_code, answer.json()["status"], answer.json()["checks"]["disk"]) == (503, "not ready", "full")
 
 
+@pytest.mark.seed("A42", compares="states of a part that never answers, and calls to it, with the budget")
 def test_a_part_that_never_answers_costs_a_second_once_and_is_not_asked_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

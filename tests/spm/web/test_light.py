@@ -1,5 +1,6 @@
 """Claims about spm/web/wsgi_bridge.py: light requests are answered by the event loop, for a share of its time."""
 
+import socket
 import threading
 from collections.abc import Iterable
 from typing import Any
@@ -8,6 +9,7 @@ import pytest
 
 from spm.clock import FakeClock
 from spm.web import wsgi_bridge
+from spm.web.http_protocol import AnswerAtOnce, Reply
 from spm.web.wsgi_bridge import Environ, LoopShare
 from tests.servers.processes import wait_until
 from tests.spm.web.bridging import Start, bridged, everything
@@ -68,6 +70,73 @@ def test_a_key_without_room_gets_no_light_answer_either() -> None:
         for client in (first, second):
             assert parts(everything(client))[2] == b"pages "
             client.close()
+
+
+GET = b"GET /%b HTTP/1.1\r\nHost: here\r\n\r\n"
+
+
+class Answers:
+    """A light application that answers further requests, too, and notes them all."""
+
+    def __init__(self) -> None:
+        self.requests: list[bytes] = []
+        self.fault: Exception | None = None
+
+    def __call__(self, environ: Environ, start: Start) -> Iterable[bytes]:
+        self.requests.append(b"parsed " + environ["PATH_INFO"].encode())
+        return plain(start, environ["PATH_INFO"].encode())
+
+    def further(self, _: Environ) -> AnswerAtOnce:
+        """Return what answers with the target."""
+        return self.answer
+
+    def answer(self, target: bytes, _: bytes) -> Reply:
+        """Answer with the target."""
+        if self.fault is not None:
+            raise self.fault
+        self.requests.append(b"at once " + target)
+        return 200, b"content-length: %d\r\n" % len(target), target
+
+
+def ask_on(client: socket.socket, path: bytes) -> bytes:
+    """The body of an answer on an open connection."""
+    client.sendall(GET % path)
+    said = b""
+    while not said.endswith(b"/" + path):
+        said += client.recv(65_536)
+    return said.partition(b"\r\n\r\n")[2]
+
+
+def test_further_light_requests_of_a_connection_are_answered_without_being_parsed() -> None:
+    answers = Answers()
+    with bridged(names_thread, at_once=answers, further=answers.further) as site, site.connect() as client:
+        for path in (b"1", b"2", b"3"):
+            assert ask_on(client, path) == b"/" + path
+        assert wait_until(site.is_idle, 20)
+    assert answers.requests == [b"parsed /1", b"at once /2", b"at once /3"]
+
+
+@pytest.mark.parametrize("why", ["no room", "a fault", "no share"])
+def test_a_further_request_that_cannot_be_answered_at_once_is_parsed(
+    why: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    answers = Answers()
+    with bridged(answers, at_once=answers, further=answers.further) as site, site.connect() as client:
+        ask_on(client, b"1")
+        if why == "no room":
+            monkeypatch.setattr(site.pool, "has_room", lambda _: False)
+            monkeypatch.setattr(site.pool, "run", _at_once)
+        elif why == "no share":
+            monkeypatch.setattr(LoopShare, "run", lambda self, act: None)
+        else:
+            answers.fault = ZeroDivisionError("of a test")
+        assert ask_on(client, b"2") == b"/2"
+    assert answers.requests == [b"parsed /1", b"parsed /2"]
+    assert ("ZeroDivisionError" in caplog.text) == (why == "a fault")
+
+
+async def _at_once(_key: Any, work: Any, **_: Any) -> Any:
+    return work()
 
 
 def test_light_requests_get_a_share_of_the_loop_and_further_ones_a_thread(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,6 +18,7 @@ import pytest
 
 from spm import limits
 from spm.clock import SystemClock
+from spm.web.loop_worker import SWITCH_S
 from tests.servers.authority import sign
 from tests.servers.processes import Process, answers, free_ports, stopped, wait_ready, wait_until
 
@@ -114,6 +115,11 @@ class Load:
                 self.failures.append(repr(error))
                 connection.close()
         connection.close()
+
+
+def test_the_loop_waits_briefly_for_a_thread_that_computes(web: Web) -> None:
+    web.start()
+    assert float(web.ask("/switch")) == SWITCH_S <= 0.001
 
 
 def test_a_restart_with_new_code_costs_no_request(web: Web) -> None:

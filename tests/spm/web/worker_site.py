@@ -1,11 +1,12 @@
 """A small application for tests of the web worker: gunicorn loads it by ``open_site``, as it loads the product's.
 
-/pid answers with the number of its process, /slow after the seconds of its query, /stream bit by bit until the process
-is to end. ``SITE_FAULT`` in the environment makes it fail at its start.
+/pid answers with the number of its process, /switch with the switch interval of its threads, /slow after the seconds of
+its query, /stream bit by bit until the process is to end. ``SITE_FAULT`` in the environment makes it fail at its start.
 """
 
 import asyncio
 import os
+import sys
 from collections.abc import Mapping
 from typing import Any
 
@@ -22,7 +23,7 @@ class Site:
     async def __call__(self, scope: Mapping[str, Any], _receive: Any, send: Any) -> None:
         if scope["path"] == "/slow":
             await asyncio.sleep(float(scope["query_string"]))
-        body = str(os.getpid()).encode()
+        body = str(sys.getswitchinterval() if scope["path"] == "/switch" else os.getpid()).encode()
         streams = scope["path"] == "/stream"
         headers = [] if streams else [(b"content-length", str(len(body)).encode())]
         await send({"type": "http.response.start", "status": 200, "headers": headers})

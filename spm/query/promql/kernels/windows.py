@@ -25,6 +25,7 @@ from spm.query.samples.sample_runs import SampleRuns
 STALE_BITS = np.uint64(0x7FF0000000000002)
 KEEPS_NAME = frozenset({"last_over_time", "first_over_time"})
 _NEWEST, _STAMP = -1, -2  # codes beside those of the range functions
+_ASIDE_FROM = 50_000  # visits: fewer take as long as to wake a thread of low priority, and delay nobody
 _SHARED_FROM = 1_000_000  # samples and values: below a millisecond of work a second thread costs more than it saves
 VISITS_AT_ONCE = 2_000_000  # samples between two checks of the deadline: some ms, so that a long query gives way soon
 _VISITS_OF_SORTING = 20  # what one sample costs that is sorted, beside one that is added up
@@ -147,16 +148,17 @@ def _sweep_all(
     question = _Question(code, steps, range_ms, *numbers[:2])
     answer = question.empty_answer(len(runs.counts))
     threads = thread_count() if runs.samples + answer[0].size >= _SHARED_FROM else 1
+    visits = runs.samples * max(1, range_ms // max(1, steps.step_ms)) + answer[0].size  # an upper bound
     if runs.packed is None:
         order, longest = _by_timeline(runs), int(runs.counts.max(initial=0))
         parts = np.array_split(order, threads) if threads > 1 else [order]
-        _run([_SeriesSweep(question, runs, part, longest, answer) for part in parts], check_deadline)
+        _run([_SeriesSweep(question, runs, part, longest, answer) for part in parts], visits, check_deadline)
         return answer
     groups = runs.groups()
     for at in range(0, len(groups), threads):
         # Unpacking holds the interpreter's lock, so it is for this thread alone: others may have a low priority.
         sweeps = [_unpacked_sweep(question, runs.unpacked(rows)) for rows in groups[at : at + threads]]
-        _run(sweeps, check_deadline)
+        _run(sweeps, visits, check_deadline)
         for rows, sweep_ in zip(groups[at : at + threads], sweeps, strict=True):
             for whole, part in zip(answer, sweep_.answer, strict=True):
                 whole[rows] = part
@@ -170,10 +172,11 @@ def _unpacked_sweep(question: _Question, own: SampleRuns) -> _SeriesSweep:
     return _SeriesSweep(question, own, _by_timeline(own), int(own.counts.max(initial=0)), answer)
 
 
-def _run(sweeps: list[_SeriesSweep], check_deadline: DeadlineCheck) -> None:
-    """Run sweeps beside each other until all are done."""
+def _run(sweeps: list[_SeriesSweep], visits: int, check_deadline: DeadlineCheck) -> None:
+    """Run sweeps until all are done, beside each other unless they make few visits in all."""
     while sweeps:
-        done = run_parallel([each.go_on for each in sweeps])
+        steps = [each.go_on for each in sweeps]
+        done = run_parallel(steps) if visits >= _ASIDE_FROM else [step() for step in steps]
         sweeps = [each for each, over in zip(sweeps, done, strict=True) if not over]
         if sweeps:
             check_deadline()

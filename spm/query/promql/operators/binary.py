@@ -19,8 +19,7 @@ from spm.limits import QUERY_CELLS_MAX
 from spm.query.promql.kernels.functions import ARITHMETIC, COMPARISON
 from spm.query.promql.operators.vector import Vector, merge_rows
 from spm.query.promql.planning.plan import Matching
-from spm.query.request.batches import METRIC_NAME
-from spm.query.series.label_table import Groups, Labels, group_by, group_without, labels_text, without_name
+from spm.query.series.label_table import METADATA, Groups, Labels, group_by, group_without, labels_text, without_name
 
 _CELLS_AT_ONCE = 1 << 18  # elements of pairs that are computed at a time: two megabytes for each operand
 
@@ -144,7 +143,7 @@ def _matching_labels(labels: Labels, matching: Matching) -> Labels:
     """Returns the labels that an element matches by."""
     if matching.on:
         return {name: value for name, value in labels.items() if name in matching.labels}
-    ignored = (*matching.labels, METRIC_NAME)
+    ignored = METADATA.union(matching.labels)
     return {name: value for name, value in labels.items() if name not in ignored}
 
 

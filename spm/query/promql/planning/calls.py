@@ -15,7 +15,8 @@ from spm.query.promql.planning import plan
 from spm.query.promql.planning.plan import Context
 from spm.query.promql.planning.signatures import CALENDAR, CONTEXT, NATIVE, SIGNATURES, Signature
 from spm.query.promql.syntax import tree as syntax_tree
-from spm.query.request.batches import METRIC_NAME, Matcher
+from spm.query.request.batches import Matcher
+from spm.query.series.label_table import METADATA
 
 TRAPEZOIDS = 2  # the default rule of integral()
 _IN_ANY_CASE = CONTEXT | {"min_of", "max_of"}
@@ -39,7 +40,7 @@ def absent_labels(node: plan.Plan) -> tuple[tuple[str, str], ...]:
     labels: dict[str, str] = {}
     fixed_names: set[str] = set()
     for matcher in selector.matchers:
-        if matcher.name == METRIC_NAME:
+        if matcher.name in METADATA:
             continue
         if matcher.op == "=" and matcher.name not in fixed_names:
             labels[matcher.name] = matcher.value
@@ -207,12 +208,8 @@ class CallPlanner:
         if len(node.arguments) == 1:
             return plan.InfoJoin(vector)
         selector = node.arguments[1]
-        if (
-            not isinstance(selector, syntax_tree.SelectorExpression)
-            or selector.range
-            or selector.name
-            or selector.time != syntax_tree.TimeModifiers()
-        ):
+        # Its time says nothing, as in Prometheus: info series are looked for at the times of the vector.
+        if not isinstance(selector, syntax_tree.SelectorExpression) or selector.range or selector.name:
             raise self._planner.refuse(selector.position, "expected label selectors only, such as {data=~'.+'}")
         return plan.InfoJoin(vector, self._planner.matchers(selector))
 

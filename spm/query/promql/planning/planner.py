@@ -12,7 +12,7 @@ and `end()` as numbers); otherwise one plan serves all queries with that text. E
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import fields, is_dataclass
 from functools import lru_cache
 from typing import Any
@@ -69,6 +69,22 @@ def parse_selector(text: str) -> tuple[Matcher, ...]:
     if not plain or not isinstance(selector, plan.Selector):
         raise BadQuery(f'not a selector of series: {text[:100]}; expected only a name or labels, as in up{{job="a"}}')
     return selector.matchers
+
+
+def selectors_of(expression: plan.Plan) -> list[tuple[Matcher, ...]]:
+    """Returns the matchers of each selector of a plan, without repetitions."""
+    return list(dict.fromkeys(_selectors(expression)))
+
+
+def _selectors(node: object) -> Iterator[tuple[Matcher, ...]]:
+    if isinstance(node, plan.Selector):
+        yield node.matchers
+    elif isinstance(node, tuple):
+        for each in node:
+            yield from _selectors(each)
+    elif is_dataclass(node):
+        for part in fields(node):
+            yield from _selectors(getattr(node, part.name))
 
 
 @lru_cache(maxsize=QUERY_PLANS_MAX)

@@ -92,8 +92,6 @@ class Planner:
         if all(map(matches_empty, matchers)):
             raise self.refuse(node.position, "vector selector must contain at least one non-empty matcher")
         offset, at = self._time_modifiers(node.time)
-        if node.mode == "anchored" and node.range is None:
-            raise self.refuse(node.position, "anchored modifier is only for range vectors")
         selector = plan.Selector(matchers, offset, at, node.mode, node.position)
         return selector if node.range is None else plan.Window(selector, self._ms(node.range))
 

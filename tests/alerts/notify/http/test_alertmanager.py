@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import subprocess
 import time
 import urllib.request
 from collections.abc import Callable, Iterator
@@ -268,6 +269,9 @@ def test_a_real_alertmanager_takes_an_alert_deduplicates_and_ends_it(alertmanage
     [alert] = alerts_of(alertmanager)
     assert (alert["labels"]["alertname"], alert["status"]["state"]) == ("CPU is busy", "active")
     assert alert["annotations"]["summary"] == "CPU is busy: host=web-1"
+    amtool = [program("amtool", "prometheus-alertmanager"), f"--alertmanager.url={alertmanager}", "alert", "query"]
+    listed = subprocess.run([*amtool, "host=web-1"], capture_output=True, text=True, check=True, timeout=30).stdout
+    assert "CPU is busy" in listed
     over = line(**{**ENDED, "start_ms": now_ms - 60_000, "end_ms": now_ms - 1_000})
     notifier.send(KEY, body(over, receivers=[receiver], at_ms=now_ms))
     assert alerts_of(alertmanager) == []

@@ -300,12 +300,6 @@ def test_times_far_ahead_reject_their_points() -> None:
     assert "ahead of the server" in message_of(exported.rejections)
 
 
-def test_exemplars_are_counted_and_reported_and_their_points_kept() -> None:
-    exported = read(request(Metric("g", "gauge", [Point(1, exemplars=3)])))
-    assert (series_of(exported), exported.rejected) == ({"g{}": 1}, 0)
-    assert message_of(exported.rejections) == "3 exemplars: not supported, the points are kept"
-
-
 def test_metadata_is_handed_on_once_per_metric() -> None:
     metric = Metric("lat", "histogram", [HISTOGRAM], unit="ms", help="How long.")
     cache = SeriesCache()

@@ -187,17 +187,6 @@ def test_times_out_of_range_reject_their_samples_by_series(form: Form) -> None:
     assert "looks like" in reasons(parse(encode([Series(UP, [(NOW * 1000, 2.0)])]), now_ms=NOW))[0], now_s
 
 
-@BOTH
-def test_exemplars_are_counted_and_reported_and_samples_beside_them_kept(form: Form) -> None:
-    encode, parse = form
-    series = [Series(UP, [(NOW, 1.0)], exemplars=2)]
-    for _ in range(2):
-        written = parse(encode(series), now_ms=NOW)
-        assert rows(written) == expected_rows(series)
-        assert (reasons(written)[0][:11], written.rejected) == ("2 exemplars", 0)
-        assert written.rejections[0].example == 'up{job="node"}'
-
-
 def test_metadata_of_either_version_is_handed_on() -> None:
     one = remote_write.parse(request([], [(1, "up", "Whether it is up.", "bool"), (9, "x", "", "")]), now_ms=NOW)
     assert [(m.metric, m.type, m.help, m.unit) for m in one.metadata] == [

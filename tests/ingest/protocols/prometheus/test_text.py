@@ -87,12 +87,6 @@ def test_times_of_open_metrics_are_seconds(line: str, ms: int) -> None:
     assert read(line, seconds=True).ts.tolist() == [ms]
 
 
-def test_exemplars_are_reported_and_their_samples_kept() -> None:
-    parsed = read('m_bucket{le="1"} 3 5 # {trace_id="x"} 0.5 4\nm 1 5', seconds=True)
-    assert (len(parsed.ts), parsed.rejected) == (2, 0)
-    assert [r.reason for r in parsed.rejections] == [f"1 {prometheus_text.EXEMPLARS}"]
-
-
 @pytest.mark.parametrize(
     ("line", "reason"),
     [

@@ -189,6 +189,31 @@ def test_a_hash_for_which_there_is_no_slot_gives_the_try_back(monkeypatch: pytes
     assert Browser().guess(5) == ["wrong"] * 5
 
 
+def test_a_stranger_is_sent_away_before_anything_is_written_while_others_are_about_to_be_checked(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    laptop = Browser()
+    laptop.log_in()
+    rows = LoginBudget.objects.count()
+    slots = hashers.HashSlots(at_once=2, waiting_max=1, wait_s=1)
+    monkeypatch.setattr(hashers, "SLOTS", slots)
+    with slots.place(is_stranger=True), slots.place(is_stranger=True):
+        assert Browser("203.0.113.1").guess(3) == ["refused"] * 3
+        assert LoginBudget.objects.count() == rows
+        assert not entries("login throttled")
+        assert laptop.log_in() == "right"
+    assert Browser("203.0.113.1").guess(1) == ["wrong"]
+
+
+def test_a_code_needs_no_place_among_passwords(ada: User, monkeypatch: pytest.MonkeyPatch) -> None:
+    slots = hashers.HashSlots(at_once=1, waiting_max=0, wait_s=1)
+    monkeypatch.setattr(hashers, "SLOTS", slots)
+    request = RequestFactory().post("/account/code", REMOTE_ADDR="192.0.2.1")
+    with slots.place(is_stranger=True), slots.place(is_stranger=False):
+        assert Browser().log_in() == "refused"
+        assert attempts.is_code_of(ada, request, lambda: True)
+
+
 def test_rows_of_which_nothing_counts_any_more_are_swept(clock: FakeClock) -> None:
     for attacker in attackers(10):
         attacker.guess(1, attacker.address)

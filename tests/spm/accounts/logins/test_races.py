@@ -21,16 +21,20 @@ django.setup()
 from django.db import connection
 from django.test import RequestFactory
 from spm.accounts.logins import attempts
+from spm.accounts.logins.budgets import LoginThrottled
 from spm.errors import LoginRefused
 
 def guess(number):
     request = RequestFactory().post("/login", REMOTE_ADDR=sys.argv[1].replace("N", str(number)))
-    try:
-        return "wrong" if attempts.log_in(request, sys.argv[3], "wrong") is None else "right"
-    except LoginRefused:
-        return "refused"
-    finally:
-        connection.close()
+    while True:
+        try:
+            return "wrong" if attempts.log_in(request, sys.argv[3], "wrong") is None else "right"
+        except LoginThrottled:
+            return "refused"
+        except LoginRefused:  # others of this process wait for their hashes, so this one is not counted
+            continue
+        finally:
+            connection.close()
 
 with ThreadPoolExecutor(4) as pool:
     sys.stdin.readline()

@@ -16,7 +16,7 @@ from spm.query.promql.kernels.over_time import FUNCTIONS
 from spm.query.promql.planning.signatures import SIGNATURES
 
 ROOT = Path(__file__).resolve().parents[4]
-PROMQL, QUERY_API = ((ROOT / "docs" / name).read_text() for name in ("promql.md", "query-api.md"))
+PROMQL, QUERY_API = ((ROOT / "docs" / "reference" / name).read_text() for name in ("promql.md", "query-api.md"))
 START = 480_000 * HOUR_MS
 SHOWN = [line for block in re.findall(r"```promql\n(.*?)```", PROMQL, re.DOTALL) for line in block.splitlines()]
 

@@ -37,6 +37,7 @@ def test_several_threads_compute_what_one_computes(
         part_counts.append(len(parts))
         return request_threads.run_parallel(parts)
 
+    monkeypatch.setattr(windows, "_ASIDE_FROM", 0)
     monkeypatch.setattr(windows, "_SHARED_FROM", 0)
     monkeypatch.setattr(windows, "thread_count", lambda: several)
     monkeypatch.setattr(windows, "run_parallel", counted)
@@ -97,3 +98,21 @@ def test_parts_of_a_long_query_leave_the_processors_to_others(monkeypatch: pytes
         assert parts == [min(19, own + request_threads._NICE)] * 3
     assert nice() == own
     assert request_threads.run_parallel([nice]) == [own]
+
+
+@pytest.mark.parametrize(("windows_a_sample", "goes_aside"), [(1, False), (2_000, True)])
+def test_a_long_query_wakes_a_thread_for_long_sweeps_only(
+    runs: SampleRuns, windows_a_sample: int, monkeypatch: pytest.MonkeyPatch, *, goes_aside: bool
+) -> None:
+    monkeypatch.setattr(QueryPacer, "is_long", True)
+    own, threads = threading.get_ident(), set[int]()
+    go_on = windows._SeriesSweep.go_on
+
+    def noted(sweep: windows._SeriesSweep) -> bool:
+        threads.add(threading.get_ident())
+        return go_on(sweep)
+
+    monkeypatch.setattr(windows._SeriesSweep, "go_on", noted)
+    steps = Steps(START + 60_000, 1_000, 400)
+    windows.sweep("max_over_time", runs, steps, windows_a_sample * steps.step_ms, np.zeros(steps.count))
+    assert (own not in threads) == goes_aside, f"{runs.samples} samples"

@@ -1,6 +1,7 @@
 """Claims about reading hours whose pages are in the cache: looked up together, each by its own rules."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 
@@ -12,12 +13,15 @@ from spm.query.reader import AppStorage
 from spm.query.request.batches import Matcher
 from spm.query.view import hour_reader
 from spm.query.view.decoded_rows import TIMELINES_OF_PAGES, PageCache
+from spm.query.view.view import View
 from spm.store import keys
 from spm.store.backends.base import Backend
 from spm.store.backends.memory import MemoryBackend
+from spm.store.versions import retractions
+from spm.store.versions.retractions import Retraction
 from spm.wire import Envelope
 from tests.support.faults import Faulty, flip, keys_of
-from tests.support.rows import HOUR, START, envelope, plain, stored
+from tests.support.rows import APP, HOUR, START, envelope, plain, stored
 from tests.support.store_reader import EVERY, look, reader, roll
 
 HOURS = 4
@@ -207,3 +211,70 @@ def checks_of_names() -> int:
 def checks_of_new_names() -> int:
     """How often names alone check it that were never matched before."""
     return checks_of_hours(reader(rolled(), clock=FakeClock(NOW)), END + HOUR_MS, END + 2 * HOUR_MS)
+
+
+def piecemeal(*, again: bool = False) -> tuple[AppStorage, list[Envelope], Backend]:
+    """A reader of one hour that has a generation, and a tail of several pieces."""
+    sizes = [9, 135, 36, 9]  # so that their pieces stay apart
+    sent = [
+        envelope([(s % 9, START + 1 + 100 * n + s // 9, float(s)) for s in range(size)], sequence=n)
+        for n, size in enumerate(sizes)
+    ]
+    backend, clock = MemoryBackend(), FakeClock(NOW)
+    stored(sent[0], backend=backend)
+    roll(backend, 5)
+    storage = reader(backend, clock=clock)
+    for n, each in enumerate(sent[1:]):
+        stored(each, backend=backend)
+        if n == 2 and again:
+            sent.append(envelope([(1, START + 101, 99.0)], sequence=9))
+            stored(sent[-1], backend=backend)
+        clock.advance(2_000)
+        look(storage)
+    pieces = next(iter(storage._state.tail.view().by_shard_hour.values()))
+    assert pieces is not None
+    assert len(pieces) > 1
+    return storage, sent, backend
+
+
+def test_a_few_series_are_gathered_from_all_pieces_of_an_hour_without_merging_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    storage, sent, _ = piecemeal()
+    monkeypatch.setattr(View, "winners", lambda *_: pytest.fail("merged"))
+    assert look(storage) == plain(sent)
+    assert look(storage, START + 100, START + 202) == {
+        at: value for at, value in plain(sent).items() if START + 100 < at[1] <= START + 202
+    }
+    batch = storage.select(EVERY, START + 1, START + 5)
+    assert not len(batch.ts)
+    assert batch.provenance.ranges  # the hour has samples of these series
+
+
+def test_they_are_merged_where_two_messages_have_another_value_of_one_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    storage, sent, _ = piecemeal(again=True)
+    merged: list[int] = []
+    winners = View.winners
+
+    def noted(self: View, hour: int, *more: Any) -> Any:
+        merged.append(hour)
+        return winners(self, hour, *more)
+
+    monkeypatch.setattr(View, "winners", noted)
+    assert look(storage) == plain(sent)
+    assert merged
+
+
+@pytest.mark.parametrize("how", ["many", "past", "retracted"])
+def test_what_a_gathering_cannot_choose_is_merged(how: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    storage, sent, backend = piecemeal()
+    expected = plain(sent)
+    if how == "many":
+        monkeypatch.setattr("spm.query.view.view.GATHERED_SERIES_MAX", 8)
+    elif how == "past":
+        storage = storage.asof(2 * NOW)
+    else:
+        retractions.add(backend, APP, Retraction(0, NOW, 0, 0, 2 * NOW, START, START + 10, "", (), "wrong", "me"))
+        expected = {at: value for at, value in expected.items() if at[1] > START + 10}
+    monkeypatch.setattr("spm.query.view.view.gather", lambda *_: pytest.fail("gathered"))
+    assert look(storage) == expected

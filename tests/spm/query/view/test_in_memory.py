@@ -1,4 +1,7 @@
-"""A read from memory never reads the store, decodes or waits; it equals the read before it, or says that it cannot."""
+"""A read from memory never decodes or waits; it equals the read before it, or says that it cannot.
+
+After a write it reads a few rows that were just read, and nothing else.
+"""
 
 import threading
 from collections.abc import Callable
@@ -11,24 +14,32 @@ from spm import limits
 from spm.clock import FakeClock
 from spm.errors import NotInMemory
 from spm.limits import HOUR_MS
+from spm.query.reader import AppStorage
 from spm.query.request import limits as light_limits
 from spm.query.samples.page_selection import PageSelection
 from spm.query.view.hour_reader import SampleReader
-from spm.store import keys
+from spm.store import epochs, keys
 from spm.store.backends import lmdb, open_backend
 from spm.store.backends.base import Backend
 from spm.store.backends.memory import MemoryBackend
+from spm.store.keys import PlacementTable
 from spm.store.matchers import Matcher
 from spm.store.versions import retractions
 from spm.store.versions.retractions import Retraction
 from spm.wire import Envelope
+from tests.support import store_reader
 from tests.support.rows import APP, START, envelope, plain, stored
-from tests.support.store_reader import NOW, look, reader, roll
+from tests.support.store_reader import NOW, reader, roll
 
 SENT = [
     envelope([(s, START + q * 900_000, float(q)) for s in (1, 2) for q in range(-8, 9)]),
     envelope([(1, START + 900_000, 7.0)], sequence=1),
 ]
+
+
+def look(storage: AppStorage) -> dict[tuple[bytes, int], int]:
+    """All samples, of few days."""
+    return store_reader.look(storage, START - 3 * HOUR_MS, START + 3 * HOUR_MS)
 
 
 class Case:
@@ -92,8 +103,11 @@ def wait(case: Case) -> None:
     case.clock.advance(limits.TAIL_AGE_MS + 1)
 
 
+NEWER = envelope([(1, START + 1, 7.0)], sequence=2)
+
+
 def write(case: Case) -> None:
-    stored(envelope([(1, START + 1, 7.0)], sequence=2), backend=case.backend)
+    stored(NEWER, backend=case.backend)
 
 
 def roll_up(case: Case) -> None:
@@ -105,7 +119,23 @@ def register(case: Case) -> None:
     case.storage._state.index._count += 1
 
 
-@pytest.mark.parametrize("change", [wait, write, roll_up, register])
+def write_and_wait(case: Case) -> None:
+    write(case)
+    wait(case)
+
+
+def retract_and_write(case: Case) -> None:
+    one = Retraction(1, NOW, 0, 0, START, 0, START, "other", (), "a test", "me")  # of another metric
+    row = keys.retraction(APP, one.number), {retractions.COLUMN: retractions.encode(one)}
+    case.backend.put([("retractions", [row])])
+
+
+def move(case: Case) -> None:
+    """The app gets a placement table of its own."""
+    case.backend.put([("config", [(epochs.row_key(APP), {epochs.COLUMN: epochs.encode(PlacementTable.single(2))})])])
+
+
+@pytest.mark.parametrize("change", [write_and_wait, roll_up, register, retract_and_write, move])
 def test_what_has_changed_since_is_left_to_a_read_that_waits(change: Callable[[Case], None], case: Case) -> None:
     case.begin()
     change(case)
@@ -113,13 +143,63 @@ def test_what_has_changed_since_is_left_to_a_read_that_waits(change: Callable[[C
         look(case.storage.in_memory())
 
 
+@pytest.mark.parametrize("is_rolled", [False, True])
+def test_after_a_write_it_looks_at_a_few_rows_that_were_just_read(
+    is_rolled: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    case = Case(tmp_path, *SENT[:1])
+    if is_rolled:
+        roll(case.backend, 5)
+    case.begin()
+    case.begin()
+    tables: list[str] = []
+    for name in ("get", "scan"):
+        call = getattr(lmdb._Snapshot, name)
+
+        def noted(self: object, table: str, *more: Any, _call: Any = call, **how: Any) -> Any:
+            tables.append(table)
+            return _call(self, table, *more, **how)
+
+        monkeypatch.setattr(lmdb._Snapshot, name, noted)
+    write(case)
+    tables.clear()
+    assert look(case.storage.in_memory()) == plain(case.sent)  # as the read that waits, within the age of its tail
+    assert sorted(tables) == ["config", "manifest", "retractions"]
+    tables.clear()
+    assert look(case.storage) == plain(case.sent)
+    assert look(case.storage.in_memory()) == plain(case.sent)
+    assert not tables  # until the next write
+
+
+@pytest.mark.parametrize(("name", "most"), [("LIGHT_DAYS_MAX", 0), ("LIGHT_RETRACTIONS_MAX", -1)])
+def test_many_rows_are_left_to_a_read_that_waits(
+    name: str, most: int, case: Case, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    case.begin()
+    write(case)
+    monkeypatch.setattr(light_limits, name, most)
+    with pytest.raises(NotInMemory):
+        look(case.storage.in_memory())
+
+
+@pytest.mark.parametrize("at_once", [False, True])
+def test_a_tail_stays_new_while_nobody_writes(at_once: bool, case: Case, forbid_reads: Callable[[], None]) -> None:
+    case.begin()
+    before = case.storage.notes()
+    wait(case)
+    forbid_reads()
+    assert look(case.storage.in_memory() if at_once else case.storage) == plain(case.sent)
+    assert case.storage.notes() != before  # it says how new it is
+
+
 def test_an_old_tail_is_kept_for_the_next_read_that_waits(case: Case) -> None:
     case.begin()
     view = case.storage._state.tail.view()
-    wait(case)
+    write_and_wait(case)
     with pytest.raises(NotInMemory):
         look(case.storage.in_memory())
     assert case.storage._state.tail.view() is view
+    case.sent = (*case.sent, NEWER)
     case.begin()
 
 

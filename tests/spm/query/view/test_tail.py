@@ -45,8 +45,14 @@ class CountedTail:
         self.tail = Tail(APP, [SHARD], self.clock, log, rows_max)
 
     def refresh(self) -> None:
+        """List what is pending, and read the blocks of all hours."""
         self.clock.advance(limits.TAIL_AGE_MS)
-        self.tail.refresh(self.backend)
+        self.list_and_load()
+
+    def list_and_load(self, *, force: bool = False, hours: tuple[int, int] = (0, 1 << 40)) -> None:
+        """Read the blocks of these hours; the list is read if it is due."""
+        self.tail.refresh(self.backend, force=force)
+        self.tail.load(self.backend, self.tail.unread(hours))
 
     def versions(self, hour: int = HOUR) -> list[object]:
         return list(versions_of(merge(self.tail.view().pieces(SHARD, hour))))
@@ -84,9 +90,9 @@ def test_the_list_of_records_is_not_read_again_before_its_time_unless_forced() -
     counted.refresh()
     stored(batch(1), backend=counted.backend)  # type: ignore[arg-type]
     counted.clock.advance(limits.TAIL_AGE_MS - 1)
-    counted.tail.refresh(counted.backend)
+    counted.list_and_load()
     assert len(counted.keys_read) == 1
-    counted.tail.refresh(counted.backend, force=True)
+    counted.list_and_load(force=True)
     assert len(counted.keys_read) == 2
 
 

@@ -83,7 +83,10 @@ def test_many_cells_decode_as_each_does_alone_whichever_are_damaged(
     assert [said(cell) for cell in CommitCellCache().open(raws, blocks.LEDGER)] == wanted
 
 
-@pytest.mark.parametrize("name", ["pending-1", "pending-2", "pending-2-epoch", "ledger-1", "ledger-2-totals"])
+@pytest.mark.parametrize(
+    "name",
+    ["ledger/pending-1", "ledger/pending-2", "ledger/pending-2-epoch", "ledger/ledger-1", "ledger/ledger-2-totals"],
+)
 def test_cells_of_every_form_are_opened(name: str) -> None:
     raw = (FOLDER / f"{name}.bin").read_bytes()
     assert said(*open_cells([raw], raw[0])) == alone(raw, raw[0])

@@ -1,5 +1,8 @@
 """Claims about spm/store/versions/merge.py against PROTOCOL 2 in plain Python: which versions stay and which wins."""
 
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -127,3 +130,44 @@ def test_many_values_for_one_time_in_one_message_do_not_make_a_merge_slow(distin
     got, taken_s = timed(lambda: merge([arrived]))
     assert taken_s < 0.5
     assert got.values.tolist() == arrived.values[-distinct:].tolist()
+
+
+MERGES = """
+import subprocess
+import sys
+
+import numpy as np
+from pathlib import Path
+from spm.store.versions.merge import Piece, merge_emptying
+from spm.store.encoding.blocks import Messages
+from tests.support.store_columns import compile_kernels
+
+def status(name):
+    [line] = [line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith(name + ":")]
+    return 1024 * int(line.split()[1])
+
+def pieces(series, steps, count):
+    ids = np.arange(series, dtype=np.uint64)
+    messages = Messages(*(np.arange(1),) * 3, np.zeros(1, np.int32), ("a",))
+    rows = series * steps
+    for n in range(count):
+        ts = np.tile(np.arange(steps) + n * steps, series)
+        each = np.full(series, steps, np.int32)
+        yield Piece(messages, ids, ids, each, np.zeros(rows, np.int32), ts, np.ones(rows))
+
+compile_kernels()
+merge_emptying(list(pieces(10, 10, 2)))
+parts = list(pieces(10_000, 25, 8))
+before = status("VmRSS")
+Path("/proc/self/clear_refs").write_text("5")  # the highest use so far is forgotten
+merged = merge_emptying(parts)
+print(len(merged), len(parts), (status("VmHWM") - before) / len(merged))
+"""
+
+
+@pytest.mark.slow
+def test_a_merge_of_pieces_that_nobody_else_holds_needs_less_than_one_and_a_half_of_their_bytes_beside_them() -> None:
+    done = subprocess.run([sys.executable, "-c", MERGES], capture_output=True, text=True, timeout=120, check=True)
+    rows, pieces_left, bytes_per_row = done.stdout.split()
+    assert (rows, pieces_left) == ("2000000", "0")
+    assert float(bytes_per_row) < 28  # of 20 in the pieces

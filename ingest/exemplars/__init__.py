@@ -1,0 +1,1 @@
+"""Exemplars: the newest of each app, in the database, with what a query of them asks for."""

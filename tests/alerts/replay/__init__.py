@@ -1,0 +1,1 @@
+"""Histories of many rules, lived by judges that are killed and then replayed."""

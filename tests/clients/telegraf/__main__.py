@@ -1,5 +1,0 @@
-"""Builds Telegraf before the tests, and prints its path."""
-
-from tests.clients.telegraf import binary
-
-print(binary())

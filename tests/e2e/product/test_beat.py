@@ -1,0 +1,51 @@
+"""What nobody starts: beat begins a run on Spark by itself, for hours that have ended, and its answers are right."""
+
+import json
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import pytest
+
+from spm.clock import SystemClock
+from spm.query.reader import AppStorage
+from spm.query.view.decoded_rows import PageCache
+from spm.store.backends import open_backend
+from spm.store.keys import PlacementTable
+from tests.e2e.product.senders import Sender
+from tests.servers.product import Served, start_product
+from tests.support.fleet import Fleet
+from tests.support.messages import RECENT_MS
+from tests.support.recount import assert_hours_equal, assert_raw_equal
+
+pytestmark = [pytest.mark.slow, pytest.mark.spark, pytest.mark.timeout(600)]
+WAIT_S = 400  # grace of an hour, beat's period, and the start of a JVM on a busy machine
+
+
+@pytest.fixture
+def served(tmp_path: Path) -> Iterator[Served]:
+    running = start_product(tmp_path)
+    yield running
+    running.stop()
+
+
+def finished_runs(served: Served) -> list[Mapping[str, object]]:
+    """The runs that are done, as the REST interface lists them."""
+    connection = served.connection()
+    connection.request("GET", f"/api/v1/apps/{served.app}/runs", headers=dict(served.headers))
+    return [run for run in json.load(connection.getresponse()) if run["state"] == "done"]
+
+
+def test_beat_starts_a_run_on_spark_once_hours_have_ended(served: Served) -> None:
+    fleet = Fleet.make(hosts=20, steps=200, start_ms=RECENT_MS)
+    Sender(served).send_all(list(fleet.large_bodies(1_000)))
+    until = time.monotonic() + WAIT_S
+    while not any(run["executor"] == "spark" for run in finished_runs(served)):
+        assert time.monotonic() < until, f"no run on Spark: {finished_runs(served)}"
+        time.sleep(2)
+    [run] = [run for run in finished_runs(served) if run["executor"] == "spark"]
+    assert run["kind"] == "full"
+    backend = open_backend(f"lmdb://{served.data}/store")
+    storage = AppStorage(backend, served.app, placement=PlacementTable(), clock=SystemClock(), cache=PageCache())
+    assert assert_raw_equal(storage, fleet) == len(fleet)
+    assert assert_hours_equal(storage, fleet) > 0
