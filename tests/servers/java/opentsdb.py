@@ -27,6 +27,7 @@ LOGGING = """\
   <root level="WARN"><appender-ref ref="OUT"/></root>
 </configuration>
 """  # noqa: E501
+LOGGED = "2026-11-27 16:01:02,003 WARN  Slow DNS lookup! Resolved IP of `localhost' to 127.0.0.1 in 51234567ns"
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,11 +57,15 @@ class OpenTSDB:
         self.process.stop(30)
 
     def write_scan_program(self, target: Path) -> None:
-        """Write its program ``tsdb``, of which ``tsdb scan`` is there: it dumps what the tables hold."""
+        """Write its program ``tsdb``, of which ``tsdb scan`` is there: it dumps what the tables hold.
+
+        Its log goes to where its points go; a line of it comes in each run, as by chance where a lookup takes long.
+        """
         classes = f"{self.folder}:{jars.resolve(jars.OPENTSDB)}/*"
         words = ["java", "-XX:+UseSerialGC", "-XX:-UsePerfData", "-cp", classes, SCAN]
         command = shlex.join([*words, f"--config={self.folder / 'opentsdb.conf'}"])
-        target.write_text(f'#!/bin/sh\n[ "$1" = scan ] || exit 2\nshift\nexec {command} "$@"\n')
+        logged = shlex.quote(LOGGED)
+        target.write_text(f'#!/bin/sh\n[ "$1" = scan ] || exit 2\nshift\necho {logged}\nexec {command} "$@"\n')
         target.chmod(0o755)
 
     @property
