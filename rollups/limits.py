@@ -9,3 +9,4 @@ TOMBSTONE_KEPT_MS = 400 * 86_400_000  # of a deleted app, whose late messages ar
 LEASE_MS = 60_000  # of the right to run: a machine that died holds the others up for so long
 LEASE_RENEW_S = 10.0  # between two renewals, so that clocks may differ by most of a minute, and calls may fail
 LEASE_SKEW_MS = 600_000  # beyond that: a lease that ends even later was written by a clock that was wrong
+PENDING_REMEMBERED_MAX = 1_000_000  # records and their cells that a worker remembers between two looks: some 60 MB

@@ -2,12 +2,11 @@
 
 ``plan_day`` lists the hour shards of one (app, day) with their entries and exact batch lists; ``plan_hour`` those of
 one hour that is being sealed; ``cut_into_waves`` bounds the memory of the work; ``find_stale_days`` lists the days to
-build from hours; ``decide_start`` says whether beat starts a run now, and which: a minor one by the rows, samples and
-age of what is pending (``ROLL_PENDING_*``). Nothing here reads a store, a clock or a database.
+build from hours. Whether a run starts at all, ``rollups.decide.start`` decides. Nothing here reads a store, a clock or
+a database.
 """
 
 import logging
-import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
@@ -372,93 +371,3 @@ def _in_force(month: Month, stale: StaleDay, context: PlanContext) -> bool:
     if days is None or now is None or (now.inputs, now.retractions) != (stale.inputs, stale.retractions):
         return False
     return not (context.upgrade and days.generation.form < rollup_rows.FORM)
-
-
-# --- when to run ------------------------------------------------------------------------------------------------------
-
-
-class RunStart(IntEnum):
-    """Which run beat starts now."""
-
-    NOTHING = 0
-    MINOR = 1  # in this process
-    SPARK = 2  # a process of its own
-
-
-@dataclass(frozen=True, slots=True)
-class Backlog:
-    """How much work waits for a run, over all apps."""
-
-    rows: int  # pending rows of the fullest (shard, app)
-    samples: int
-    oldest_ms: int | None  # when the oldest pending row was written
-    overdue_ms: (
-        int | None
-    )  # since when a closed hour lacks its full merge or its aggregates: its oldest row, or its end
-
-
-def measure_backlog(apps: Iterable[tuple[Sequence[PendingCommit], Mapping[int, Manifest]]], now_ms: int) -> Backlog:
-    """Measures the backlog of all apps, each given as its pending records and the manifests of its recent days."""
-    rows: dict[tuple[int, int], set[int]] = {}
-    samples, oldest, overdue = 0, math.inf, math.inf
-    for waiting, manifests in apps:
-        for item in waiting:
-            rows.setdefault((item.key.app, item.key.shard), set()).add(item.key.batch)
-            samples += item.commit.sample_count
-            oldest = min(oldest, item.key.ingest_ms)
-            if is_closed(item.hour, now_ms):
-                overdue = min(overdue, max(item.key.ingest_ms, (item.hour + 1) * limits.HOUR_MS))
-        overdue = min([overdue, *(_overdue(manifest, now_ms) for manifest in manifests.values())])
-    fullest = max(map(len, rows.values()), default=0)
-    return Backlog(fullest, samples, _finite(oldest), _finite(overdue))
-
-
-def _overdue(manifest: Manifest, now_ms: int) -> float:
-    """The end of the oldest closed hour without full merge or aggregates. A rolled-back hour waits for more data."""
-    ends = [
-        (hour + 1) * limits.HOUR_MS
-        for (shard, hour), entry in manifest.entries.items()
-        if manifest.seal(hour) == OPEN and entry.state.generations and not entry.state.replay
-        if is_closed(hour, now_ms) and not _has_aggregates(manifest, shard, hour)
-    ]
-    return min(ends, default=math.inf)
-
-
-def _has_aggregates(manifest: Manifest, shard: int, hour: int) -> bool:
-    """Whether aggregates of the present state exist, whatever they leave out: the agenda knows of retractions."""
-    return manifest.valid_inputs(shard, hour) is not None
-
-
-def _finite(ms: float) -> int | None:
-    return None if ms == math.inf else int(ms)
-
-
-def decide_start(
-    backlog: Backlog,
-    *,
-    now_ms: int,
-    last_spark_ms: int | None,
-    last_failure_ms: int | None = None,
-    thresholds: Thresholds = DEFAULTS,
-    may_merge: bool = True,
-) -> RunStart:
-    """Decides whether a run starts now: on Spark for closed hours and large backlogs, a minor run for small ones.
-
-    Closed hours wait while it is not the time to merge (``may_merge``); a large backlog does not.
-
-    After a run that failed as a whole, nothing starts for a while, since the cause is probably still there; but a large
-    backlog waits only as long as between any two runs on Spark, because queries read all of it.
-    """
-    is_gap_over = last_spark_ms is None or now_ms - last_spark_ms >= thresholds.spark_gap_ms
-    has_failed = last_failure_ms is not None and now_ms - last_failure_ms < thresholds.failure_gap_ms
-    if backlog.samples > thresholds.local_samples and (is_gap_over or not has_failed):
-        return RunStart.SPARK
-    if has_failed:
-        return RunStart.NOTHING
-    overdue = backlog.overdue_ms is not None and now_ms - backlog.overdue_ms >= thresholds.grace_ms
-    if overdue and is_gap_over and may_merge:
-        return RunStart.SPARK
-    old = backlog.oldest_ms is not None and now_ms - backlog.oldest_ms >= thresholds.pending_age_ms
-    if backlog.rows >= thresholds.pending_rows or backlog.samples >= thresholds.pending_samples or old:
-        return RunStart.MINOR
-    return RunStart.NOTHING

@@ -1,7 +1,8 @@
 """Reads and changes the cells of `manifest`, and takes run numbers from `config`.
 
-``take_run`` takes a run number; ``read_cells`` and ``scan_cells`` read manifests as the bytes that a check-and-put will
-expect; ``swap`` is that check-and-put: if its outcome is unknown, it reads the cell again.
+``take_run`` takes a run number, ``last_run`` tells the newest; ``read_cells`` and ``scan_cells`` read manifests as the
+bytes that a check-and-put will expect; ``swap`` is that check-and-put: if its outcome is unknown, it reads the cell
+again.
 """
 
 from collections.abc import Callable, Sequence
@@ -18,6 +19,11 @@ COLUMN = b"v"
 def take_run(store: Backend) -> int:
     """Takes a run number (from 1) that was never used before."""
     return counters.take(store, b"runs", below=RUN_MAX)
+
+
+def last_run(reader: Reader) -> int:
+    """Returns the number of the newest run; 0 if there was none."""
+    return counters.last(reader, b"runs")
 
 
 def read_cell(store: Backend, table: str, key: bytes) -> bytes | None:

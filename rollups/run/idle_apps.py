@@ -20,12 +20,17 @@ _AT_ONCE = 1_000  # keys of one call
 
 def apps_to_measure(
     reader: Reader, apps: Sequence[int], *, days: Sequence[int], always: Collection[int] = ()
-) -> list[int]:
-    """Return the apps that are not idle, or that are in ``always``, in their order.
+) -> dict[int, list[bytes]]:
+    """Return the apps that are not idle, or that are in ``always``, in their order, with the keys of what waits.
 
     ``days``: those whose closed hours may lack aggregates although nothing waits.
     """
-    busy = {keys.app_of(table, key) for table in ("pending", "retractions") for key in _keys_of(reader, table)}
+    pending: dict[int, list[bytes]] = {app: [] for app in apps}
+    for key in _keys_of(reader, "pending"):
+        if (of_app := pending.get(keys.app_of("pending", key))) is not None:
+            of_app.append(key)
+    busy = {app for app, names in pending.items() if names}
+    busy |= {keys.app_of("retractions", key) for key in _keys_of(reader, "retractions")}
     busy |= set(always)
     rest = [app for app in apps if app not in busy]
     for some in _parts(rest, _AT_ONCE):
@@ -35,7 +40,7 @@ def apps_to_measure(
     for part in _parts(pairs, _AT_ONCE):
         rows = reader.get("manifest", [keys.manifest(*pair) for pair in part], [COLUMN])
         busy |= {app for (app, _), row in zip(part, rows, strict=True) if row is not None}
-    return [app for app in apps if app in busy]
+    return {app: names for app, names in pending.items() if app in busy}
 
 
 def _keys_of(reader: Reader, table: str) -> Iterator[bytes]:

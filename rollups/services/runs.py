@@ -5,7 +5,6 @@ the backlog and starts the run that is due. All of them act on a ``Site``, made 
 ``maintenance``, retractions in ``retractions``.
 """
 
-import itertools
 import logging
 import os
 import subprocess
@@ -25,8 +24,8 @@ from django.db import transaction
 from rollups import crash_points, limits
 from rollups import models as records
 from rollups.crash_points import Hook
-from rollups.decide import plan
-from rollups.decide.plan import Backlog, PendingCommit, PlanContext, RunStart
+from rollups.decide.plan import PlanContext, Thresholds
+from rollups.decide.start import Backlog, PendingColumns, RunStart, decide_start, measure_backlog
 from rollups.manifest import cells
 from rollups.models import Run, RunDay, RunKind, RunState, date_of
 from rollups.run import agenda, last_times, rollback, survey
@@ -34,6 +33,7 @@ from rollups.run.driver import Driver, HourCorrection, Progress, RunReport
 from rollups.run.idle_apps import apps_to_measure
 from rollups.run.lease import hold_lease, is_free
 from rollups.run.local import Executor
+from rollups.run.pending import PendingReader
 from rollups.run.rollback import DayRollback
 from rollups.services import troubles
 from rollups.services.troubles import Troubles
@@ -46,11 +46,11 @@ from spm.limits import DAY_HOURS, HOUR_MS
 from spm.store import epochs
 from spm.store.backends import open_backend
 from spm.store.backends.base import Backend
-from spm.store.ledger import commit_records
 from spm.store.manifest import Manifest
 
 _LOG = logging.getLogger(__name__)
 _ROOT = Path(__file__).resolve().parents[2]
+_PENDING = PendingReader()  # of this process
 _RECORD_EVERY_S = 1.0  # how often a running run's row is written
 
 
@@ -293,12 +293,13 @@ def roll_back(
 
 def consider(site: Site, launch: Callable[[], None] | None = None) -> RunStart:
     """Starts the run that is due: a minor one here, or a full one on Spark in a process of its own. Returns which."""
+    runs = cells.last_run(site.store)  # before the look at the lease: no run of a smaller number settles anything later
     if not is_free(site.store, site.folder, site.clock):
         return RunStart.NOTHING
     apps, now = all_apps(), site.clock.now_ms()
-    backlog = _measure_backlog(site, apps, now)
+    backlog = _measure_backlog(site, apps, now, runs)
     last_start = last_times.read(site.store, last_times.RUN_STARTED)
-    start = plan.decide_start(
+    start = decide_start(
         backlog,
         now_ms=now,
         last_spark_ms=last_start,
@@ -315,8 +316,8 @@ def consider(site: Site, launch: Callable[[], None] | None = None) -> RunStart:
     return start
 
 
-def _thresholds() -> plan.Thresholds:
-    return plan.Thresholds(
+def _thresholds() -> Thresholds:
+    return Thresholds(
         pending_rows=settings.SPM_RUN_ROWS,
         pending_samples=settings.SPM_RUN_SAMPLES,
         pending_age_ms=settings.SPM_RUN_AGE_S * 1_000,
@@ -329,37 +330,34 @@ def _last_failure_ms() -> int | None:
     return int(run.started.timestamp() * 1000) if run else None
 
 
-def _measure_backlog(site: Site, apps: Sequence[int], now_ms: int) -> Backlog:
-    """Measures what waits for a run, without idle apps, and without what a run has just tried in vain."""
+def _measure_backlog(site: Site, apps: Sequence[int], now_ms: int, runs: int) -> Backlog:
+    """Measures what waits for a run, without idle apps, and without what a run has just tried in vain.
+
+    ``runs``: the number of the newest run, as it was before nobody was seen at a run.
+    """
     resting, noted = troubles.resting(site.now()), Troubles("consider", site.now())
-    waiting, due = list[tuple[list[PendingCommit], dict[int, Manifest]]](), list[int]()
+    waiting, due = list[tuple[PendingColumns, dict[int, Manifest]]](), list[int]()
     today = now_ms // HOUR_MS // DAY_HOURS
-    for app in apps_to_measure(site.store, apps, days=(today - 1, today), always=noted.apps()):
+    busy = apps_to_measure(site.store, apps, days=(today - 1, today), always=noted.apps())
+    for app, names in busy.items():
         if resting.rests_whole(app):
             continue
         with noted.isolated(app):
-            pending, recent = _pending(site, app, now_ms)
-            manifests = survey.decode_manifests(app, recent)
-            damaged = recent.keys() - manifests.keys()
+            pending = _PENDING.read(site.store, app, names, site.shards(app), runs=runs)
+            days = sorted({*pending.days(), today, today - 1})
+            stored = cells.read_cells(site.store, app, days)
+            manifests = survey.decode_manifests(app, {day: stored.get(day) for day in days})
+            damaged = set(days) - manifests.keys()
             noted.forget_days(app, damaged)
             for day in damaged:
                 noted.note(app, day, "its manifest is damaged: `bin/manage fsck` says more")
             active = {day: value for day, value in manifests.items() if not resting.rests(app, day)}
-            waiting.append(([item for item in pending if item.hour // DAY_HOURS in active], active))
-            since = agenda.waiting_since(site.store, app) if len(active) == len(recent) else None
+            waiting.append((pending.of_days(active), active))
+            since = agenda.waiting_since(site.store, app) if len(active) == len(days) else None
             due += [] if since is None else [since]
-    backlog = plan.measure_backlog(waiting, now_ms)
+    backlog = measure_backlog(waiting, now_ms)
     overdue = min([*due, *([] if backlog.overdue_ms is None else [backlog.overdue_ms])], default=None)
     return replace(backlog, overdue_ms=overdue)
-
-
-def _pending(site: Site, app: int, now_ms: int) -> tuple[list[PendingCommit], dict[int, bytes | None]]:
-    """Reads the pending records of an app, and the manifest cells of their days, of today and of yesterday."""
-    days = plan.group_by_day(commit_records.scan(site.store, app, list(site.shards(app))))
-    today = now_ms // HOUR_MS // DAY_HOURS
-    recent = sorted({*days, today, today - 1})
-    manifest_cells = cells.read_cells(site.store, app, recent)
-    return list(itertools.chain.from_iterable(days.values())), {day: manifest_cells.get(day) for day in recent}
 
 
 def start_process(command: str, *options: str) -> None:

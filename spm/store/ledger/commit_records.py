@@ -135,6 +135,14 @@ def decode_ledger_row(raw: bytes, kind: int = blocks.LEDGER) -> tuple[Commit, in
     )
 
 
+def count_samples(raw: bytes) -> int:
+    """Count the samples of a cell of `pending`, of which nothing else is decoded; raise ``CorruptBlock``."""
+    _, packed = blocks.packed_columns(blocks.PENDING, raw)
+    if "samples" not in packed:
+        raise CorruptBlock("a commit record lacks a column", got=sorted(packed), wanted="samples")
+    return int(codec.decode(packed["samples"]).sum())
+
+
 def ledger_key(block: LogKey) -> bytes:
     """The key of the ledger row that any run writes for a block's pending cell."""
     sequence = (block.hour << 8 | block.shard) & keys.U32

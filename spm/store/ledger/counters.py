@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from spm.store.backends.base import Backend
+from spm.store.backends.base import Backend, Reader
 from spm.store.check_and_put import COLUMN, replace_cell
 
 _TRIES = 1000  # a check-and-put lost so often means a broken store, not company
@@ -24,6 +24,12 @@ def take(store: Backend, name: bytes, *, below: int) -> int:
 
     error = f"no number of {name.decode()} after {_TRIES} tries"
     return replace_cell(store, "config", name, next_number, error=error, tries=_TRIES)
+
+
+def last(reader: Reader, name: bytes) -> int:
+    """Return the number that was drawn last; 0 if none was."""
+    [row] = reader.get("config", [name], [COLUMN])
+    return msgspec.msgpack.decode(row[COLUMN], type=int) if row else 0
 
 
 def advance(store: Backend, name: bytes, count: int) -> int:

@@ -31,7 +31,7 @@ def world() -> World:
 
 
 def looked_at(world: World, today: int) -> list[int]:
-    return apps_to_measure(world.store, [*IDLE[:3], APP], days=(today - 1, today))
+    return list(apps_to_measure(world.store, [*IDLE[:3], APP], days=(today - 1, today)))
 
 
 @pytest.mark.django_db
@@ -40,7 +40,7 @@ def test_a_tick_over_ten_thousand_idle_apps_calls_the_store_a_hundred_times_at_m
 ) -> None:
     store = Faulty(world.store)
     site = Site(store, "memory://", "local[1]", tmp_path, world.clock)
-    backlog = services_runs._measure_backlog(site, [*IDLE[:5_000], APP, *IDLE[5_000:]], NEXT_DAY)
+    backlog = services_runs._measure_backlog(site, [*IDLE[:5_000], APP, *IDLE[5_000:]], NEXT_DAY, 0)
     assert backlog.samples == 3
     assert len(store.calls) <= 100
 
@@ -78,5 +78,5 @@ def test_a_trouble_of_an_idle_app_is_forgotten_once_it_is_over(world: World, tmp
     at = moment(NEXT_DAY)
     Trouble.objects.create(app=app, act="consider", day=None, reason="it was damaged", since=at, at=at)
     site = Site(world.store, "memory://", "local[1]", tmp_path, world.clock)
-    services_runs._measure_backlog(site, [app.pk], NEXT_DAY)
+    services_runs._measure_backlog(site, [app.pk], NEXT_DAY, 0)
     assert not Trouble.objects.exists()

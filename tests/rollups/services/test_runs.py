@@ -15,7 +15,7 @@ from django.test import Client, override_settings
 from frontend.presenters.runs import app_runs
 from rollups import retraction
 from rollups.crash_points import Hook, ignore_point
-from rollups.decide.plan import RunStart
+from rollups.decide.start import RunStart
 from rollups.limits import LEASE_MS
 from rollups.models import Correction, CorrectionCause, RetractionRecord, Run, RunKind, RunState
 from rollups.retraction import Draft

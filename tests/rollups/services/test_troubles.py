@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from rollups.decide.plan import RunStart
+from rollups.decide.start import RunStart
 from rollups.limits import ROLL_TROUBLE_GAP_MS
 from rollups.models import Run, RunKind, Trouble, date_of
 from rollups.services import maintenance, runs
