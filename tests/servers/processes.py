@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 POLL_S, PAUSE_MAX_S = 0.05, 1.0
+PATIENCE_S = 60  # no wait is given up before: a bound matters only when it fails, and a busy machine is late at times
 PORTS = range(20_000, 32_000)  # below the ports the kernel hands out: a client that calls a dead server in vain, again
 #                                and again, would sooner or later be given that very port, and talk to itself
 
@@ -59,7 +60,7 @@ class Process:
 
     def wait(self, seconds: float) -> bool:
         """Whether it ended by itself within ``seconds``."""
-        return wait_until(lambda: not self.alive(), seconds)
+        return _within(lambda: not self.alive(), seconds)
 
     def pid(self) -> int | None:
         """Its process id, while it lives."""
@@ -77,7 +78,7 @@ class Process:
     def stop(self, grace_s: float = 60) -> None:
         """Ask it to end, and kill it if it does not within ``grace_s``."""
         self._signal(signal.SIGTERM)
-        if not wait_until(lambda: not self.alive(), grace_s):
+        if not _within(lambda: not self.alive(), grace_s):
             self.kill()
         self._file.unlink(missing_ok=True)
 
@@ -124,10 +125,14 @@ def _reap(pid: int) -> None:
 
 
 def wait_until(condition: Callable[[], bool], seconds: float) -> bool:
-    """Whether ``condition`` came true within ``seconds``.
+    """Whether ``condition`` came true within ``seconds``, or within a minute if that is more.
 
     A look that takes long (a whole table, a program) is followed by as long a pause: what is waited for needs the CPU.
     """
+    return _within(condition, max(seconds, PATIENCE_S))
+
+
+def _within(condition: Callable[[], bool], seconds: float) -> bool:
     end = time.monotonic() + seconds
     while True:
         begun = time.monotonic()

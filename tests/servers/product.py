@@ -93,7 +93,7 @@ class Served:
         """End it as Ctrl-C would."""
         self.process.send_signal(2)
         try:
-            self.process.wait(30)
+            self.process.wait(60)
         except subprocess.TimeoutExpired:
             self.process.kill()
 

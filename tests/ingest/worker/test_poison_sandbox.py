@@ -123,12 +123,12 @@ def test_the_inbox_gives_what_came_in_its_order() -> None:
 @pytest.mark.parametrize(("wanted", "put", "share"), [(3, 3, 64), (32, 1, 2)], ids=["enough came", "a scarce one came"])
 def test_a_thread_that_waits_at_the_inbox_is_woken(wanted: int, put: int, share: int) -> None:
     inbox = Inbox()
-    waiting = threading.Thread(target=inbox.wait, args=(wanted, 30))
+    waiting = threading.Thread(target=inbox.wait, args=(wanted, 120))
     waiting.start()
     for tag in range(put):
         assert waiting.is_alive()
         inbox.put(Delivery(1, tag, "q", b"", "", 0, share=share))
-    waiting.join(5)
+    waiting.join(60)
     assert not waiting.is_alive()
 
 

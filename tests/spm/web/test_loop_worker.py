@@ -180,6 +180,7 @@ def test_an_end_answers_what_is_at_work_and_closes_idle_connections(web: Web) ->
     assert re.search(r"^closed \d+$", web.log(), re.MULTILINE)
 
 
+@pytest.mark.timed
 def test_a_request_that_comes_during_the_end_is_answered_as_its_connections_last(web: Web) -> None:
     web.start()
     connection = http.client.HTTPConnection("127.0.0.1", web.port, timeout=20)
@@ -205,6 +206,7 @@ def test_a_request_that_takes_too_long_is_cut_off_at_the_end(web: Web) -> None:
     assert "closed" in web.log()
 
 
+@pytest.mark.timed
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGQUIT], ids=["INT", "QUIT"])
 def test_an_end_at_once_waits_for_nobody(web: Web, number: int) -> None:
     web.start()

@@ -322,7 +322,7 @@ def test_a_long_body_is_read_at_the_pace_of_its_application() -> None:
     def application(environ: Environ, start: Start) -> Iterable[bytes]:
         body = environ["wsgi.input"]
         read.append(len(body.read(10)))
-        assert go.wait(20)
+        assert go.wait(120)
         while piece := body.read(65_536):
             assert len(piece) <= 65_536
             read.append(len(piece))
@@ -375,7 +375,7 @@ def test_one_request_too_many_is_answered_429_with_the_limit_and_its_size(form: 
     go = threading.Event()
 
     def waits(_: Environ, start: Start) -> Iterable[bytes]:
-        assert go.wait(20)
+        assert go.wait(120)
         return plain(start, b"")
 
     with bridged(waits, threads=1, waiting=3, **how) as web:
@@ -395,7 +395,7 @@ def test_a_request_that_waits_too_long_is_answered_503() -> None:
     go = threading.Event()
 
     def waits(_: Environ, start: Start) -> Iterable[bytes]:
-        assert go.wait(20)
+        assert go.wait(120)
         return plain(start, b"")
 
     with bridged(waits, threads=1, wait_s=0.2) as web, web.connect() as first:
@@ -413,7 +413,7 @@ def test_a_client_that_leaves_while_it_waits_gives_its_place_to_others_at_once()
 
     def waits(environ: Environ, start: Start) -> Iterable[bytes]:
         ran.append(environ["PATH_INFO"])
-        assert go.wait(20)
+        assert go.wait(120)
         return plain(start, b"")
 
     with bridged(waits, threads=1) as web:
@@ -436,7 +436,7 @@ def test_an_application_hears_that_its_client_has_left() -> None:
 
     def application(environ: Environ, start: Start) -> Iterable[bytes]:
         assert not environ["spm.client_gone"]()
-        if wait_until(environ["spm.client_gone"], 10):
+        if wait_until(environ["spm.client_gone"], 60):
             heard.set()
         return plain(start, b"")
 
@@ -444,5 +444,5 @@ def test_an_application_hears_that_its_client_has_left() -> None:
         with web.connect() as client:
             client.sendall(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
             assert wait_until(lambda: web.pool.running == 1, 5)
-        assert heard.wait(5)
+        assert heard.wait(60)
         assert wait_until(web.is_idle, 5)

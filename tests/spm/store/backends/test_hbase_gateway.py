@@ -197,12 +197,12 @@ def test_a_gateway_that_keeps_silent_is_given_up_after_one_time_out(
 ) -> None:
     monkeypatch.setattr(limits, "STORE_TIMEOUT_S", 0.3)
     asleep = threading.Event()
-    gateway.fault = lambda name, _: name == "mutateRows" and asleep.wait(5)  # type: ignore[assignment]
+    gateway.fault = lambda name, _: name == "mutateRows" and asleep.wait(60)  # type: ignore[assignment]
     backend = HBaseBackend("127.0.0.1", gateway.port, prefix="x", clock=clock)
     begun = time.monotonic()
     with pytest.raises(StoreUnavailable, match="did not answer in time"):
         backend.put(PUT)
-    assert time.monotonic() - begun < 3
+    assert time.monotonic() - begun < 30
     assert gateway.count("mutateRows") == 1
     asleep.set()
     backend.close()

@@ -40,7 +40,7 @@ def test_many_senders_behind_one_address_are_all_served() -> None:
     """Each keeps its connection, and opens a new one when that was closed."""
     with serving(replace(ROOMY, address_connections_max=10)) as served, ExitStack() as stack:
         sleeping = stack.enter_context(connect(served, source="127.0.0.9"))
-        links = [http.client.HTTPConnection("127.0.0.1", served.port, timeout=5) for _ in range(30)]
+        links = [http.client.HTTPConnection("127.0.0.1", served.port, timeout=60) for _ in range(30)]
         opened = 0
         for _ in range(3):
             for link in links:
@@ -170,7 +170,7 @@ def test_a_stop_cuts_requests_that_do_not_end_in_their_time() -> None:
 def test_nothing_remains_of_connections_that_are_over(path: str) -> None:
     with serving() as served:
         for number in range(40):
-            link = http.client.HTTPConnection("127.0.0.1", served.port, timeout=5)
+            link = http.client.HTTPConnection("127.0.0.1", served.port, timeout=60)
             link.request("POST", path, body=b"a" * (1 + 5_000 * number))
             if path != "/wait":
                 link.getresponse().read(10)
