@@ -69,9 +69,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--grafana", type=Path, metavar="FOLDER", help="dashboards of Grafana's, as JSON, to import")
 
 
-# Marks of heavy tests, in groups: pytest-xdist gives each group to one of its workers, so that every server and the
-# session of Spark are there once, and two heavy tests of one kind never contend.
-GROUPS = {"chaos": ("chaos",), "servers": ("serial", "real", "browser"), "spark": ("spark",)}
+# Marks of heavy tests, in groups: pytest-xdist gives each group to one of its workers, that with most tests first, so
+# that every server, Chromium and the session of Spark are there once, and two heavy tests of one kind never contend.
+GROUPS = {"chaos": ("chaos",), "servers": ("serial", "real"), "browser": ("browser",), "spark": ("spark",)}
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -82,26 +82,31 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             if any(item.get_closest_marker(mark) for mark in marks):
                 _put_in(item, group, config)
                 break
+    items.sort(key=lambda item: item.get_closest_marker("late") is not None)
     if "proof" in str(config.getoption("-m")):
         for item in items:  # they take as long as they take, whatever their module allows its short forms
             item.add_marker(pytest.mark.timeout(0), append=False)
         return
     if os.environ.get("SPM_REAL") == "1":
         _give_second_tries(items)
-    selected = [item for item in items if item.get_closest_marker("proof") is None]
-    if config.getoption("--database"):
-        selected = [
-            item for item in selected if _touches_database(item) and item.get_closest_marker("xdist_group") is None
-        ]
-    config.hook.pytest_deselected(items=[item for item in items if item not in selected])
+    database_alone = bool(config.getoption("--database"))
+    selected, left_out = list[pytest.Item](), list[pytest.Item]()
+    for item in items:
+        (selected if _is_selected(item, database_alone) else left_out).append(item)
+    config.hook.pytest_deselected(items=left_out)
     items[:] = selected
+
+
+def _is_selected(item: pytest.Item, database_alone: bool) -> bool:
+    if item.get_closest_marker("proof") is not None:
+        return False
+    return not database_alone or (_touches_database(item) and item.get_closest_marker("xdist_group") is None)
 
 
 def _give_second_tries(items: list[pytest.Item]) -> None:
     """Let tests that a busy machine may disturb fail once; the summary names them. No test about data is among them."""
     for item in items:
-        is_disturbed = any(item.get_closest_marker(mark) for mark in ("timed", "browser"))
-        if is_disturbed and item.get_closest_marker("chaos") is None:
+        if any(item.get_closest_marker(mark) for mark in ("timed", "browser")):
             item.add_marker(pytest.mark.flaky(reruns=1))
 
 

@@ -66,6 +66,7 @@ def test_sources_stay_in_order_while_workers_come_and_go(line: Line, rabbitmq: R
     assert violations(log, samples(line.backend, first - 1, last), copies(line.backend)) == []
 
 
+@pytest.mark.timed
 def test_a_worker_ends_within_ten_seconds_although_the_store_does_not_answer(line: Line, rabbitmq: RabbitMQ) -> None:
     line.store_url = "hbase://127.0.0.1:1/nowhere"
     worker = line.start_worker()

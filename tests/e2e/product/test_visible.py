@@ -8,7 +8,7 @@ from tests.bench.__main__ import seconds_to_visible
 from tests.servers.product import Served
 from tests.support.fleet import Fleet
 
-pytestmark = [pytest.mark.serial, pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.serial, pytest.mark.timed, pytest.mark.slow, pytest.mark.timeout(600)]
 P99_MAX_S = 2.0
 
 

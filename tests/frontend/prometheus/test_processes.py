@@ -94,6 +94,7 @@ def free(slots: MachineSlots) -> int:
 
 @pytest.mark.slow
 @pytest.mark.serial
+@pytest.mark.timed
 @pytest.mark.timeout(1_800)
 def test_client_that_leaves_ends_its_query_within_a_second_and_frees_its_slot(site: Site) -> None:
     slots = MachineSlots(site.folder / "turns")

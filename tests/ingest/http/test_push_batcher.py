@@ -113,6 +113,7 @@ def test_a_body_lingers_from_so_many_a_second_on(before: int, lingers: bool) -> 
     on_loop(act())
 
 
+@pytest.mark.timed
 def test_a_body_lingers_while_others_come_and_no_longer_than_it_may() -> None:
     async def act() -> None:
         clock, transport = FakeClock(), HeldTransport()
@@ -133,6 +134,7 @@ def test_a_body_lingers_while_others_come_and_no_longer_than_it_may() -> None:
     on_loop(act())
 
 
+@pytest.mark.timed
 def test_a_lingering_body_is_handed_over_when_no_other_comes() -> None:
     async def act() -> None:
         async with bench(clock=FakeClock()) as one:

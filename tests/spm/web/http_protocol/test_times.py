@@ -77,6 +77,7 @@ def test_blank_lines_do_not_keep_a_connection(served: Served) -> None:
     assert QUICK.head_s <= seconds < QUICK.head_s + 1
 
 
+@pytest.mark.timed
 def test_a_head_in_pieces_within_its_time_is_a_request(served: Served) -> None:
     with connect(served) as link:
         for piece in (GET[:3], GET[3:20], GET[20:-1], GET[-1:]):
@@ -124,6 +125,7 @@ def test_a_body_that_drips_is_answered_408_after_its_grace(served: Served, head:
     assert QUICK.body_grace_s <= seconds < QUICK.body_grace_s + 1
 
 
+@pytest.mark.timed
 def test_a_body_faster_than_the_least_rate_may_take_its_time(served: Served) -> None:
     size, pieces = int(QUICK.body_bytes_per_s_min * 3), 20
     with connect(served) as link:
@@ -136,6 +138,7 @@ def test_a_body_faster_than_the_least_rate_may_take_its_time(served: Served) -> 
     assert len(answer.request["body"]) == size
 
 
+@pytest.mark.timed
 def test_time_in_which_the_application_takes_no_body_does_not_count(served: Served) -> None:
     """It takes none for two seconds, more than each bound; then the client is waited for again."""
     body = b"a" * 6_000_000
@@ -206,6 +209,7 @@ def test_a_client_that_takes_its_answer_slowly_but_steadily_gets_all_of_it() -> 
     assert size > 30_000_000
 
 
+@pytest.mark.timed
 def test_time_in_which_the_server_stood_still_counts_for_nobody() -> None:
     with serving() as served, connect(served) as idle, connect(served) as link:
         idle.sendall(GET)
