@@ -25,7 +25,7 @@ from tests.servers.product import ROOT, Served, free_port
 
 pytestmark = [pytest.mark.real, pytest.mark.slow, pytest.mark.timeout(600)]
 SAMPLES = 10_000
-TRIES = 12  # a third of the runs or so sends all
+TRIES = 50  # a third of the runs or so sends all
 IN_A_TERMINAL = "import pty, sys; sys.exit(pty.spawn(sys.argv[1:]) >> 8)"
 
 

@@ -118,7 +118,7 @@ def test_a_spark_driver_that_is_killed_takes_its_jvm_along_and_changes_no_answer
 
 def _ended(word: str) -> bool:
     """Whether no process has ``word`` in its command line, after a while."""
-    until = time.monotonic() + 30
+    until = time.monotonic() + 120
     while any(word in line for line in _command_lines()):
         if time.monotonic() > until:
             return False

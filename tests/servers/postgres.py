@@ -17,7 +17,7 @@ from pathlib import Path
 
 from tests.servers.processes import NotReady, Process, free_ports, kept_ports, wait_ready, wait_until
 
-READY_S = 60
+READY_S = 180  # of a busy machine
 USER = "postgres"
 ELSEWHERE = "elsewhere"  # a file that names the folder of the data
 FORGETFUL = ("fsync=off", "full_page_writes=off")  # for data that nobody wants after a power failure

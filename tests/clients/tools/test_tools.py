@@ -79,7 +79,7 @@ def test_vmalert_evaluates_rules_here_and_its_alerts_reach_an_alertmanager(
     assert wait_until(lambda: written() == last, 120), judging.output()
     amtool = [program("amtool", "prometheus-alertmanager"), f"--alertmanager.url=http://127.0.0.1:{manager}"]
     query = run("amtool", "sh", "-c", "until " + " ".join(amtool) + " alert query | grep HostIsThere; do sleep 1; done")
-    assert query.ended(60), judging.output()
+    assert query.ended(180), judging.output()
     assert wait_until(lambda: bool(read(app, 'ALERTS{alertname="HostIsThere",host="h3"}[2h]')), 60), judging.output()
 
 

@@ -11,8 +11,8 @@ import pytest
 from tests.servers.product import Served
 from tests.support.people import Person
 
-pytestmark = [pytest.mark.serial, pytest.mark.slow, pytest.mark.timeout(400)]
-WAIT_S = 60
+pytestmark = [pytest.mark.serial, pytest.mark.slow, pytest.mark.timeout(900)]
+WAIT_S = 180
 ON_CALL = "on-call@example.org"
 
 

@@ -16,7 +16,7 @@ from frontend.events.streams import EventStreams
 from spm.clock import SystemClock
 from spm.web.fair_pool import FairPool
 
-PATIENCE_S = 20
+PATIENCE_S = 60
 
 
 class SetWatch:

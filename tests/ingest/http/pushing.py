@@ -25,7 +25,7 @@ from spm.store.backends.base import Backend
 from spm.wire import Envelope
 from tests.support.acceptors import silent_announcer
 
-LONG_S = 20.0  # for what must happen soon on a busy machine
+LONG_S = 60.0  # for what must happen soon on a busy machine
 
 
 class HeldTransport(Transport):

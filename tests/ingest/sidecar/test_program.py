@@ -23,7 +23,7 @@ from spm.clock import SystemClock
 ROOT = Path(__file__).resolve().parents[3]
 
 
-def until(true: Callable[[], object], seconds: float = 20.0) -> None:
+def until(true: Callable[[], object], seconds: float = 90.0) -> None:
     end = time.monotonic() + seconds
     while not true():
         assert time.monotonic() < end, "it did not come"

@@ -121,7 +121,7 @@ def _note(event: threading.Event, stored: bool) -> None:
 
 
 def soon(condition: Callable[[], bool]) -> bool:
-    end = time.monotonic() + 5
+    end = time.monotonic() + 60
     while not condition() and time.monotonic() < end:
         time.sleep(0.005)
     return condition()

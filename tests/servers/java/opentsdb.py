@@ -17,7 +17,7 @@ import happybase
 from tests.servers.java import jars
 from tests.servers.processes import NotReady, Process, answers, kept_ports, wait_ready
 
-READY_S = 60
+READY_S = 240  # of a busy machine
 MAIN, SCAN = "net.opentsdb.tools.TSDMain", "net.opentsdb.tools.DumpSeries"
 HEAP = "768m"
 TABLES = {"tsdb": ["t"], "tsdb-uid": ["id", "name"], "tsdb-tree": ["t"], "tsdb-meta": ["name"]}

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from tests.servers.processes import NotReady, Process, answers, kept_ports, wait_ready
 
-READY_S = 90
+READY_S = 240  # of a busy machine
 MASTER = "org.apache.spark.deploy.master.Master"
 WORKER = "org.apache.spark.deploy.worker.Worker"
 WORKERS = {"worker-1": "127.0.0.1", "worker-2": "127.0.0.2"}  # a task gets no rival on the host that it runs on

@@ -13,7 +13,7 @@ from spm.accounts.logins import hashers, limits
 from spm.accounts.logins.hashers import BoundedArgon2, HashSlots, as_stranger
 from spm.errors import LoginRefused
 
-WAIT_S = 20.0
+WAIT_S = 60.0
 
 
 class Hall:
@@ -51,7 +51,7 @@ class Hall:
 
     def until_waiting(self, count: int) -> None:
         """Wait until so many callers wait."""
-        for _ in range(2_000):
+        for _ in range(12_000):
             if len(self.slots._known) + len(self.slots._strangers) == count:
                 return
             threading.Event().wait(0.005)
