@@ -10,7 +10,8 @@ import os
 import re
 import shutil
 import subprocess
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,7 @@ import pytest
 from tests.conftest import missing_service
 
 _BUILD_S = 1_500
+_TRIES, _PAUSE_S = 3, 5  # of what may fetch modules: what has come is kept, and a proxy breaks off at times
 _UNREACHED = ("dial tcp", "i/o timeout", "no such host", "connection refused", "Forbidden", "proxyconnect")
 
 
@@ -25,15 +27,7 @@ def build(folder: Path, target: Path, package: str, *, tags: Sequence[str] = (),
     """A program from a package or file, seen from ``folder``; without any Go the test ends here."""
     command = ["build", "-trimpath", "-ldflags", "-s -w", "-tags", ",".join(tags), "-o", str(target), package]
     flags = "-mod=readonly -buildvcs=false" if (folder / "go.mod").exists() else "-buildvcs=false"
-    done = subprocess.run(
-        [_go(at_least), *command],
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=_BUILD_S,
-        env={**os.environ, "GOFLAGS": flags, "CGO_ENABLED": "0"},
-    )
+    done = _run([_go(at_least), *command], folder, {"GOFLAGS": flags, "CGO_ENABLED": "0"})
     _reached(done.stderr)
     assert done.returncode == 0, f"{package} could not be built: {done.stderr[-3000:]}"
 
@@ -60,7 +54,7 @@ def _go(at_least: str) -> str:
 
 def _newer(go: str, version: str) -> str:
     command = ["mod", "download", "-json", f"golang.org/toolchain@v0.0.1-go{version}.linux-amd64"]
-    done = subprocess.run([go, *command], capture_output=True, text=True, check=False, timeout=_BUILD_S, cwd="/")
+    done = _run([go, *command], Path("/"), {})
     _reached(done.stdout + done.stderr)
     if done.returncode:
         pytest.skip(f"no newer Go could be had: {done.stdout[-500:]}{done.stderr[-500:]}")
@@ -68,6 +62,18 @@ def _newer(go: str, version: str) -> str:
     for tool in (program, *program.parents[1].glob("pkg/tool/*/*")):  # files of modules carry no mode
         tool.chmod(0o755)
     return str(program)
+
+
+def _run(command: Sequence[str], folder: Path, more: Mapping[str, str]) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, **more}
+    for left in reversed(range(_TRIES)):
+        done = subprocess.run(
+            command, cwd=folder, capture_output=True, text=True, check=False, timeout=_BUILD_S, env=environment
+        )
+        if done.returncode == 0:
+            break
+        time.sleep(_PAUSE_S if left else 0)
+    return done
 
 
 def _reached(version: str) -> None:

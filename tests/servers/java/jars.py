@@ -16,6 +16,7 @@ POM = Path(__file__).parent / "hbase" / "pom.xml"
 OPENTSDB = Path(__file__).parent / "opentsdb" / "pom.xml"
 PLUGIN = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy-dependencies"
 RESOLVE_S = 900
+TRIES = 3  # what has come is kept, and a server of jars breaks off at times
 
 
 def cache() -> Path:
@@ -43,9 +44,12 @@ def resolve(pom: Path = POM) -> Path:
     log = partial.with_suffix(".log")
     partial.mkdir(parents=True, exist_ok=True)
     command = ["mvn", "-B", "-q", "-f", str(pom), PLUGIN, "-DincludeScope=runtime", f"-DoutputDirectory={partial}"]
-    with log.open("wb") as out:
-        done = subprocess.run(command, stdout=out, stderr=subprocess.STDOUT, timeout=RESOLVE_S, check=False)
-    if done.returncode:
+    for _ in range(TRIES):
+        with log.open("wb") as out:
+            done = subprocess.run(command, stdout=out, stderr=subprocess.STDOUT, timeout=RESOLVE_S, check=False)
+        if done.returncode == 0:
+            break
+    else:
         shutil.rmtree(partial)
         raise NotReady(f"Maven could not fetch the jars of {pom.parent.name}; see {log}")
     _publish(partial, folder(pom))
