@@ -96,6 +96,7 @@ def test_a_process_that_ends_writes_its_last_notes(start: Start, select: Select)
     assert sorted(select(SOURCES)) == ["at the end", *(f"host-{number}" for number in range(10))]
 
 
+@pytest.mark.timed
 def test_a_process_that_is_killed_loses_only_the_notes_of_its_last_moments(start: Start, select: Select) -> None:
     process = start(RUNS)
     assert process.stdout is not None

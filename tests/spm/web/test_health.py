@@ -10,6 +10,7 @@ from django.test import Client
 
 from frontend import health
 from frontend.health import Readiness
+from tests.servers.processes import wait_until
 
 LIVE, READY = ("/livez", "/-/healthy", "/prometheus/-/healthy"), ("/readyz", "/-/ready", "/prometheus/-/ready")
 
@@ -84,11 +85,7 @@ def test_a_part_that_never_answers_costs_a_second_once_and_is_not_asked_again(
         threading.Event().wait(0.06)
     assert len(calls) == 1
     release.set()
-    for _ in range(100):
-        if readiness.states() == {"store": "ok"}:
-            break
-        threading.Event().wait(0.02)
-    assert readiness.states() == {"store": "ok"}
+    assert wait_until(lambda: readiness.states() == {"store": "ok"}, 60)
 
 
 @pytest.mark.django_db
