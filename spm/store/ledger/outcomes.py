@@ -42,7 +42,13 @@ class BatchFilter(Protocol):
     def has_passed(self, batch: int) -> bool:
         """Whether the rows of a batch need not be read."""
 
-    def note(self, cells: Iterable[CommitCell]) -> None:
+    def recall(self, table: PlacementTable) -> list[CommitCell] | None:
+        """Return cells that stand for batches of which no row was read, for those whose outcomes still count.
+
+        ``None``: some count no more by this table, so all must be read again.
+        """
+
+    def note(self, cells: Sequence[CommitCell]) -> None:
         """Hear of the cells that were read, each with the messages beyond."""
 
 
@@ -160,9 +166,13 @@ def read_outcomes(
             ledger_rows = _get_ledger(reader, span, rows_max, batches)
         damaged += _gather(by_key, ledger_rows, blocks.LEDGER, beyond, cells)
         if epochs.read(reader, app) == table:
-            if batches is not None:
-                batches.note(by_key.values())
-            return _join(list(by_key.values()), damaged)
+            cells_read = list(by_key.values())
+            if batches is None:
+                return _join(cells_read, damaged)
+            recalled = batches.recall(table)
+            if recalled is not None:
+                batches.note(cells_read)
+                return _join(_with_recalled(cells_read, recalled, beyond or {}), damaged)
     raise StoreUnavailable(f"the placement table of app {app} kept changing")
 
 
@@ -241,18 +251,46 @@ def _gather(
 
 def _only_beyond(cells: Sequence[tuple[bytes, CommitCell]], beyond: Beyond) -> Iterator[tuple[bytes, CommitCell]]:
     """Yield the cells with only the messages beyond; a cell without any is yielded too, as a row of its batch."""
-    process, ms, sequence = (
-        np.concatenate([_NO, *(getattr(cell.messages, name) for _, cell in cells)])
-        for name in ("process", "ms", "sequence")
-    )
+    process, stamps = stamps_of([cell for _, cell in cells])
     processes, which = np.unique(process, return_inverse=True)
     least = np.array([beyond.get(number, 0) for number in processes.tolist()], np.uint64)
-    is_beyond = pack(ms, sequence) > least[which]
-    ends = np.cumsum(np.array([len(cell.messages) for _, cell in cells], np.int64))
-    counts = np.diff(np.concatenate([[0], np.cumsum(is_beyond)])[np.concatenate([[0], ends])])
-    for (key, cell), end, count in zip(cells, ends.tolist(), counts.tolist(), strict=True):
+    yield from zip((key for key, _ in cells), _selected([c for _, c in cells], stamps > least[which]), strict=True)
+
+
+def _with_recalled(cells: Sequence[CommitCell], recalled: Sequence[CommitCell], beyond: Beyond) -> list[CommitCell]:
+    """Return all cells. A message that a recalled batch has stored is left out of the cells of others: it counts once.
+
+    A recalled batch is complete and in time, so that another one could add nothing.
+    """
+    if not recalled:
+        return list(cells)
+    whole = [cell for _, cell in _only_beyond([(b"", cell) for cell in recalled], beyond)]
+    process, stamps = stamps_of(whole)
+    others = [cell for cell in cells if cell.outcome in (STORED, EXPIRED_HOUR)]
+    their_process, theirs = stamps_of(others)
+    is_new = np.ones(len(theirs), np.bool_)
+    for number in np.unique(process).tolist():
+        is_new &= (their_process != number) | ~np.isin(theirs, stamps[process == number])
+    rest = [cell for cell in cells if cell.outcome not in (STORED, EXPIRED_HOUR)]
+    return [*whole, *_selected(others, is_new), *rest]
+
+
+def stamps_of(cells: Sequence[CommitCell]) -> tuple[I64, U64]:
+    """Return (process, packed stamp) of the messages of these cells, one cell after the other."""
+    process, ms, sequence = (
+        np.concatenate([_NO, *(getattr(cell.messages, name) for cell in cells)])
+        for name in ("process", "ms", "sequence")
+    )
+    return process, pack(ms, sequence)
+
+
+def _selected(cells: Sequence[CommitCell], mask: BOOL) -> Iterator[CommitCell]:
+    """Yield the cells with only those of their messages that the mask over all of them has."""
+    ends = np.cumsum(np.array([len(cell.messages) for cell in cells], np.int64))
+    counts = np.diff(np.concatenate([[0], np.cumsum(mask)])[np.concatenate([[0], ends])])
+    for cell, end, count in zip(cells, ends.tolist(), counts.tolist(), strict=True):
         size = len(cell.messages)
-        yield key, cell if count == size else _select_messages(cell, is_beyond[end - size : end])
+        yield cell if count == size else _select_messages(cell, mask[end - size : end])
 
 
 def _select_messages(cell: CommitCell, mask: BOOL) -> CommitCell:
@@ -292,7 +330,7 @@ def _join(cells: list[CommitCell], damaged: int) -> Outcomes:
         return np.concatenate([empty, *(of(cell) for cell, size in zip(cells, sizes, strict=True) if size)])
 
     ms, process, sequence = (column(attrgetter(f"messages.{name}")) for name in ("ms", "process", "sequence"))
-    order, starts = _groups(process, pack(ms, sequence))
+    order, starts = group_rows(process, pack(ms, sequence))
     stamp = np.empty(len(order), np.int64)
     stamp[order] = _repeat_groups(np.arange(len(starts)), starts, len(order))
     first = order[starts]
@@ -332,7 +370,7 @@ def _source_table(cells: list[CommitCell], sizes: list[int]) -> tuple[tuple[str,
     return tuple(names), places[np.repeat(starts, sizes) + own]
 
 
-def _groups(*columns: np.ndarray) -> tuple[I64, I64]:
+def group_rows(*columns: np.ndarray) -> tuple[I64, I64]:
     """(the order that sorts by these columns, the index in it at which each group of equal rows begins)."""
     order = np.lexsort(columns[::-1])
     if not len(order):
@@ -359,15 +397,15 @@ def _count_stored(e: _Entries, cells: list[CommitCell], complete: BOOL, count: i
     mine = np.flatnonzero(np.isin(np.array([cell.outcome for cell in cells], np.int64)[e.cell], (STORED, EXPIRED_HOUR)))
     if not len(mine):
         return np.zeros(count, np.int64), np.zeros(count, np.int64), np.zeros(count, np.bool_)
-    order, starts = _groups(e.stamp[mine], e.cell[mine])
+    order, starts = group_rows(e.stamp[mine], e.cell[mine])
     samples = np.maximum.reduceat(e.samples[mine][order], starts)
     stamp, cell = (column[mine][order][starts] for column in (e.stamp, e.cell))
-    order, starts = _groups(stamp, hour[cell], batch[cell])
+    order, starts = group_rows(stamp, hour[cell], batch[cell])
     sums = np.add.reduceat(samples[order], starts)
     in_time = np.logical_and.reduceat(timely[cell][order], starts)
     stamp, cell = stamp[order][starts], cell[order][starts]
     is_complete = complete[cell]
-    order, starts = _groups(stamp, hour[cell])
+    order, starts = group_rows(stamp, hour[cell])
     full = np.maximum.reduceat(np.where(is_complete, sums, 0)[order], starts)
     enough = sums[order] >= _repeat_groups(full, starts, len(order))
     some_in_time = np.logical_or.reduceat(in_time[order] & enough, starts)
@@ -391,7 +429,7 @@ def _count_dead(e: _Entries, cells: list[CommitCell], count: int) -> tuple[I64, 
     sums = []
     for kind in (REJECTED, DEAD):
         new, old = (outcome == kind) & (e.totals >= 0), (outcome == kind) & (e.totals < 0)
-        order, starts = _groups(e.stamp[new], e.cell[new])
+        order, starts = group_rows(e.stamp[new], e.cell[new])
         once = np.maximum.reduceat(e.samples[new][order], starts) if len(order) else _NO
         summed = _sum_by_owner(e.stamp[new][order][starts], once, count)
         np.maximum.at(summed, e.stamp[old], e.samples[old])
