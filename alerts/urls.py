@@ -3,8 +3,8 @@
 from django.urls import path
 from django.views.generic import RedirectView
 
-from alerts.pages import noise, notifications, routing, rule_files, views
-from alerts.pages.alert import active
+from alerts.pages import events, noise, notifications, routing, rule_files, views
+from alerts.pages.alert import active, incidents
 from alerts.pages.alert import views as alert
 from alerts.pages.editor import views as editor
 
@@ -12,8 +12,11 @@ app_name = "alerts"
 urlpatterns = [
     path("", views.rule_list, name="rules"),
     path("active", active.active_list, name="active"),
+    path("incidents", incidents.incident_list, name="incidents"),
+    path("events", events.event_list, name="events"),
     path("<int:episode_id>", alert.alert_page, name="alert"),
     path("<int:episode_id>/take", alert.alert_take, name="alert-take"),
+    path("<int:episode_id>/note", alert.alert_note, name="alert-note"),
     path("new", editor.rule_new, name="new"),
     path("files", rule_files.file_list, name="files"),
     path("files/<str:name>", rule_files.file_download, name="file"),

@@ -198,6 +198,7 @@ class Acknowledgement(models.Model):
     by = models.ForeignKey(settings.AUTH_USER_MODEL, models.SET_NULL, null=True, related_name="+")
     receiver = models.ForeignKey(Receiver, models.SET_NULL, null=True, related_name="+", help_text="by its link")
     at_ms = models.BigIntegerField()
+    first_ms = models.BigIntegerField(default=0, help_text="when it was taken for the first time")
     until_ms = models.BigIntegerField()
 
     def __str__(self) -> str:

@@ -162,7 +162,8 @@ def _take(episode: Episode, by: User | Receiver, *, until_ms: int, now_ms: int) 
     """Keep the episode from being repeated until a time, unless it begins anew."""
     person, receiver = (by, None) if isinstance(by, User) else (None, by)
     values = {"by": person, "receiver": receiver, "at_ms": now_ms, "until_ms": until_ms}
-    row, _ = Acknowledgement.objects.update_or_create(episode=episode, defaults=values)
+    first = {**values, "first_ms": now_ms}
+    row, _ = Acknowledgement.objects.update_or_create(episode=episode, defaults=values, create_defaults=first)
     audit.record(
         "alert.acknowledge",
         episode.rule.name,

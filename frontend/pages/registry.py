@@ -88,6 +88,8 @@ PAGES: tuple[Page, ...] = (
     Page("alerts:active", tab="Active", section="alerts:rules"),
     Page("alerts:rules", title="Alerts", tab="Rules", on_phones=True),
     Page("alerts:files", tab="Rule files", section="alerts:rules"),
+    Page("alerts:incidents", tab="Incidents", section="alerts:rules"),
+    Page("alerts:events", tab="Events", section="alerts:rules"),
     Page("heartbeats", "heartbeats", heartbeats.Heartbeats, "", "Heartbeats", "alerts:rules", ("send/heartbeats",)),
     Page("heartbeat_drop", "heartbeats/<int:number>/delete", heartbeats.Drop),
     Page("alerts:silences", tab="Silences", section="alerts:rules"),

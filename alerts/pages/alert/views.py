@@ -1,4 +1,4 @@
-"""The page of one alert, and what a person does there: acknowledge, snooze. Silences are made on their own page."""
+"""The page of one alert, and what a person does there: acknowledge, snooze, note. Silences have their own page."""
 
 from django.contrib import messages
 from django.contrib.auth.decorators import login_required
@@ -7,6 +7,7 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect
 from django.views.decorators.http import require_GET, require_POST
 
+from alerts.history.notes import add_note, notes_of
 from alerts.models import AlertEvent, Episode
 from alerts.models.telling import Acknowledgement, LastWord, Notification
 from alerts.pages.alert.evidence import evidence_of
@@ -19,11 +20,12 @@ from alerts.telling.alert_facts import annotations_of, matched_labels
 from spm.accounts import access
 from spm.accounts.organisations.rights import Right
 from spm.clock import SystemClock
-from spm.errors import Refused
+from spm.errors import Refused, SpmError
 
 _clock = SystemClock()
 _EVENTS_SHOWN = 100
 _NOTIFICATIONS_SHOWN = 50
+_NOTES_SHOWN = 50
 _SPANS = {"acknowledge": limits.ACKNOWLEDGE_MS, "snooze": limits.SNOOZE_MS}
 
 
@@ -46,6 +48,7 @@ def alert_page(request: HttpRequest, episode_id: int) -> HttpResponse:
         words=LastWord.objects.filter(episode=episode).select_related("receiver"),
         taken=Acknowledgement.objects.filter(episode=episode, until_ms__gt=now_ms).first(),
         texts=annotations_of(episode),
+        notes=notes_of(episode.rule.app_id, [episode], most=_NOTES_SHOWN).get(episode.pk, ()),
         matchers=", ".join(matchers),
         is_cut=len(matchers) < len(labels),
     )
@@ -62,6 +65,18 @@ def alert_take(request: HttpRequest, episode_id: int) -> HttpResponse:
     try:
         actions.acknowledge_episode(episode, by=person_of(request), for_ms=for_ms, now_ms=_clock.now_ms())
     except Refused as refusal:
+        messages.error(request, str(refusal))
+    return redirect("alerts:alert", episode_id)
+
+
+@login_required
+@require_POST
+def alert_note(request: HttpRequest, episode_id: int) -> HttpResponse:
+    """Write a note on an alert."""
+    episode = _episode(request, episode_id, Right.POST_EVENT)
+    try:
+        add_note(episode, request.POST.get("text", ""), by=person_of(request), clock=_clock)
+    except SpmError as refusal:
         messages.error(request, str(refusal))
     return redirect("alerts:alert", episode_id)
 
