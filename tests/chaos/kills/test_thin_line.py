@@ -1,7 +1,7 @@
 """10⁵ samples through the real stack, its worker killed with -9 in the middle: what is read equals what was sent."""
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -12,7 +12,8 @@ from spm.query.reader import AppStorage
 from spm.query.view.decoded_rows import PageCache
 from spm.store.backends import open_backend
 from spm.store.keys import PlacementTable
-from tests.chaos.line.thin_line import APP, Line
+from spm.wire import Envelope
+from tests.chaos.line.thin_line import APP, GIVE_UP_S, Line
 from tests.servers.processes import wait_until
 from tests.servers.rabbitmq import RabbitMQ
 from tests.support.fleet import Fleet
@@ -22,6 +23,7 @@ from tests.support.stored import samples, sent
 
 pytestmark = [pytest.mark.real, pytest.mark.chaos, pytest.mark.slow, pytest.mark.timeout(600)]
 AHEAD = 100  # messages by which a worker shows that it consumes
+PORTION = 500  # messages: the flow waits for the kill before its second half, however late that comes
 START_MS = RECENT_MS - 3_000_000  # the fleet crosses an hour
 
 
@@ -46,15 +48,24 @@ def through_the_stack(line: Line, fleet: Fleet, rabbitmq: RabbitMQ) -> Line:
     first = line.start_worker()
     line.publish(messages[:AHEAD])
     assert wait_until(lambda: len(line.stored()) == AHEAD, 60), "the worker never came to work"
-    flow = threading.Thread(target=line.publish, args=(messages[AHEAD:],))
+    killed = threading.Event()
+    flow = threading.Thread(target=flowing, args=(line, messages, killed))
     flow.start()
     assert wait_until(lambda: len(line.stored()) > AHEAD, 60)
     first.kill()
     line.stored_at_kill = len(line.stored())
+    killed.set()
     line.start_worker()
     flow.join()
     line.drain(rabbitmq)
     return line
+
+
+def flowing(line: Line, messages: Sequence[Envelope], killed: threading.Event) -> None:
+    """Publish all but those ahead; the second half once the worker was killed."""
+    for at in range(AHEAD, len(messages), PORTION):
+        assert at + PORTION < len(messages) // 2 or killed.wait(GIVE_UP_S), "nobody was killed"
+        line.publish(messages[at : at + PORTION])
 
 
 def test_the_kill_was_in_the_middle(through_the_stack: Line) -> None:

@@ -4,7 +4,6 @@ import json
 import os
 import resource
 import signal
-import socket
 import stat
 import subprocess
 import sys
@@ -16,6 +15,8 @@ from pathlib import Path
 
 import psutil
 import pytest
+
+from tests.servers.processes import free_ports, wait_until
 
 ROOT = Path(__file__).resolve().parents[3]
 pytestmark = [pytest.mark.slow, pytest.mark.serial, pytest.mark.timeout(600)]
@@ -39,8 +40,16 @@ class Started:
         return [top, *top.children(recursive=True)]
 
     def pids(self) -> dict[str, int]:
-        pids: dict[str, int] = json.loads((self.data / "processes.json").read_text())
+        """Its processes; none while their file is being written."""
+        text = (self.data / "processes.json").read_text()
+        pids: dict[str, int] = json.loads(text) if text.endswith("\n") else {}
         return pids
+
+    def answers(self) -> bool:
+        try:
+            return self.get("/") == 200
+        except OSError:
+            return False
 
     def get(self, path: str) -> int:
         with urllib.request.urlopen(f"{self.login['url']}{path}", timeout=30) as answer:
@@ -53,9 +62,7 @@ class Started:
 
 def start(data: Path, *arguments: str) -> Started:
     """Start the product on a free port, with the settings of a stranger: none."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    [port] = free_ports(1)
     inherited = {k: v for k, v in os.environ.items() if not k.startswith("SPM_") and k != "DJANGO_SETTINGS_MODULE"}
     environ = {**inherited, "SPM_DATA": str(data), "SPM_DOTENV": os.devnull}
     before = _children_s()
@@ -129,10 +136,9 @@ def test_product_has_at_most_360_megabytes_of_its_own_idle_and_runs_no_java(prod
 def test_product_starts_a_killed_process_again(product: Started, name: str) -> None:
     before = product.pids()[name]
     os.kill(before, signal.SIGKILL)
-    deadline = time.monotonic() + 60
-    while time.monotonic() < deadline and product.pids().get(name, before) == before:
-        time.sleep(0.2)
+    assert wait_until(lambda: product.pids().get(name, before) != before, 60)
     assert psutil.pid_exists(product.pids()[name])
+    assert wait_until(product.answers, 60), "it does not work again"
 
 
 def test_product_keeps_data_and_login_over_a_restart(product: Started) -> None:

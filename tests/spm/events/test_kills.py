@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = [pytest.mark.slow, pytest.mark.chaos, pytest.mark.django_db]
+pytestmark = [pytest.mark.slow, pytest.mark.chaos, pytest.mark.django_db, pytest.mark.timeout(900)]
 ROOT = Path(__file__).resolve().parents[3]
 ROLES = ("write", "write", "write", "relay", "relay", "read", "consume", "consume")
 SECONDS, KILLS_MIN = 6, 20
-WAIT_S = 60
+WAIT_S = 180
 
 
 @pytest.fixture
@@ -47,7 +47,7 @@ def start(environ: dict[str, str], role: str, seed: int, folder: Path) -> subpro
 
 def stop(processes: list[subprocess.Popen[str]]) -> int:
     """Stop roles; return how many kills there were."""
-    return sum(int(process.communicate("stop\n", timeout=30)[0]) for process in processes)
+    return sum(int(process.communicate("stop\n", timeout=120)[0]) for process in processes)
 
 
 def wait_until(is_done: Callable[[], bool]) -> None:
