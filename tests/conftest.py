@@ -71,17 +71,17 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 # Marks of heavy tests, in groups: pytest-xdist gives each group to one of its workers, that with most tests first, so
 # that every server, Chromium and the session of Spark are there once, and two heavy tests of one kind never contend.
+# Tests of other people's programs share a product and a broker of their own, and are a group by their folder.
 GROUPS = {"chaos": ("chaos",), "servers": ("serial", "real"), "browser": ("browser",), "spark": ("spark",)}
+CLIENTS = Path(__file__).parent / "clients"
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave long forms to ``bin/test --proof``: they run when ``-m`` names their mark. Keep heavy tests together."""
     for item in items:
-        for group, marks in GROUPS.items():
-            if any(item.get_closest_marker(mark) for mark in marks):
-                _put_in(item, group, config)
-                break
+        if group := _group_of(item):
+            _put_in(item, group, config)
     items.sort(key=lambda item: item.get_closest_marker("late") is not None)
     if "proof" in str(config.getoption("-m")):
         for item in items:  # they take as long as they take, whatever their module allows its short forms
@@ -101,6 +101,13 @@ def _is_selected(item: pytest.Item, database_alone: bool) -> bool:
     if item.get_closest_marker("proof") is not None:
         return False
     return not database_alone or (_touches_database(item) and item.get_closest_marker("xdist_group") is None)
+
+
+def _group_of(item: pytest.Item) -> str:
+    """The name of its group; empty for a test that either worker may run."""
+    if item.path.is_relative_to(CLIENTS):
+        return "clients"
+    return next((name for name, marks in GROUPS.items() if any(map(item.get_closest_marker, marks))), "")
 
 
 def _give_second_tries(items: list[pytest.Item]) -> None:
