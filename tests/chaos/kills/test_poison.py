@@ -35,7 +35,7 @@ from tests.support.messages import message, recent
 from tests.support.people import Person
 from tests.support.stored import copies, samples, sent
 
-pytestmark = [pytest.mark.real, pytest.mark.chaos, pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.real, pytest.mark.chaos, pytest.mark.slow, pytest.mark.timeout(900)]
 TRIES_MAX = 5
 KILLED = "workers, and the process that tried it"  # "ended 3": more, when it waited beside another one
 

@@ -24,7 +24,7 @@ from tests.support.messages import message, recent
 from tests.support.stored import copies, samples, sent
 
 __all__ = ["storm"]  # a fixture
-pytestmark = [pytest.mark.real, pytest.mark.chaos, pytest.mark.slow, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.real, pytest.mark.chaos, pytest.mark.slow, pytest.mark.timeout(900)]
 WORKERS = 4
 FREEZE_S = 60
 

@@ -14,7 +14,7 @@ from tests.conftest import missing_service
 from tests.servers.postgres import Postgres
 from tests.servers.product import ROOT, Served, start_product
 
-pytestmark = [pytest.mark.serial, pytest.mark.slow, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.serial, pytest.mark.slow, pytest.mark.timeout(900)]
 HOSTS = 50
 HOUR = "sum(count_over_time(load_v[1h]))"
 

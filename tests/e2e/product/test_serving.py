@@ -18,7 +18,7 @@ from tests.conftest import missing_service
 from tests.servers.processes import Process, answers, free_ports, wait_ready
 from tests.servers.product import ROOT, start_product
 
-pytestmark = [pytest.mark.real, pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.real, pytest.mark.slow, pytest.mark.timeout(900)]
 PAGE = (ROOT / "docs" / "how-to" / "serving.md").read_text()
 BLOCKS = [
     "".join(line[4:] for line in block.splitlines(True)) for block in re.findall(r"(?:^    .*\n)+", PAGE, re.MULTILINE)
