@@ -3,22 +3,17 @@
 Pages of one metric name the same series in the same order hour after hour, and equal columns are kept once
 (``intern``). So the selection of their series and timelines is computed once per query, for all pages of an hour-shard
 together, and reused for every other hour with an equal layout. Enter by ``SelectedPages``.
-
-The winners of a few series are gathered from merged pieces by one kernel call, without merging these. Pieces of one
-hour-shard usually have no time of a series in common: each time is in the message that brought it, and only one that
-was sent again is in two. Then the winners of all pieces are those of each piece, in the order of time, and no stamps
-are compared. Where pieces differ about a time, ``gather`` says so, and its caller merges them.
 """
 
 import dataclasses
 from collections.abc import Callable, Sequence
 from dataclasses import field, replace
-from typing import Any
+from typing import NamedTuple, cast
 
 import numpy as np
 from numba import njit
 
-from spm.arrays import F64, I32, I64, U64
+from spm.arrays import I32, I64, U64
 from spm.errors import CorruptBlock, IntegrityError
 from spm.fast_dataclass import dataclass
 from spm.limits import HOUR_MS
@@ -26,24 +21,17 @@ from spm.query.request.provenance import Provenance
 from spm.query.samples import sample_runs
 from spm.query.samples.intern import intern
 from spm.query.samples.packed_columns import PackedPart
-from spm.query.samples.pointers import address_of, integers_at, shorts_at, unsigned_at
+from spm.query.samples.pointers import address_of, shorts_at, unsigned_at
 from spm.query.samples.sample_runs import SampleRuns, SampleRunsBuilder, Timelines, is_ascending
-from spm.query.samples.unpacked_pages import process_unpacked_pages
+from spm.query.samples.unpacked_pages import PageKey, UnpackedPage, process_unpacked_pages
 from spm.query.series.index import SeriesByMetric
 from spm.store.encoding.chunk_page import ChunkPage
 from spm.store.encoding.paged import PagedValues, TakePlan
 from spm.store.versions.generations import TimelinePool
 from spm.store.versions.kernels import first_not_below
-from spm.store.versions.merge import Piece, Winners
-from spm.wire import STALE_BITS
+from spm.store.versions.merge import Winners
 
 Pages = tuple[int, ...]  # of a pool of timelines
-Layout = tuple[int, ...]
-GATHERED_SERIES_MAX = 64  # of more series a copy costs more than merging
-
-_STALE = np.uint64(STALE_BITS)
-_PIECE_FIELDS = 6  # of a layout: number of series; addresses of series, metrics, counts, times and values
-_PIECE_TYPES = [np.uint64, np.uint64, np.int32, np.int64, np.float64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,13 +91,14 @@ class PageSelection:
     whole: tuple[int, ...]  # numbers of the pages whose values are one column, with any selected series
     packed: tuple[PackedPart, ...]  # of the pages whose values are packed: together they fill one column, the first
     packed_count: int  # its values
+    inner: "InnerPages | None"  # where the packed values lie once their pages are unpacked; ``None`` if runs are cut
     entries: I64  # [N, 4], without their timelines
     counts: I32
     timeline: I32
     shift: int
     pages: Pages  # of the pool; none where no series is selected
     samples: int
-    _complete_entries: dict[tuple[int, tuple[Pages, Pages]], tuple[CachedTimelines, I64]] = field(default_factory=dict)
+    _complete_entries: dict[tuple[int, tuple[Pages, Pages]], "_Complete"] = field(default_factory=dict)
 
     @classmethod
     def of(
@@ -127,11 +116,15 @@ class PageSelection:
         size, samples = _select(layouts, ids, by_metric.numbers, spans, entries, counts, timeline, per_page)
         entries, counts, timeline = entries[:size], counts[:size], timeline[:size]
         whole, packed, packed_count = _take_parts(chunks, entries, counts, per_page, by_metric.ranks)
+        inner = InnerPages.of(chunks, packed, entries) if packed else None
         pages = tuple(sorted(set((timeline >> shift).tolist())))
-        return cls(chunks, whole, packed, packed_count, entries, counts, timeline, shift, pages, samples)
+        return cls(chunks, whole, packed, packed_count, inner, entries, counts, timeline, shift, pages, samples)
 
-    def entries_along(self, cached: CachedTimelines) -> I64:
-        """The entries with timelines of a pool; raises ``IntegrityError`` if values and times differ in length."""
+    def entries_along(self, cached: CachedTimelines, *, inner: bool = False) -> I64:
+        """The entries with timelines of a pool; raises ``IntegrityError`` if values and times differ in length.
+
+        ``inner``: they refer to inner pages, which are the first columns, instead of one column of packed values.
+        """
         key = id(cached.counts), cached.positions
         complete = self._complete_entries.get(key)
         if complete is None:
@@ -140,11 +133,65 @@ class PageSelection:
             lengths = cached.timelines.lengths
             if not _place_timelines(entries, self.timeline, self.counts, self.shift, pages, bases, lengths):
                 raise IntegrityError("a chunk and its timelines differ in length")
-            complete = self._complete_entries[key] = (
-                cached,
-                entries,
-            )  # the timelines stay alive, so no other has their id
-        return complete[1]
+            complete = self._complete_entries[key] = _Complete(cached, entries, self._with_inner(entries))
+        return complete.inner if inner else complete.entries
+
+    def _with_inner(self, entries: I64) -> I64:
+        if self.inner is None:
+            return entries
+        return np.concatenate((entries[:, :1], self.inner.places, entries[:, 3:]), axis=1)
+
+
+class _Complete(NamedTuple):
+    """Entries with timelines: of packed values in one column, and in inner pages."""
+
+    timelines: CachedTimelines  # stay alive, so that no others have their id
+    entries: I64
+    inner: I64
+
+
+class InnerPages(NamedTuple):
+    """The pages inside of packed values that have the selected series, and where these begin in them."""
+
+    numbers: tuple[tuple[int, int], ...]  # page of the hour-shard, page inside of its values
+    places: I64  # [N, 2] of each entry: its column, of which inner pages are the first, and the first value there
+
+    @classmethod
+    def of(cls, chunks: Sequence[SharedPage], packed: Sequence[PackedPart], entries: I64) -> "InnerPages | None":
+        """Find the inner pages; ``None`` if a series is in more than one."""
+        numbers: list[tuple[int, int]] = []
+        places, entry = entries[:, 1:3].copy(), np.flatnonzero(entries[:, 1] == 0)
+        end = 0
+        for part in packed:
+            values, own = chunks[part.page].packed, entry[end : end + len(part.first)]
+            inner, ends = values.page_of(part.first), values.ends
+            if (part.first + part.counts > ends[inner]).any():
+                return None
+            used, column = np.unique(inner, return_inverse=True)
+            places[own, 0] = len(numbers) + column
+            places[own, 1] = part.first - np.where(inner > 0, ends[inner - 1], 0)
+            numbers += [(part.page, number) for number in used.tolist()]
+            end += len(part.first)
+        whole = entries[:, 1] > 0
+        places[whole, 0] += len(numbers) - 1
+        return cls(tuple(numbers), places)
+
+
+def _unpacked(
+    pages: Sequence[SharedPage], inner: InnerPages, cached: Sequence[UnpackedPage | None]
+) -> Sequence[UnpackedPage]:
+    """Return the inner pages of an hour-shard: those that are cached, and the others unpacked now."""
+    if None not in cached:
+        return cast("Sequence[UnpackedPage]", cached)
+    missing: dict[int, list[int]] = {}
+    for (page, number), known in zip(inner.numbers, cached, strict=True):
+        if known is None:
+            missing.setdefault(page, []).append(number)
+    fresh: dict[tuple[int, int], UnpackedPage] = {}
+    for page, numbers in missing.items():
+        unpacked = process_unpacked_pages().unpack(pages[page].packed, numbers)
+        fresh.update(zip([(page, number) for number in numbers], unpacked, strict=True))
+    return [fresh[key] if known is None else known for key, known in zip(inner.numbers, cached, strict=True)]
 
 
 def _take_parts(
@@ -262,6 +309,11 @@ class SelectedPages:
         """How many series are selected."""
         return len(self.by_metric.ids)
 
+    @property
+    def _is_wide(self) -> bool:
+        """Whether so many samples were added that packed values stay packed."""
+        return self.builder.samples >= sample_runs.UNPACKED_SAMPLES
+
     def covers(self, hour: int) -> bool:
         """Whether all of an hour lies in the time range."""
         return self.builder.start_ms <= hour * HOUR_MS and (hour + 1) * HOUR_MS <= self.builder.end_ms
@@ -275,26 +327,47 @@ class SelectedPages:
             self._selections[shift, metrics, layout] = selection
         return selection
 
+    def inner_keys(self, selection: PageSelection, pages: Sequence[SharedPage]) -> list[PageKey]:
+        """The keys of the inner pages that adding these pages asks for; none where their values stay packed."""
+        if selection.inner is None or self._is_wide:
+            return []
+        return [(pages[page].packed.number, number) for page, number in selection.inner.numbers]
+
     def add_pages(
-        self, pages: Sequence[SharedPage], selection: PageSelection, cached: CachedTimelines, *, is_whole: bool
+        self,
+        pages: Sequence[SharedPage],
+        selection: PageSelection,
+        cached: CachedTimelines,
+        inner: Sequence[UnpackedPage | None] = (),
+        *,
+        is_whole: bool,
     ) -> None:
-        """Add the selected series of these pages along their timelines; ``is_whole``: the range covers the hour."""
+        """Add the selected series of these pages along their timelines; ``is_whole``: the range covers the hour.
+
+        ``inner`` has the inner pages that are unpacked already, as far as their cache was asked for them.
+        """
         timelines = cached.timelines
         if not is_whole:
             timelines = timelines.within(self.builder.start_ms, self.builder.end_ms)
-        entries, count = selection.entries_along(cached), selection.samples
+        stays_packed = bool(selection.packed) and self._is_wide
+        is_inner = selection.inner is not None and not stays_packed
+        entries, count = selection.entries_along(cached, inner=is_inner), selection.samples
         values = [pages[number].unpacked() for number in selection.whole]
         addresses = [pages[number].address for number in selection.whole]
-        if selection.packed and self.builder.samples >= sample_runs.UNPACKED_SAMPLES:
+        if stays_packed:
             is_packed = entries[:, 1] == 0
             packed, entries = entries[is_packed], entries[~is_packed]
             self.builder.add_packed(packed, pages, selection.packed, timelines, selection.packed_count)
             entries[:, 1] -= 1
             count -= selection.packed_count
+        elif selection.inner:
+            unpacked = _unpacked(pages, selection.inner, inner or [None] * len(selection.inner.numbers))
+            inner_values, inner_addresses = zip(*unpacked, strict=True)
+            values, addresses = [*inner_values, *values], [*inner_addresses, *addresses]
         elif selection.packed:
-            column, unpacked = np.empty(selection.packed_count), process_unpacked_pages()
+            column = np.empty(selection.packed_count)
             for part in selection.packed:
-                unpacked.take(pages[part.page].packed, part.plan, column[part.begin : part.begin + part.count])
+                pages[part.page].packed.take(part.plan, column[part.begin : part.begin + part.count])
             values, addresses = [column, *values], [address_of(column), *addresses]
         if values:
             self.builder.add(entries, values, timelines, count, addresses)
@@ -316,132 +389,3 @@ class SelectedPages:
     def runs(self, labels: Callable[[I64], Sequence[dict[str, str]]], provenance: Provenance) -> SampleRuns:
         """The runs of the selected series that have samples, in order; ``labels`` gives the labels of some numbers."""
         return self.builder.build(self.by_metric.ranks, labels, provenance)
-
-
-@dataclass(frozen=True, slots=True)
-class Gathered:
-    """Samples of a time range: entries along one timeline for each series that has any, and its values."""
-
-    has_series: bool  # whether any piece has samples of them, at whatever time
-    entries: I64  # [N, 4], as ``SampleRunsBuilder`` has them
-    values: F64
-    timelines: Timelines
-
-
-def layout_of(piece: Piece) -> Layout | None:
-    """Where a merged piece's columns lie, while it lives; ``None`` if kernels cannot read them by their address."""
-    columns: tuple[np.ndarray, ...] = (piece.series, piece.metrics, piece.counts, piece.ts, piece.values)
-    if [column.dtype for column in columns] != _PIECE_TYPES or not all(column.flags.c_contiguous for column in columns):
-        return None
-    return (len(piece.series), *map(address_of, columns))
-
-
-def gather(layouts: Sequence[Layout | None], selected: SeriesByMetric, start_ms: int, end_ms: int) -> Gathered | None:
-    """Gather the winners with start_ms < ts <= end_ms of an hour-shard's merged pieces, which hide nothing.
-
-    ``None`` where pieces differ about a time, or cannot be read by their addresses.
-    """
-    if None in layouts:
-        return None
-    table = np.array(layouts, np.int64).reshape(-1, _PIECE_FIELDS)
-    agreed, has_series, entries, ts, values, first, lengths, addresses = _gather(
-        table, selected.ids, selected.metrics, selected.numbers, start_ms, end_ms
-    )
-    if not agreed:
-        return None
-    return Gathered(has_series, entries, values, Timelines(ts, first, lengths, np.zeros_like(first), addresses))
-
-
-@njit(cache=True, nogil=True)
-def _gather(layouts: I64, ids: U64, metrics: U64, numbers: I64, start_ms: int, end_ms: int) -> Any:
-    """(whether the pieces agree, whether any has the series, entries, times, values, and of each timeline: where it
-    begins, its length, its address).
-    """
-    rows, total, has_series = _find_rows(layouts, ids, metrics, start_ms, end_ms)
-    ts, bits = np.empty(total, np.int64), np.empty(total, np.uint64)
-    spare_ts, spare_bits = np.empty(total, np.int64), np.empty(total, np.uint64)
-    entries, first = np.empty((len(ids), 4), np.int64), np.empty(len(ids), np.int64)
-    lengths, size, at = np.empty(len(ids), np.int64), 0, 0
-    for wanted in range(len(ids)):
-        begin = at
-        for piece in range(len(layouts)):
-            low, high = rows[piece, wanted, 0], rows[piece, wanted, 1]
-            middle = at
-            own_ts = integers_at(layouts[piece, 4] + 8 * low, high - low)
-            at = _add_winners(own_ts, unsigned_at(layouts[piece, 5] + 8 * low, high - low), ts, bits, at)
-            if begin < middle < at and ts[middle] <= ts[middle - 1]:
-                at = _merge_runs(ts, bits, begin, middle, at, spare_ts, spare_bits)
-                if at < 0:
-                    return (False, has_series, entries, ts, bits.view(np.float64), first, lengths, first)
-        if at > begin:
-            entries[size] = numbers[wanted], 0, begin, size
-            first[size], lengths[size] = begin, at - begin
-            size += 1
-    addresses = np.int64(ts.ctypes.data) + 8 * first[:size]
-    return (
-        True,
-        has_series,
-        entries[:size],
-        ts[:at],
-        bits[:at].view(np.float64),
-        first[:size],
-        lengths[:size],
-        addresses,
-    )
-
-
-@njit(cache=True, nogil=True)
-def _find_rows(layouts: I64, ids: U64, metrics: U64, start_ms: int, end_ms: int) -> tuple[I64, int, bool]:
-    """(the rows of each piece and series within the time range, how many they are, whether there are any at all)."""
-    rows, total, has_series = np.zeros((len(layouts), len(ids), 2), np.int64), 0, False
-    for piece in range(len(layouts)):
-        count = layouts[piece, 0]
-        series, own_metrics = unsigned_at(layouts[piece, 1], count), unsigned_at(layouts[piece, 2], count)
-        counts, place, before, row = shorts_at(layouts[piece, 3], count), 0, 0, 0
-        for wanted in range(len(ids)):
-            place = first_not_below(own_metrics, series, place, metrics[wanted], ids[wanted])
-            if place == count or own_metrics[place] != metrics[wanted] or series[place] != ids[wanted]:
-                continue
-            for number in range(before, place):
-                row += counts[number]
-            before = place
-            ts = integers_at(layouts[piece, 4] + 8 * row, counts[place])
-            low = int(np.searchsorted(ts, start_ms, side="right"))
-            high = int(np.searchsorted(ts, end_ms, side="right"))
-            rows[piece, wanted, 0], rows[piece, wanted, 1] = row + low, row + high
-            total, has_series = total + high - low, has_series or counts[place] > 0
-    return rows, total, has_series
-
-
-@njit(cache=True, nogil=True)
-def _add_winners(ts: I64, bits: U64, out_ts: I64, out_bits: U64, at: int) -> int:
-    """Add the winner of each time, of rows sorted by (ts, stamp), as ``versions.kernels.winners`` picks it."""
-    begin = at
-    for row in range(len(ts)):
-        if at > begin and out_ts[at - 1] == ts[row]:
-            if bits[row] != _STALE or out_bits[at - 1] == _STALE:
-                out_bits[at - 1] = bits[row]
-        else:
-            out_ts[at], out_bits[at] = ts[row], bits[row]
-            at += 1
-    return at
-
-
-@njit(cache=True, nogil=True)
-def _merge_runs(ts: I64, bits: U64, begin: int, middle: int, end: int, spare_ts: I64, spare_bits: U64) -> int:
-    """Merge two ascending runs of samples; returns their new end, -1 if they differ about a time."""
-    left, right, at = begin, middle, begin
-    while left < middle or right < end:
-        if left < middle and right < end and ts[left] == ts[right]:
-            if bits[left] != bits[right]:
-                return -1
-            left += 1
-        if right == end or (left < middle and ts[left] < ts[right]):
-            spare_ts[at], spare_bits[at] = ts[left], bits[left]
-            left += 1
-        else:
-            spare_ts[at], spare_bits[at] = ts[right], bits[right]
-            right += 1
-        at += 1
-    ts[begin:at], bits[begin:at] = spare_ts[begin:at], spare_bits[begin:at]
-    return at

@@ -27,12 +27,12 @@ from spm.query.request.budget import SAMPLE_BYTES
 from spm.query.request.provenance import Provenance
 from spm.query.samples.packed_columns import PackedColumn, PackedColumns, PackedPart
 from spm.query.samples.pointers import address_of, floats_at, integers_at
-from spm.store.encoding import kernels
 from spm.store.encoding.chunk_page import ChunkPage
 
 UNPACKED_SAMPLES = 2_000_000  # of a query that are unpacked at once when they are read: 16 MB
 GROUP_SAMPLES = 500_000  # of packed ones that are unpacked together: 4 MB stay near the processor
 _PACKED = -(1 << 62)  # added to 8 x the place of a packed value, where an unpacked one has its address
+_SPARSE = 3  # so many times as many unwanted values of a part as wanted ones are worth a copy of these
 RUN_BYTES = 28  # an address and a timeline number for the run, an address and a length for the timeline
 
 
@@ -261,13 +261,15 @@ class SampleRunsBuilder:
             entries, count = _cut(entries, timelines.lengths, timelines.skipped)
         if not count:
             return
+        addresses = addresses or [address_of(column) for column in values]
         idle_bytes = 8 * (sum(map(len, values)) - count)
-        if self._idle_bytes + idle_bytes > limits.SAMPLE_RUNS_IDLE_BYTES_MAX:
-            values, entries = _copy_values(values, entries, timelines.lengths)
-            addresses, idle_bytes = (), 0
+        is_sparse = idle_bytes > max(limits.SAMPLE_RUNS_PART_IDLE_BYTES, _SPARSE * 8 * count)
+        if is_sparse or self._idle_bytes + idle_bytes > limits.SAMPLE_RUNS_IDLE_BYTES_MAX:
+            column, entries = _copied(np.array(addresses, np.int64), entries, timelines.lengths)
+            values, addresses, idle_bytes = [column], [address_of(column)], 0
         self._idle_bytes += idle_bytes
         self._add_entries(entries, timelines, count)
-        self._columns += addresses or map(address_of, values)
+        self._columns += addresses
         self._buffers += values
 
     def add_packed(
@@ -325,11 +327,6 @@ def _concatenated(parts: Sequence[I64]) -> I64:
     return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
 
-def entries_of(rows: I64, column: I64, first: I64, timeline: I64) -> I64:
-    """Entries from their four columns."""
-    return np.stack((rows, column, first, timeline), axis=1)
-
-
 @njit(cache=True, nogil=True)
 def _cut(entries: I64, lengths: I64, skipped: I64) -> Any:
     """(entries along timelines that still have times, how many samples these have)."""
@@ -365,17 +362,19 @@ def _place(entries: I64, parts: I64, columns: I64, lengths: I64, series: int) ->
     return rows, samples[rows], starts, values, timelines
 
 
-def _copy_values(values: Sequence[F64], entries: I64, lengths: I64) -> tuple[list[F64], I64]:
-    """(one new column with the selected values alone, the entries that refer to it)."""
-    rows, columns, first, timeline = entries.T
-    counts = lengths[timeline]
-    before, copy = np.cumsum(counts) - counts, np.empty(int(counts.sum()))
-    for number, column in enumerate(values):
-        own = np.flatnonzero(columns == number)
-        own_counts, count = counts[own].astype(np.int32), int(counts[own].sum())
-        place = kernels.take_segments(before[own], own_counts, count)
-        copy[place] = column[kernels.take_segments(first[own], own_counts, count)]
-    return [copy], entries_of(rows, np.zeros_like(rows), before, timeline)
+@njit(cache=True, nogil=True)
+def _copied(addresses: I64, entries: I64, lengths: I64) -> Any:
+    """(one new column with the values of these entries alone, the entries that refer to it)."""
+    copied, total = entries.copy(), 0
+    for timeline in entries[:, 3]:
+        total += lengths[timeline]
+    column, at = np.empty(total), 0
+    for entry in range(len(entries)):
+        count = lengths[entries[entry, 3]]
+        column[at : at + count] = floats_at(addresses[entries[entry, 1]] + 8 * entries[entry, 2], count)
+        copied[entry, 1], copied[entry, 2] = 0, at
+        at += count
+    return column, copied
 
 
 @dataclass(frozen=True, slots=True)
@@ -439,6 +438,7 @@ def is_ascending(ts: I64, counts: I32) -> bool:
 
 
 def warm() -> None:
-    """Compile the kernel of packed values: a rehearsal has too few samples for it."""
+    """Compile the kernels of packed values: a rehearsal has too few samples for them."""
     none = np.empty(0, np.int64)
+    _copied(none, none.reshape(0, 4), none)
     _unpack(none, np.zeros(1, np.int64), none, np.empty(0, np.int32), none, none, 0)

@@ -9,7 +9,7 @@ filled the memory. Enter by ``SampleReader.read``.
 
 from collections.abc import Iterable, Sequence
 from dataclasses import field
-from itertools import islice
+from itertools import chain, islice
 from typing import NamedTuple, cast
 
 from spm import limits
@@ -19,6 +19,7 @@ from spm.limits import DAY_HOURS
 from spm.query.request.provenance import RAW
 from spm.query.samples.page_selection import CachedTimelines, PageSelection, SelectedPages, SharedPage
 from spm.query.samples.sample_runs import SampleRunsBuilder
+from spm.query.samples.unpacked_pages import PageKey, UnpackedPage, process_unpacked_pages
 from spm.query.view.decoded_rows import TIMELINES_OF_PAGES, timelines_key
 from spm.query.view.view import ReadPlan, View
 from spm.store import keys
@@ -38,6 +39,7 @@ class CachedHour(NamedTuple):
     pages: Sequence[SharedPage]
     selection: PageSelection
     timelines: CachedTimelines | None  # ``None`` only where no series is selected
+    inner: Sequence[UnpackedPage | None]  # of its packed values, as far as they are unpacked
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,9 +87,11 @@ class SampleReader:
             if cached is None:
                 return self._fetch_and_add_pages(shard, hour, is_whole=is_whole)
             if cached.timelines is not None:
-                self._check_decoded(cached.selection)
+                self._check_decoded(cached.selection, cached.inner)
                 self.view.provenance.use(RAW, hour)
-                self.selected.add_pages(cached.pages, cached.selection, cached.timelines, is_whole=is_whole)
+                self.selected.add_pages(
+                    cached.pages, cached.selection, cached.timelines, cached.inner, is_whole=is_whole
+                )
             return True
         except IntegrityError:
             self.view.raise_if_outdated(hour)
@@ -109,12 +113,13 @@ class SampleReader:
         selection = self.selected.selection(metrics, pages, generation.timeline_shift)
         if not selection.pages:
             return True
-        self._check_decoded(selection)
+        inner = process_unpacked_pages().cached(self.selected.inner_keys(selection, pages))
+        self._check_decoded(selection, inner)
         view.provenance.use(RAW, hour)
         timelines = view.rows.timelines(view.reader, hour_shard, generation, selection.pages)
         if timelines is None:
             return False
-        self.selected.add_pages(pages, selection, timelines, is_whole=is_whole)
+        self.selected.add_pages(pages, selection, timelines, inner, is_whole=is_whole)
         return True
 
     def _add_few(self, shard: int, hour: int) -> bool:
@@ -126,9 +131,9 @@ class SampleReader:
             builder.add(gathered.entries, [gathered.values], gathered.timelines, len(gathered.values))
         return gathered is not None
 
-    def _check_decoded(self, selection: PageSelection) -> None:
+    def _check_decoded(self, selection: PageSelection, inner: Sequence[UnpackedPage | None]) -> None:
         """Raise ``NotInMemory`` if values must be unpacked by a read from memory."""
-        if self.view.in_memory and selection.packed:
+        if self.view.in_memory and selection.packed and (not inner or None in inner):
             raise NotInMemory("packed values")
 
     def _only_generation(self, shard: int, hour: int) -> Generation | None:
@@ -169,6 +174,7 @@ class SampleReader:
         """
         complete: list[tuple[ShardHour, Sequence[SharedPage], PageSelection]] = []
         row_keys: list[bytes] = []
+        page_keys: list[list[PageKey]] = []
         end = 0
         for shard, hour, generation in hour_shards:
             metrics = self._keys_of(shard)[0]
@@ -179,12 +185,15 @@ class SampleReader:
                 selection = self.selected.selection(metrics, pages, generation.timeline_shift)
                 complete.append(((shard, hour), pages, selection))
                 row_keys.append(timelines_key(shard, self.view.app, hour, generation, selection.pages))
+                page_keys.append(self.selected.inner_keys(selection, pages))
         cached = self.view.rows.cached(TIMELINES_OF_PAGES, row_keys)
-        return {
-            shard_hour: CachedHour(pages, selection, cast("CachedTimelines | None", timelines))
-            for (shard_hour, pages, selection), timelines in zip(complete, cached, strict=True)
-            if timelines is not None or not selection.pages
-        }
+        unpacked = iter(process_unpacked_pages().cached([*chain.from_iterable(page_keys)]))
+        hours: dict[ShardHour, CachedHour] = {}
+        for (shard_hour, pages, selection), own_keys, timelines in zip(complete, page_keys, cached, strict=True):
+            inner = [*islice(unpacked, len(own_keys))]
+            if timelines is not None or not selection.pages:
+                hours[shard_hour] = CachedHour(pages, selection, cast("CachedTimelines | None", timelines), inner)
+        return hours
 
     def _keys_of(self, shard: int) -> tuple[tuple[int, ...], list[bytes]]:
         """(the requested metrics that may lie in a shard, the beginnings of the keys of their pages)."""

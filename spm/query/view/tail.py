@@ -19,7 +19,7 @@ from spm.arrays import U64
 from spm.clock import Clock
 from spm.errors import LimitExceeded
 from spm.fast_dataclass import dataclass
-from spm.query.samples.page_selection import Layout, layout_of
+from spm.query.samples.gather import Layout, layout_of
 from spm.store import keys
 from spm.store.backends.base import Reader, scan_ranges, version_of
 from spm.store.keys import PendingKey

@@ -21,7 +21,7 @@ from spm.fast_dataclass import dataclass
 from spm.limits import DAY_HOURS, HOUR_MS
 from spm.query.request.batches import DeadlineCheck, no_deadline
 from spm.query.request.provenance import RAW, ProvenanceBuilder
-from spm.query.samples.page_selection import GATHERED_SERIES_MAX, Gathered, gather, layout_of
+from spm.query.samples.gather import GATHERED_SERIES_MAX, Gathered, gather, layout_of
 from spm.query.series.index import SeriesByMetric
 from spm.query.view.decoded_rows import DecodedRows, MonthManifests
 from spm.query.view.tail import TailView

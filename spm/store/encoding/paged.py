@@ -9,7 +9,7 @@ each has a checksum, so that damage sets aside the series of its page alone. A p
 import itertools
 import threading
 import zlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import field
 from typing import Any
 
@@ -146,12 +146,6 @@ class PagedValues:
         chunk = self._decompressor()
         for group in plan.groups:
             self._take(chunk, *group, out)
-
-    def take_from(self, plan: "TakePlan", unpacked: Callable[[Sequence[int]], Sequence[F64]], out: F64) -> None:
-        """As ``take``, from pages that are unpacked already: ``unpacked`` gives those with some numbers."""
-        for pages, copies, _ in plan.groups:
-            columns = unpacked(pages)
-            _copy_floats(columns[0] if len(columns) == 1 else np.concatenate(columns), copies, out)
 
     def unpacked(self, pages: Sequence[int]) -> list[F64]:
         """Return the values of each of these pages; raise ``CorruptBlock``."""

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from spm.query.samples.page_selection import gather, layout_of
+from spm.query.samples.gather import gather, layout_of
 from spm.query.samples.pointers import address_of
 from spm.query.series.index import SeriesSelection
 from spm.store.encoding.blocks import Messages

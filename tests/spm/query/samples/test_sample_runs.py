@@ -19,7 +19,7 @@ from spm.query.promql.kernels.windows import Steps
 from spm.query.request.batches import SeriesBatch
 from spm.query.request.provenance import Provenance
 from spm.query.samples.page_selection import CachedTimelines, SelectedPages, SharedPage
-from spm.query.samples.sample_runs import SampleRuns, SampleRunsBuilder, Timelines, entries_of, is_ascending, run_count
+from spm.query.samples.sample_runs import SampleRuns, SampleRunsBuilder, Timelines, is_ascending, run_count
 from spm.query.series.index import SeriesByMetric
 from spm.store.encoding.chunk_page import ChunkPage
 from spm.store.rollup.aggregates import compensated
@@ -62,7 +62,7 @@ def two_hours(draw: st.DrawFn) -> tuple[SampleRuns, int]:
         counts = np.array([len(times[n]) for n in line], np.int64)
         values = np.array([draw(VALUE) for _ in range(int(counts.sum()))])
         columns, owner, first = parted(draw, values, counts)
-        builder.add(entries_of(rows, owner, first, line), columns, timelines, int(counts.sum()))
+        builder.add(np.stack((rows, owner, first, line), axis=1), columns, timelines, int(counts.sum()))
     return builder.build(np.arange(3), numbered, Provenance()), end
 
 
@@ -149,6 +149,19 @@ def test_values_are_copied_once_pages_with_few_selected_series_hold_too_many_byt
     buffers = builder.build(np.arange(4), numbered, Provenance()).buffers
     assert [any(each is page for each in buffers) for page in pages] == [True, False, False, False]
     assert builder.build(np.arange(4), numbered, Provenance()).batch().values.tolist() == [3.0, 13.0, 23.0, 33.0]
+
+
+def test_a_few_values_of_many_in_a_part_are_copied(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("spm.limits.SAMPLE_RUNS_PART_IDLE_BYTES", 8 * 15)
+    timelines, buffers = Timelines.of(np.array([10, 20], np.int64), np.array([2], np.int32)), []
+    for unwanted in (6, 7):
+        builder = SampleRunsBuilder(0, 100)
+        columns = [np.arange(2.0 + unwanted) + 10 * n for n in range(3)]
+        builder.add(np.array([[row, row, 1, 0] for row in range(3)]), columns, timelines, 6)
+        runs = builder.build(np.arange(3), numbered, Provenance())
+        assert runs.batch().values.tolist() == [1.0, 2.0, 11.0, 12.0, 21.0, 22.0]
+        buffers.append(sum(each is column for each in runs.buffers for column in columns))
+    assert buffers == [3, 0]
 
 
 def extreme(values: list[float], *, greatest: bool) -> float:

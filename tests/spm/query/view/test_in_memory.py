@@ -16,12 +16,12 @@ from spm.errors import NotInMemory
 from spm.limits import HOUR_MS
 from spm.query.reader import AppStorage
 from spm.query.request import limits as light_limits
-from spm.query.samples.page_selection import PageSelection
-from spm.query.view.hour_reader import SampleReader
+from spm.query.samples.unpacked_pages import process_unpacked_pages
 from spm.store import epochs, keys
 from spm.store.backends import lmdb, open_backend
 from spm.store.backends.base import Backend
 from spm.store.backends.memory import MemoryBackend
+from spm.store.encoding import paged
 from spm.store.keys import PlacementTable
 from spm.store.matchers import Matcher
 from spm.store.versions import retractions
@@ -241,26 +241,19 @@ def test_a_large_tail_is_left_to_a_read_that_waits(case: Case, monkeypatch: pyte
                 look(case.storage.in_memory())
 
 
-def test_packed_values_are_left_to_a_read_that_waits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_packed_values_are_used_once_they_are_unpacked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, forbid_reads: Callable[[], None]
+) -> None:
+    monkeypatch.setattr(paged, "PAGED_FROM", 1)
     case = Case(tmp_path, SENT[0])
     roll(case.backend, 5)
     case.begin()
-    case.begin()
-    checked: list[bool] = []
-    check = SampleReader._check_decoded
-
-    def with_packed(self: SampleReader, selection: PageSelection) -> None:
-        checked.append(self.view.in_memory)
-        packed: Any = ("a part",)
-        fields = {name: getattr(selection, name) for name in selection.__slots__} | {"packed": packed}
-        check(self, PageSelection(**fields))
-
-    monkeypatch.setattr(SampleReader, "_check_decoded", with_packed)
+    process_unpacked_pages().clear()
     with pytest.raises(NotInMemory):
         look(case.storage.in_memory())
     case.begin()
-    assert checked[0]
-    assert not any(checked[1:])
+    forbid_reads()
+    assert look(case.storage.in_memory()) == plain(case.sent)
 
 
 def test_a_retraction_is_left_to_a_read_that_waits(case: Case) -> None:
