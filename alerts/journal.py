@@ -27,8 +27,8 @@ from alerts.judging.knowledge.sight import Sight
 from alerts.judging.lane_plan import Decision
 from alerts.judging.limits import OWED_METRICS_MAX, VERSIONS_KEPT_MAX
 from alerts.judging.run import Outcome, fault_text
-from alerts.judging.versions import RuleVersion
-from alerts.models import AlertEvent, Instance, Lane, Operation, Rule, RuleVersionRow
+from alerts.judging.versions import Closing, RuleVersion
+from alerts.models import AlertEvent, Instance, Lane, ManualEnd, Operation, Rule, RuleVersionRow
 from spm.errors import SpmError
 
 log = logging.getLogger("spm.alerts")
@@ -115,7 +115,13 @@ def versions_between(lane: Lane, after_ms: int, upto_ms: int) -> list[RuleVersio
     is_in_force = Q(until_ms=None) | Q(until_ms__gt=after_ms)
     rows = RuleVersionRow.objects.filter(is_in_force, rule__app=lane.app_id, from_ms__lte=upto_ms)
     texts = rows.annotate(text=Cast("content", TextField()))
-    return [_version_or_fault(*row) for row in texts.values_list("rule", "from_ms", "until_ms", "text")]
+    versions = [_version_or_fault(*row) for row in texts.values_list("rule", "from_ms", "until_ms", "text")]
+    closings: dict[int, tuple[Closing, ...]] = {}
+    for end in ManualEnd.objects.filter(rule__app=lane.app_id, at_ms__gt=after_ms, at_ms__lte=upto_ms):
+        closings[end.rule_id] = (*closings.get(end.rule_id, ()), end.closing)
+    if not closings:
+        return versions
+    return [replace(each, closings=closings.get(each.rule, ())) for each in versions]
 
 
 def _version_or_fault(rule: int, from_ms: int, until_ms: int | None, text: str) -> RuleVersion:
@@ -326,5 +332,5 @@ def _identity(transition: Transition) -> tuple[object, ...]:
 
 
 def _content(event: AlertEvent) -> tuple[object, ...]:
-    reason = event.reason if event.state == Phase.OK else ""
+    reason = event.reason if event.state in (Phase.OK, Phase.CLOSED) else ""
     return event.key, event.at_ms, tuple(event.before_state or ()), Phase(event.state), reason

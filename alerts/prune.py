@@ -5,7 +5,7 @@ from typing import Any
 from django.db.models import Q, QuerySet
 
 from alerts.judging.limits import OPERATIONS_KEEP_MS
-from alerts.models import AlertEvent, Delivery, Episode, NoiseReport, Operation, Outbox, RuleVersionRow
+from alerts.models import AlertEvent, Delivery, Episode, ManualEnd, NoiseReport, Operation, Outbox, RuleVersionRow
 from alerts.models.telling import Notification, NotificationGroup
 from alerts.noise.limits import REPORTS_KEEP_MS
 from alerts.telling.limits import NOTIFICATION_KEEP_MS
@@ -21,6 +21,7 @@ def prune(now_ms: int) -> int:
     old: tuple[QuerySet[Any], ...] = (
         AlertEvent.objects.filter(at_ms__lt=events_until_ms),
         Episode.objects.filter(end_ms__lt=events_until_ms),
+        ManualEnd.objects.filter(at_ms__lt=events_until_ms),
         RuleVersionRow.objects.filter(until_ms__lt=events_until_ms),
         Operation.objects.filter(made_ms__lt=now_ms - OPERATIONS_KEEP_MS),
         sent,

@@ -20,7 +20,7 @@ from alerts.judging import limits as judging_limits
 from alerts.judging.instances.keys import EndReason
 from alerts.judging.kinds import Kind
 from alerts.judging.lane_plan import aligned_ms
-from alerts.models import Episode, EpisodeStatus, Instance, Lane, Rule, RuleGroup, RuleVersionRow
+from alerts.models import Aspect, Episode, EpisodeStatus, Instance, Lane, ManualEnd, Rule, RuleGroup, RuleVersionRow
 from alerts.telling import hook
 from alerts.telling.configuration import schedule_of
 from alerts.telling.decide.windows import check_timing
@@ -100,6 +100,29 @@ def change(
 def delete(rule: Rule, *, by: User | None, now_ms: int, by_name: str = "") -> None:
     """Delete a rule. Its row and history stay."""
     _note(begin_edit(rule.app, now_ms=now_ms).delete(rule), "rule.delete", by, by_name)
+
+
+@transaction.atomic
+def end_alert(episode: Episode, *, by: User, now_ms: int) -> ManualEnd:
+    """End an open alert at the lane's next step; it fires again only after it was well. Raises ``Refused``.
+
+    Judging ends it, so that receivers hear of it as of any end. A second time says when the first one ends it.
+    """
+    rule = episode.rule
+    lane = begin_edit(rule.app, now_ms=now_ms).lane
+    if not Episode.objects.filter(pk=episode.pk, status=EpisodeStatus.OPEN).exists():
+        raise Refused("this alert is over", remedy="Only an open one is ended.")
+    if episode.aspect == Aspect.ERROR:
+        raise Refused("this alert ends when the rule can be judged", remedy="Mend the rule, or switch it off.")
+    instance = {"rule": rule, "fingerprint": episode.fingerprint, "aspect": episode.aspect}
+    waiting = ManualEnd.objects.filter(**instance, at_ms__gt=lane.position_ms).first()
+    if waiting is not None:
+        return waiting
+    at_ms = lane.position_ms + RULE_PERIOD_MS
+    end = ManualEnd.objects.create(**instance, at_ms=at_ms, seq=lane.seq, by=by, made_ms=now_ms)
+    detail = {"episode": episode.pk, "rule": rule.pk, "app": rule.app_id}
+    audit.record("alert.end", rule.name, actor=by, organisation=rule.app.organisation, detail=detail)
+    return end
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,7 @@ urlpatterns = [
     path("events", events.event_list, name="events"),
     path("<int:episode_id>", alert.alert_page, name="alert"),
     path("<int:episode_id>/take", alert.alert_take, name="alert-take"),
+    path("<int:episode_id>/end", alert.alert_end, name="alert-end"),
     path("<int:episode_id>/note", alert.alert_note, name="alert-note"),
     path("new", editor.rule_new, name="new"),
     path("files", rule_files.file_list, name="files"),

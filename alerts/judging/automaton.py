@@ -7,7 +7,8 @@
 Without ``for`` a violated instance fires at once; without ``keep firing`` a firing one is ok at its first W. Timers
 complete only on V or W: nothing fires or recovers by waiting while its data is missing (M) or cannot be judged (H).
 Missing data keeps the state for ``hold`` and then ends it; G, which says that the series or its rule is gone, ends it
-at once. All times are steps, so a judge that slept judges exactly as one that did not. Enter by ``step``.
+at once. What a person has ended (``close``) stays closed until it is well, so that it does not fire anew at the next
+step. All times are steps, so a judge that slept judges exactly as one that did not. Enter by ``step``.
 """
 
 from dataclasses import dataclass, replace
@@ -21,6 +22,7 @@ class Phase(StrEnum):
     PENDING = "pending"
     FIRING = "firing"
     RECOVERING = "recovering"
+    CLOSED = "closed"  # a person ended its episode, and it has not been well since
 
 
 class Input(IntEnum):
@@ -82,6 +84,13 @@ def step(timing: Timing, state: InstanceState, given: Input, at_ms: int) -> Inst
     return _NEXT[present.phase](timing, present, given, at_ms)
 
 
+def close(state: InstanceState, at_ms: int) -> InstanceState:
+    """Return the state after a person has ended its episode at this step; one that does not alert stays as it is."""
+    if not state.is_alerting:
+        return state
+    return replace(state, phase=Phase.CLOSED, since_ms=at_ms, start_ms=None)
+
+
 def due_ms(timing: Timing, state: InstanceState, given: Input) -> int | None:
     """Return the first time at which ``step`` changes a state that this input has reached already; None: never."""
     if state.phase is Phase.OK:
@@ -133,6 +142,10 @@ def _from_recovering(timing: Timing, state: InstanceState, given: Input, at_ms: 
     return OK if at_ms >= _after(state.since_ms, timing.keep_firing_for_ms) else state
 
 
+def _from_closed(timing: Timing, state: InstanceState, given: Input, at_ms: int) -> InstanceState:
+    return OK if given is Input.WELL else state
+
+
 def _after(start_ms: int | None, duration_ms: int) -> int:
     assert start_ms is not None, "BUG: a phase without the step at which it began"
     return start_ms + duration_ms
@@ -143,4 +156,5 @@ _NEXT = {
     Phase.PENDING: _from_pending,
     Phase.FIRING: _from_firing,
     Phase.RECOVERING: _from_recovering,
+    Phase.CLOSED: _from_closed,
 }

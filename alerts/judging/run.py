@@ -25,7 +25,7 @@ import numpy as np
 from alerts.judging import composites, limits
 from alerts.judging.anomalies import distances
 from alerts.judging.answers import Answer, Labels, Read
-from alerts.judging.automaton import OK, Input, InstanceState, Phase, Timing, due_ms, step
+from alerts.judging.automaton import OK, Input, InstanceState, Phase, Timing, close, due_ms, step
 from alerts.judging.conditions import MissingPolicy, violates_none
 from alerts.judging.instances.keys import Aspect, EndReason, InstanceKey, States, Transition
 from alerts.judging.instances.rows import Hold, Inputs, Rows, Table, error_row, inputs_of
@@ -129,6 +129,7 @@ class _Fold:
         self._steps, self._read, self._active_max, self._incomplete = steps, read, active_max, incomplete
         self._inputs: LruCache[tuple[object, ...], Inputs] = LruCache(limits.INPUTS_BYTES_MAX)
         self._distances: dict[tuple[object, ...], Answer] = {}
+        self._closings: Mapping[InstanceKey, tuple[int, ...]] = {}  # of the rule that is judged
         self._keys_of = defaultdict[int, set[InstanceKey]](set)  # of each rule: those with a state, and some without
         for key in states:
             self._keys_of[key.rule].add(key)
@@ -149,12 +150,15 @@ class _Fold:
             for key in self._active_keys(rule):
                 del self.states[key]
             self.states.update(states)
+            self._close_all(self._active_keys(rule))
             self._fold_errors(rule, dict.fromkeys(range(len(steps)), fault_text(fault)), steps)
 
     def judge(self, rule: int, version: RuleVersion, before: RuleVersion | None, steps: Steps) -> None:
         """Judge one version of a rule at its steps."""
         known = self._active_keys(rule)
+        self._closings = _closings_of(version, steps)
         if version.fault:
+            self._close_all(known)
             self._fold_errors(rule, dict.fromkeys(range(len(steps)), version.fault), steps)
             return
         if version.ended:
@@ -245,6 +249,16 @@ class _Fold:
         first = self._steps.index_from(steps.first_ms)
         return self._incomplete[first : first + len(steps)]
 
+    def _close_all(self, keys: Iterable[InstanceKey]) -> None:
+        """End what people have ended, of series that stay as they are otherwise."""
+        for key in keys:
+            for at_ms in self._closings.get(key, ()) if key.aspect != Aspect.ERROR else ():
+                before = self.states[key]
+                after = close(before, at_ms)
+                if after != before:
+                    self.states[key] = after
+                    self.transitions.append(Transition(key, at_ms, before, after, None, EndReason.PERSON))
+
     def _end_all(self, keys: Iterable[InstanceKey], reason: EndReason, at_ms: int) -> None:
         for key in keys:
             before = self.states.pop(key)
@@ -278,7 +292,7 @@ class _Fold:
             else:
                 after = self._step(rows, row, index, timing, steps, (details or {}).get(index, ""))
                 active += (after.phase is not Phase.OK) - (before.phase is not Phase.OK)
-                later = _later(rows, row, index, timing, after, steps)
+                later = _later(rows, row, index, timing, after, steps, self._closings.get(key, ()))
             if later is not None:
                 heapq.heappush(heap, (later, name, row))
         return skipped
@@ -286,10 +300,12 @@ class _Fold:
     def _step(self, rows: Rows, row: int, index: int, timing: Timing, steps: Steps, detail: str) -> InstanceState:
         key, given, at_ms = rows.keys[row], _INPUTS[rows.codes[row][index]], steps.at_ms(index)
         before = self.states.get(key, OK)
-        after = step(timing, before, given, at_ms)
+        is_closed = at_ms in self._closings.get(key, ()) and before.is_alerting
+        after = step(timing, close(before, at_ms) if is_closed else before, given, at_ms)
         if after == before:
             return after
         reason = _end_reason(given, is_edited=bool(rows.edited[row])) if after.phase is Phase.OK else None
+        reason = EndReason.PERSON if is_closed else reason
         value = float(rows.values[row, index])
         number = None if math.isnan(value) else value
         self.transitions.append(Transition(key, at_ms, before, after, number, reason, detail))
@@ -301,7 +317,18 @@ class _Fold:
         return after
 
 
-def _later(rows: Rows, row: int, index: int, timing: Timing, state: InstanceState, steps: Steps) -> int | None:
+def _closings_of(version: RuleVersion, steps: Steps) -> dict[InstanceKey, tuple[int, ...]]:
+    """Return the steps among these at which people ended alerts, by instance."""
+    closings: dict[InstanceKey, tuple[int, ...]] = {}
+    for each in version.closings:
+        if steps.first_ms <= each.at_ms <= steps.last_ms:
+            closings[each.key] = (*closings.get(each.key, ()), each.at_ms)
+    return closings
+
+
+def _later(
+    rows: Rows, row: int, index: int, timing: Timing, state: InstanceState, steps: Steps, closings: Iterable[int]
+) -> int | None:
     """Return the next place at which the row's state can change."""
     if state.phase is Phase.OK:
         return rows.next_begin(row, index + 1)
@@ -310,6 +337,9 @@ def _later(rows: Rows, row: int, index: int, timing: Timing, state: InstanceStat
     if due is not None:
         due_place = max(index + 1, steps.index_from(due))
         place = due_place if place is None else min(place, due_place)
+    if state.is_alerting:
+        places = (steps.index_from(at_ms) for at_ms in closings)
+        place = min((each for each in (place, *places) if each is not None and each > index), default=None)
     return place if place is not None and place < len(steps) else None
 
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 from alerts.judging.automaton import Timing
 from alerts.judging.conditions import Condition
+from alerts.judging.instances.keys import InstanceKey
 from alerts.judging.kinds import Kind, Parameters, value_expr
 from alerts.judging.selections import traits_of
 
@@ -30,12 +31,21 @@ class Steps:
 
 
 @dataclass(frozen=True, slots=True)
+class Closing:
+    """A person ends the alert of an instance at a step."""
+
+    key: InstanceKey
+    at_ms: int
+
+
+@dataclass(frozen=True, slots=True)
 class RuleVersion:
     """What a rule was from the step ``from_ms`` until before ``until_ms`` (None: it still is).
 
     ``ended`` says why the rule is not judged in this version: "deleted", "switched off", or "" if it is judged.
     ``missing_for_ms`` counts if the absence of a series is an alert of its own. ``fault`` says why the rule cannot be
-    judged, whatever its data: each step is an error of it, and its series stay as they are.
+    judged, whatever its data: each step is an error of it, and its series stay as they are. ``closings`` are the steps
+    at which people ended alerts of the rule, whatever its version then was.
     """
 
     rule: int
@@ -49,6 +59,7 @@ class RuleVersion:
     kind: Kind = Kind.THRESHOLD
     parameters: Parameters = field(default_factory=Parameters)
     fault: str = ""
+    closings: tuple["Closing", ...] = ()
 
     @property
     def value_expr(self) -> str:

@@ -6,7 +6,7 @@ Times are milliseconds since the epoch. Rows change only through ``rulebook`` (p
 
 from alerts.judging.instances.keys import Aspect, EndReason
 from alerts.judging.reconciliation import EpisodeStatus
-from alerts.models.judging import AlertEvent, Episode, Instance, Lane, Operation, RuleVersionRow
+from alerts.models.judging import AlertEvent, Episode, Instance, Lane, ManualEnd, Operation, RuleVersionRow
 from alerts.models.noise import NoiseReport, NoisyRule
 from alerts.models.rule import Rule, Severity
 from alerts.models.rule_file import RecordingRule, RuleGroup, SeriesLane
@@ -22,6 +22,7 @@ __all__ = [
     "EpisodeStatus",
     "Instance",
     "Lane",
+    "ManualEnd",
     "NoiseReport",
     "NoisyRule",
     "Operation",

@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from enum import StrEnum
 
+from django.conf import settings
 from django.db import models
 
 from alerts.judging.automaton import InstanceState, Phase
@@ -10,6 +11,7 @@ from alerts.judging.instances.keys import Aspect, EndReason, InstanceKey
 from alerts.judging.knowledge.sight import KeptKnowledge
 from alerts.judging.lane_plan import LaneState, News, OperationKind
 from alerts.judging.reconciliation import EpisodeStatus
+from alerts.judging.versions import Closing
 from alerts.models.rule import Rule, Severity
 
 
@@ -107,6 +109,32 @@ class RuleVersionRow(models.Model):
         return f"{self.rule} from {self.from_ms}"
 
 
+class ManualEnd(models.Model):
+    """A person ended an alert: from this step on it does not fire until it was well."""
+
+    rule = models.ForeignKey(Rule, models.CASCADE, related_name="manual_ends")
+    fingerprint = models.CharField(max_length=32, blank=True)
+    aspect = models.CharField(max_length=8, choices=_choices(Aspect))
+    at_ms = models.BigIntegerField(help_text="the step")
+    seq = models.BigIntegerField(help_text="the lane's number that it took")
+    by = models.ForeignKey(settings.AUTH_USER_MODEL, models.SET_NULL, null=True, related_name="+")
+    made_ms = models.BigIntegerField()
+
+    class Meta:
+        ordering = ["-at_ms", "-id"]
+        constraints = [
+            models.UniqueConstraint(fields=["rule", "fingerprint", "aspect", "at_ms"], name="one_manual_end_per_step")
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.rule} {self.fingerprint} at {self.at_ms}"
+
+    @property
+    def closing(self) -> Closing:
+        """What judging makes of it."""
+        return Closing(InstanceKey(self.rule_id, self.fingerprint, self.aspect), self.at_ms)
+
+
 class Instance(models.Model):
     """One aspect of a series of a rule, while it is not ok. What is ok has no row."""
 
@@ -144,6 +172,8 @@ class Instance(models.Model):
         """The state in one word, as pages show it."""
         if self.aspect == Aspect.ERROR:
             return "error"
+        if self.aspect == Aspect.MISSING and self.phase == Phase.CLOSED:
+            return self.phase
         if self.aspect == Aspect.MISSING or (self.phase == Phase.PENDING and self.missing_ms is not None):
             return "no data"
         return self.phase

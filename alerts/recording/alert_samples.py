@@ -8,7 +8,7 @@ seconds, at which it left ok. A series that ends gets a stale marker. Enter by `
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from alerts.judging.automaton import OK, InstanceState
+from alerts.judging.automaton import OK, InstanceState, Phase
 from alerts.judging.instances.keys import Aspect, InstanceKey
 from alerts.judging.versions import Steps
 from alerts.recording.record import STALE
@@ -46,14 +46,14 @@ def stretches(
     ``states`` are those before the first step. Aspects other than values have no series.
     """
     result = list[AlertStretch]()
-    begun = {key: (state, 0) for key, state in states.items() if key.aspect == Aspect.VALUE}
+    begun = {key: (_written(state), 0) for key, state in states.items() if key.aspect == Aspect.VALUE}
     for key, at_ms, after in sorted(changes, key=lambda change: change[1]):
         if key.aspect != Aspect.VALUE:
             continue
         index = min(max(steps.index_from(at_ms), 0), len(steps))
         state, first = begun.get(key, (OK, 0))
         result.append(AlertStretch(key, state, first, index))
-        begun[key] = after, index
+        begun[key] = _written(after), index
     result += [AlertStretch(key, state, first, len(steps)) for key, (state, first) in begun.items()]
     return sorted(result, key=lambda each: (each.key, each.first, each.end))
 
@@ -74,9 +74,14 @@ def series_of(parts: Sequence[AlertStretch], labels: Mapping[str, str], size: in
 def ended_series(labels: Mapping[str, str], *, was_alerting: bool, now: InstanceState) -> list[Mapping[str, str]]:
     """Return the labels of the series of an alert that are no longer written, now that it is in this state."""
     alerts, for_state = _names(labels, was_alerting), {**labels, METRIC_NAME: FOR_STATE}
-    if now == OK:
+    if _written(now) == OK:
         return [alerts, for_state]
     return [] if now.is_alerting == was_alerting else [alerts]
+
+
+def _written(state: InstanceState) -> InstanceState:
+    """Return the state as series have it: an alert that a person has ended has none."""
+    return OK if state.phase is Phase.CLOSED else state
 
 
 def _names(labels: Mapping[str, str], is_alerting: bool) -> dict[str, str]:

@@ -230,7 +230,7 @@ def _taken_back(judged: Lane, lane: SeriesLane, after_ms: int) -> Mapping[Instan
     was_so = Q(superseded_seq=None) | Q(superseded_seq__gt=lane.alerts_seq)
     of_them = events.filter(was_so, seq__lte=lane.alerts_seq, fingerprint__in={key.fingerprint for key in changed})
     last = {event.key: event for event in of_them.order_by("at_ms", "pk") if event.key in changed}
-    return {key: event for key, event in last.items() if event.state != Phase.OK}
+    return {key: event for key, event in last.items() if event.state not in (Phase.OK, Phase.CLOSED)}
 
 
 def _end_taken_back(

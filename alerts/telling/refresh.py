@@ -23,6 +23,7 @@ from typing import Any
 from django.db.models import Exists, F, OuterRef, Q, Subquery
 
 from alerts import newest_texts
+from alerts.judging.automaton import Phase
 from alerts.models import Instance, Lane
 from alerts.models.telling import LastWord, Receiver, with_texts
 from alerts.notify.alertmanager import KIND, AlertmanagerNotifier
@@ -104,7 +105,8 @@ def _goes_on(now_ms: int) -> Q:
 def _ended(now_ms: int) -> Q:
     """Select alerts of whose end the receiver was told, while they are due before the end of a quarter of an hour."""
     same = {"rule": OuterRef("episode__rule"), "fingerprint": OuterRef("episode__fingerprint")}
-    is_active = Exists(Instance.objects.filter(aspect=OuterRef("episode__aspect"), **same))
+    active = Instance.objects.filter(aspect=OuterRef("episode__aspect"), **same).exclude(phase=Phase.CLOSED)
+    is_active = Exists(active)
     is_recent = Q(episode__end_ms__gt=F("sent_ms") + limits.REFRESH_MS - limits.REFRESH_ENDED_MS)
     is_recent &= Q(episode__end_ms__gt=now_ms - limits.REFRESH_ENDED_MS - limits.REFRESH_MS)
     return Q(is_recent, ~is_active, level__in=(Level.ENDED, Level.VOID))

@@ -101,6 +101,7 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path(_WINDOW, maintenance_windows.OneMaintenanceWindow.as_view(), name="window"),
     path(f"{_ORGANISATION}/alerts", open_alerts.OpenAlerts.as_view(), name="alerts"),
     path(f"{_ORGANISATION}/alerts/<int:number>/acknowledge", acknowledgements.Acknowledge.as_view(), name="take"),
+    path(f"{_ORGANISATION}/alerts/<int:number>/end", acknowledgements.EndAlert.as_view(), name="alert_end"),
     path(f"{_ORGANISATION}/incidents", incidents.IncidentList.as_view(), name="incidents"),
     path(f"{_ORGANISATION}/contact-points", contact_points.ContactPoints.as_view(), name="contact_points"),
     path(f"{_ORGANISATION}/contact-points/<int:number>", contact_points.OneContactPoint.as_view(), name="point"),

@@ -12,7 +12,7 @@ from spm.accounts.organisations.rights import Right
 RIGHTS: Mapping[str, Right] = {
     "agent_forget": Right.FORGET_AGENT,
     "agent_settings_push": Right.PUSH_AGENT_SETTINGS,
-    "alert_acknowledge": Right.ACKNOWLEDGE,
+    **dict.fromkeys(("alert_acknowledge", "alert_end"), Right.ACKNOWLEDGE),
     "audit": Right.SEE_AUDIT,
     "backtest": Right.TRY_RULE,
     **dict.fromkeys(("consumer_group_delete", "consumer_group_register"), Right.MANAGE_CONSUMER_GROUPS),

@@ -234,7 +234,8 @@ def _health(error: str, judged_ms: int) -> str:
 
 
 def _active(rule: Rule) -> list[Instance]:
-    return [instance for instance in rule.instances.all() if instance.aspect == Aspect.VALUE]
+    values = (instance for instance in rule.instances.all() if instance.aspect == Aspect.VALUE)
+    return [instance for instance in values if instance.phase != Phase.CLOSED]
 
 
 def _alert(rule: Rule, instance: Instance, newest: NewestData) -> dict[str, Any]:

@@ -149,6 +149,7 @@ ALERTS = [
     *_all("GET", "/alerts", Right.SEE_APP, "/notifications/<int:notification_id>", "/silences", "/silences/preview"),
     *_all("GET", "/alerts", Right.SEE_APP, "/active", "/incidents", "/events"),
     Row("POST", "/alerts/events", Right.POST_EVENT, 302, {"kind": "note", "text": "seen"}),
+    Row("POST", "/alerts/<int:episode_id>/end", Right.ACKNOWLEDGE, 302),
     Row("POST", "/alerts/<int:episode_id>/note", Right.POST_EVENT, 302, {"text": "seen"}),
     Row("POST", "/alerts/active", Right.ACKNOWLEDGE, 302),
     Row("GET", "/alerts/files", Right.SEE_APP),
@@ -183,6 +184,7 @@ ALERTS = [
     Row("POST", f"{_ORGANISATION}/notifications/<int:number>/retry", Right.RETRY_NOTIFICATION),
     Row("POST", f"{_ORGANISATION}/receivers/<int:number>/test", Right.TEST_RECEIVER, 201),
     Row("POST", f"{_ORGANISATION}/alerts/<int:number>/acknowledge", Right.ACKNOWLEDGE),
+    Row("POST", f"{_ORGANISATION}/alerts/<int:number>/end", Right.ACKNOWLEDGE),
     Row("GET", f"{_ORGANISATION}/contact-points", Right.SEE_APP),
     Row(
         "POST",

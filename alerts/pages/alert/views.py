@@ -1,4 +1,4 @@
-"""The page of one alert, and what a person does there: acknowledge, snooze, note. Silences have their own page."""
+"""The page of one alert, and what a person does there: acknowledge, snooze, end, note. Silences are elsewhere."""
 
 from django.contrib import messages
 from django.contrib.auth.decorators import login_required
@@ -7,8 +7,9 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect
 from django.views.decorators.http import require_GET, require_POST
 
+from alerts import rulebook
 from alerts.history.notes import add_note, notes_of
-from alerts.models import AlertEvent, Episode
+from alerts.models import AlertEvent, Episode, ManualEnd
 from alerts.models.telling import Acknowledgement, LastWord, Notification
 from alerts.pages.alert.evidence import evidence_of
 from alerts.pages.alert.matchers import matchers_of
@@ -48,6 +49,7 @@ def alert_page(request: HttpRequest, episode_id: int) -> HttpResponse:
         words=LastWord.objects.filter(episode=episode).select_related("receiver"),
         taken=Acknowledgement.objects.filter(episode=episode, until_ms__gt=now_ms).first(),
         texts=annotations_of(episode),
+        manual_end=_manual_end(episode),
         notes=notes_of(episode.rule.app_id, [episode], most=_NOTES_SHOWN).get(episode.pk, ()),
         matchers=", ".join(matchers),
         is_cut=len(matchers) < len(labels),
@@ -71,6 +73,19 @@ def alert_take(request: HttpRequest, episode_id: int) -> HttpResponse:
 
 @login_required
 @require_POST
+def alert_end(request: HttpRequest, episode_id: int) -> HttpResponse:
+    """End an alert at the next step: it fires again only after it was well."""
+    episode = _episode(request, episode_id, Right.ACKNOWLEDGE)
+    try:
+        rulebook.end_alert(episode, by=person_of(request), now_ms=_clock.now_ms())
+        messages.success(request, "It ends at the next step, and fires again only after it was well.")
+    except Refused as refusal:
+        messages.error(request, str(refusal))
+    return redirect("alerts:alert", episode_id)
+
+
+@login_required
+@require_POST
 def alert_note(request: HttpRequest, episode_id: int) -> HttpResponse:
     """Write a note on an alert."""
     episode = _episode(request, episode_id, Right.POST_EVENT)
@@ -82,7 +97,7 @@ def alert_note(request: HttpRequest, episode_id: int) -> HttpResponse:
 
 
 def _episode(request: HttpRequest, episode_id: int, right: Right) -> Episode:
-    rows = Episode.objects.select_related("rule__app__organisation", "rule__group", "merged_into")
+    rows = Episode.objects.select_related("rule__app__organisation", "rule__app__lane", "rule__group", "merged_into")
     episode = get_object_or_404(rows, pk=episode_id)
     access.require_app(person_of(request), episode.rule.app_id, right)
     return episode
@@ -95,6 +110,14 @@ def _events(episode: Episode) -> QuerySet[AlertEvent]:
     if episode.end_ms is not None:
         inside = inside.filter(at_ms__lte=episode.end_ms)
     return inside[:_EVENTS_SHOWN]
+
+
+def _manual_end(episode: Episode) -> ManualEnd | None:
+    """Return by whom an alert was ended, or will be at the next step."""
+    own = ManualEnd.objects.filter(rule=episode.rule_id, fingerprint=episode.fingerprint, aspect=episode.aspect)
+    if episode.end_ms is not None:
+        return own.filter(at_ms=episode.end_ms).select_related("by").first()
+    return own.filter(at_ms__gt=episode.rule.app.lane.position_ms).select_related("by").first()
 
 
 def _notifications(episode: Episode) -> QuerySet[Notification]:

@@ -1,4 +1,4 @@
-"""Acknowledging an alert: a person takes an episode, and it is not repeated until a time. A short one is a snooze."""
+"""What a person does to an alert: take it, so that it is not repeated until a time, or end it by hand."""
 
 from typing import Any
 
@@ -7,7 +7,8 @@ from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from alerts.models import Episode
+from alerts import rulebook
+from alerts.models import Episode, ManualEnd
 from alerts.models.telling import Acknowledgement
 from alerts.telling import actions
 from alerts.telling.limits import ACKNOWLEDGE_MS
@@ -37,6 +38,32 @@ class AcknowledgementSerializer(serializers.ModelSerializer[Acknowledgement]):
     class Meta:
         model = Acknowledgement
         fields = ["alert", "by", "at_ms", "until_ms"]
+
+
+class ManualEndSerializer(serializers.ModelSerializer[ManualEnd]):
+    """Who ended an alert, and from which step on."""
+
+    by = serializers.CharField(default="a former member")
+
+    class Meta:
+        model = ManualEnd
+        fields = ["by", "at_ms", "made_ms"]
+
+
+class EndAlert(OrganisationOperation):
+    """An end of an alert by hand."""
+
+    @extend_schema(
+        operation_id="alert_end",
+        request=None,
+        responses={200: ManualEndSerializer, **dict.fromkeys(_STATUSES, FailureSerializer)},
+    )
+    def post(self, request: Request, organisation_id: int, number: int) -> Response:
+        """End an open alert at the next step; it fires again only after it was well. A second time changes nothing."""
+        own = self.membership(organisation_id, Right.ACKNOWLEDGE)
+        episodes = Episode.objects.filter(rule__app__organisation=own.organisation, rule__app__going=None)
+        end = rulebook.end_alert(row_of(episodes, number), by=own.user, now_ms=_clock.now_ms())
+        return Response(ManualEndSerializer(end).data)
 
 
 class Acknowledge(OrganisationOperation):
