@@ -78,6 +78,6 @@ def _with_words(chosen: Sequence[tuple[Episode, Mapping[str, str]]], now_ms: int
     taken = Acknowledgement.objects.filter(episode__in=numbers, until_ms__gt=now_ms).select_related("by", "receiver")
     by_episode = {row.episode_id: row for row in taken}
     words: dict[int, list[LastWord]] = {number: [] for number in numbers}
-    for word in LastWord.objects.filter(episode__in=numbers).select_related("receiver").order_by("pk"):
+    for word in LastWord.objects.filter(episode__in=numbers).select_related("receiver", "group").order_by("pk"):
         words[word.episode_id].append(word)
     return [OpenAlert(each, labels, by_episode.get(each.pk), words[each.pk]) for each, labels in chosen]

@@ -103,9 +103,20 @@ def test_fire(receiver: Receiver, *, by: User, now_ms: int) -> Notification:
 
 @transaction.atomic
 def add_silence(
-    organisation: Organisation, matchers: str, *, from_ms: int, to_ms: int, comment: str, by: User | None, now_ms: int
+    organisation: Organisation,
+    matchers: str,
+    *,
+    from_ms: int,
+    to_ms: int,
+    comment: str,
+    by: User | None,
+    now_ms: int,
+    name: str = "",
 ) -> Silence:
-    """Silence alerts that match during [from_ms, to_ms); raises ``BadQuery`` with what is wrong."""
+    """Silence alerts that match during [from_ms, to_ms); raises ``BadQuery`` with what is wrong.
+
+    ``name`` is that of a program, for the audit log; the comment of a link of a mail names its receiver.
+    """
     read_matchers(matchers)
     organisation = Organisation.objects.select_for_update(no_key=True).get(pk=organisation.pk)  # its bound holds
     if not from_ms < to_ms <= from_ms + limits.SILENCE_MS_MAX:
@@ -124,19 +135,18 @@ def add_silence(
         created_ms=now_ms,
     )
     detail = {"silence": silence.pk}
-    name = comment if by is None else ""
-    audit.record("silence.create", matchers, actor=by, organisation=organisation, detail=detail, name=name)
+    audit.record("silence.create", matchers, actor=by, organisation=organisation, detail=detail, name=name or comment)
     mark_organisation(organisation.pk, now_ms=now_ms)
     return silence
 
 
 @transaction.atomic
-def end_silence(silence: Silence, *, by: User, now_ms: int) -> None:
+def end_silence(silence: Silence, *, by: User | None, now_ms: int, name: str = "") -> None:
     """End a silence now; one that has not begun never does. One that is over stays as it is, and nothing is noted."""
     going_on = Silence.objects.filter(pk=silence.pk, to_ms__gt=now_ms)
     if not going_on.update(to_ms=max(now_ms, silence.from_ms)):
         return
-    audit.record("silence.end", silence.matchers, actor=by, organisation=silence.organisation)
+    audit.record("silence.end", silence.matchers, actor=by, organisation=silence.organisation, name=name)
     mark_organisation(silence.organisation_id, now_ms=now_ms)
 
 

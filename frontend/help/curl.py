@@ -18,6 +18,8 @@ _SHELL = {
     "%NOW%": "$(date +%s)",
     "%AGO%": "$(($(date +%s) - 3600))",
     "%SOON%": "$(($(date +%s) + 3600))",
+    "%TODAY%": "$(date -u +%FT%TZ)",
+    "%LATER%": "$(date -u -d 'next hour' +%FT%TZ)",
 }
 
 

@@ -1,7 +1,7 @@
 """What the commands of the OpenAPI schema send: values of parameters, bodies by the name of their operation.
 
-In a text ``%NOW%``, ``%AGO%`` and ``%SOON%`` stand for a time in seconds (an hour ago, in an hour), any other
-``%NAME%`` for a variable of the shell.
+In a text ``%NOW%``, ``%AGO%`` and ``%SOON%`` stand for a time in seconds (an hour ago, in an hour), ``%TODAY%`` and
+``%LATER%`` for a written time (now, in an hour), any other ``%NAME%`` for a variable of the shell.
 """
 
 from collections.abc import Mapping
@@ -29,6 +29,7 @@ PATH_VARIABLES: Mapping[str, str] = {
     "retractions": "RETRACTION",
     "rules": "RULE",
     "runs": "RUN",
+    "silence": "SILENCE_ID",
     "silences": "SILENCE",
     "tokens": "TOKEN_NUMBER",
     "versions": "VERSION",
@@ -81,6 +82,10 @@ _EMPTY = "\\0"  # a message without content, in snappy
 _READ_UP = "\\022\\104\\012\\020\\032\\016\\022\\010__name__\\032\\002up"  # a request for the metric up, in snappy
 _RETRACTION = '"series": "room_temperature", "data_from": %AGO%000, "data_to": %NOW%000'
 _PANELS = '{"start": %AGO%000, "end": %NOW%000, "panels": [{"id": "a", "expr": "room_temperature"}]}'
+_ALERTMANAGER_SILENCE = (
+    '{"matchers": [{"name": "host", "value": "db-1", "isRegex": false}], "startsAt": "%TODAY%", "endsAt": "%LATER%",'
+    ' "createdBy": "ops", "comment": "new disk"}'
+)
 BODIES: Mapping[str, tuple[str, str]] = {
     "agent_heartbeat": (_JSON, _HEARTBEAT),
     "agent_register": (_JSON, _HEARTBEAT),
@@ -126,6 +131,7 @@ BODIES: Mapping[str, tuple[str, str]] = {
     "rule_create": (_JSON, _RULE),
     "rule_edit": (_JSON, '{"threshold": 26}'),
     "rule_file_put": (_YAML, _RULE_FILE),
+    "alertmanager_silence_create": (_JSON, _ALERTMANAGER_SILENCE),
     "silence_create": (_JSON, '{"matchers": "host=\\"db-1\\"", "to_ms": %SOON%000, "comment": "new disk"}'),
     "token_create": (_JSON, '{"name": "dashboard on the wall", "scopes": ["read"], "days": 90}'),
 }

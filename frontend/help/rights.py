@@ -14,6 +14,7 @@ RIGHTS: Mapping[str, Right] = {
     "agent_settings_push": Right.PUSH_AGENT_SETTINGS,
     **dict.fromkeys(("alert_acknowledge", "alert_end"), Right.ACKNOWLEDGE),
     "audit": Right.SEE_AUDIT,
+    **dict.fromkeys(("alertmanager_silence_create", "alertmanager_silence_expire"), Right.SILENCE),
     "backtest": Right.TRY_RULE,
     **dict.fromkeys(("consumer_group_delete", "consumer_group_register"), Right.MANAGE_CONSUMER_GROUPS),
     "consumer_group_seek": Right.MANAGE_CONSUMER_GROUPS,

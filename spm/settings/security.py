@@ -72,6 +72,7 @@ REST_FRAMEWORK = {
 SPECTACULAR_SETTINGS = {
     "TITLE": "SPM",
     "VERSION": "1",
+    "SCHEMA_PATH_PREFIX": "/api/v[12]",
     "SERVE_INCLUDE_SCHEMA": False,
     "ENUM_NAME_OVERRIDES": {
         "AlertStateEnum": "alerts.models.AlertEvent.STATES",

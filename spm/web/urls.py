@@ -31,6 +31,7 @@ urlpatterns = [
     re_path("^prometheus/", unknown_address),
     path("api/v1/", include("frontend.api.urls")),
     path("api/v1/", include("frontend.transfer.urls")),
+    path("api/v2/", include("frontend.api.alertmanager.urls")),  # beside Influx' addresses, which are of ingest
     path("alerts/", include("alerts.urls")),
     path("health/alerting", alerting_health, name="alerting-health"),
     path("a/<str:text>", link_page, name="alert-link"),

@@ -209,6 +209,21 @@ ALERTS = [
     *_all("GET", f"{_ORGANISATION}/silences", Right.SEE_APP, "", "/<int:number>"),
     Row("POST", f"{_ORGANISATION}/silences", Right.SILENCE, 201, {"matchers": 'host="b"', "to_ms": "{soon}"}),
     Row("DELETE", f"{_ORGANISATION}/silences/<int:number>", Right.SILENCE, 204),
+    *_all("GET", "/api/v2", Right.SEE_APP, "/alerts", "/alerts/groups", "/silences", "/silence/<str:silence>"),
+    *_all("GET", "/api/v2", Right.SEE_APP, "/status", "/receivers"),
+    Row(
+        "POST",
+        "/api/v2/silences",
+        Right.SILENCE,
+        body={
+            "matchers": [{"name": "host", "value": "b", "isRegex": False}],
+            "startsAt": "2000-01-01T00:00:00Z",
+            "endsAt": "{later}",
+            "createdBy": "ops",
+            "comment": "disk",
+        },
+    ),
+    Row("DELETE", "/api/v2/silence/<str:silence>", Right.SILENCE),
 ]
 _GROUP, _CONSUMER = "/api/v1/events/groups/<slug:name>", "/api/v1/events/groups/<slug:name>/consumers/<str:consumer>"
 EVENTS = [

@@ -23,9 +23,11 @@ from alerts import rulebook
 from alerts.models import Episode
 from alerts.models.noise import NoiseReport
 from alerts.models.telling import ContactPoint, Inhibition, MuteTiming, Policy
+from alerts.notify.text import rfc3339
 from alerts.rulefiles import apply
 from alerts.telling import actions
 from alerts.telling.settings import rows
+from frontend.api.alertmanager.base import silence_id
 from frontend.dashboards import storage
 from frontend.dashboards.document import check
 from ingest.http import pings
@@ -77,9 +79,6 @@ def fill_world(tenant: Tenant) -> dict[str, str]:
     receiver = point.receivers.get()
     receiver.confirmed_ms = now_ms
     receiver.save()
-    silence = actions.add_silence(
-        tenant.organisation, 'host="a"', from_ms=now_ms, to_ms=now_ms + 60_000, comment="", by=owner, now_ms=now_ms
-    )
     times = {"start_ms": now_ms, "created_ms": now_ms, "changed_ms": now_ms}
     episode = Episode.objects.create(rule=rule, fingerprint="f", labels={}, severity="warning", **times)
     run = Run.objects.create(number=7, kind=RunKind.FULL, executor="local", started=now, state=RunState.DONE, units=1)
@@ -115,10 +114,9 @@ def fill_world(tenant: Tenant) -> dict[str, str]:
         "notifications": str(actions.test_fire(receiver, by=owner, now_ms=now_ms).pk),
         "contact-points": str(point.pk),
         "receivers": str(receiver.pk),
-        "silences": str(silence.pk),
+        **fill_silences(tenant, now_ms),
         **fill_settings(tenant, point, now_ms),
         "alerts": str(episode.pk),
-        "soon": str(now_ms + 60_000),
         "heartbeats": str(pings.create_heartbeat(app, "backup", actor=owner, now_ms=now_ms).pk),
         "hosts": "web-1",
         "by-name": "web-1",
@@ -145,6 +143,17 @@ def fill_settings(tenant: Tenant, point: ContactPoint, now_ms: int) -> dict[str,
         "windows": str(window.pk),
         "inhibitions": str(inhibition.pk),
     }
+
+
+def fill_silences(tenant: Tenant, now_ms: int) -> dict[str, str]:
+    """Make a silence of the organisation, and one of the app, which Alertmanager's interface ends; both end soon."""
+    times: dict[str, Any] = {"from_ms": now_ms, "to_ms": now_ms + 60_000, "now_ms": now_ms}
+    everyones, own = (
+        actions.add_silence(tenant.organisation, matchers, comment="", by=tenant.owner, **times)
+        for matchers in ('host="a"', f'app="{tenant.app.name}"')
+    )
+    soon = now_ms + 60_000
+    return {"silences": str(everyones.pk), "silence": silence_id(own.pk), "soon": str(soon), "later": rfc3339(soon)}
 
 
 def fill_dashboards(tenant: Tenant, now_ms: int) -> dict[str, str]:

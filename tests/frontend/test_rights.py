@@ -87,7 +87,7 @@ def person_of(name: str, alpha: Tenant, beta: Tenant) -> User | None:
 
 
 def is_json(route: str) -> bool:
-    return route.startswith("/api/v1/") and not route.endswith("/export")
+    return route.startswith(("/api/v1/", "/api/v2/silence")) and not route.endswith("/export")
 
 
 def ask(caller: Caller, row: Row, values: dict[str, str]) -> tuple[int | str, bool]:

@@ -46,17 +46,20 @@ def webhook_body(body: Mapping[str, Any], *, base_url: str) -> bytes:
 def webhook_alert(line: Mapping[str, Any], at_ms: int, base_url: str) -> dict[str, Any]:
     """Return one line as an alert of the webhook body, with what it says and of which episode."""
     alert = alert_of(line, end=OPEN_END if not is_over(line) else rfc3339(_end_ms(line, at_ms)), base_url=base_url)
-    labels = alert["labels"]
-    fingerprint = blake2b(orjson.dumps(labels, option=orjson.OPT_SORT_KEYS), digest_size=8).hexdigest()
     return {
         **alert,
         "status": "resolved" if is_over(line) else "firing",
-        "fingerprint": fingerprint,
+        "fingerprint": fingerprint_of(alert["labels"]),
         "episode": line["episode"],
         "kind": line["kind"],
         "perhaps": line["perhaps"],
         "value": line["value"],
     }
+
+
+def fingerprint_of(labels: Mapping[str, str]) -> str:
+    """Return what names an alert with these labels, in sixteen hexadecimal digits."""
+    return blake2b(orjson.dumps(labels, option=orjson.OPT_SORT_KEYS), digest_size=8).hexdigest()
 
 
 def alertmanager_alert(line: Mapping[str, Any], *, at_ms: int, lasts_ms: int, base_url: str) -> dict[str, Any]:

@@ -4,18 +4,22 @@ All are one value, a ``Cover``, so that the decision about an episode need not k
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from alerts.telling.decide.matchers import Matchers
 
 
 @dataclass(frozen=True, slots=True)
 class Cover:
-    """A stretch [from_ms, to_ms) with its reason; ``to_ms`` is None while its end is not known."""
+    """A stretch [from_ms, to_ms) with its reason; ``to_ms`` is None while its end is not known.
+
+    ``episode`` is the one that inhibits, where one does.
+    """
 
     from_ms: int
     to_ms: int | None
     reason: str
+    episode: int | None = field(default=None, compare=False)
 
     def holds(self, at_ms: int) -> bool:
         """Whether the stretch contains the time."""

@@ -60,4 +60,4 @@ def _values(labels: Mapping[str, str], names: tuple[str, ...]) -> tuple[str, ...
 
 def _cover(source: EpisodeView) -> Cover:
     to_ms = None if source.end_ms is None else source.end_ms + limits.INHIBITION_LINGER_MS
-    return Cover(source.start_ms, to_ms, f"inhibited by {source.name} #{source.id}")
+    return Cover(source.start_ms, to_ms, f"inhibited by {source.name} #{source.id}", source.id)

@@ -59,6 +59,8 @@ def shell(alpha: Tenant, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
         "POLICY": world["policies"],
         "WINDOW": world["windows"],
         "REPORT": world["noise-reports"],
+        "SILENCE": world["silences"],
+        "SILENCE_ID": world["silence"],
         "TOKEN_NUMBER": world["tokens"],
     }
 
