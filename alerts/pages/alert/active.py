@@ -129,5 +129,12 @@ def _take(request: HttpRequest, app: App, episodes: Sequence[Episode]) -> None:
 def _silence(request: HttpRequest, app: App, episodes: Sequence[Episode]) -> None:
     now_ms = _clock.now_ms()
     for matchers in {", ".join(matchers_of(matched_labels(each))) for each in episodes}:
-        span = {"from_ms": now_ms, "to_ms": now_ms + limits.SNOOZE_MS, "now_ms": now_ms}
-        actions.add_silence(app.organisation, matchers, comment="active alerts", by=person_of(request), **span)
+        actions.add_silence(
+            app.organisation,
+            matchers,
+            from_ms=now_ms,
+            to_ms=now_ms + limits.SNOOZE_MS,
+            comment="active alerts",
+            by=person_of(request),
+            now_ms=now_ms,
+        )

@@ -54,8 +54,8 @@ def test_a_silence_takes_an_alert_by_a_label_of_its_rule(
     make_rule: MakeRule, world: AlertingWorld, app: App, people: dict[str, Any], mailoutbox: list[Any]
 ) -> None:
     now_ms, by = world.clock.now_ms(), people["edda"]
-    span = {"from_ms": now_ms, "to_ms": now_ms + 3_600_000}
-    actions.add_silence(app.organisation, 'team="db"', **span, comment="", by=by, now_ms=now_ms)
+    to_ms = now_ms + 3_600_000
+    actions.add_silence(app.organisation, 'team="db"', from_ms=now_ms, to_ms=to_ms, comment="", by=by, now_ms=now_ms)
     make_rule(labels=LABELS)
     fire(world)
     assert mailoutbox == []

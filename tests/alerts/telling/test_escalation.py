@@ -139,8 +139,10 @@ class Stage:
         elif words[0] in ("acknowledge", "snooze"):
             actions.acknowledge_episode(self.episode, by=self.by, for_ms=until_ms - now_ms, now_ms=now_ms)
         elif words[0] == "silence":
-            times = {"from_ms": now_ms, "to_ms": until_ms, "now_ms": now_ms}
-            actions.add_silence(organisation, 'severity="warning"', comment="", by=self.by, **times)
+            text = 'severity="warning"'
+            actions.add_silence(
+                organisation, text, from_ms=now_ms, to_ms=until_ms, comment="", by=self.by, now_ms=now_ms
+            )
         elif words[0] == "second":
             self.second(words[1:], now_ms)
         elif what == "no steps":
