@@ -99,4 +99,4 @@ def test_the_last_owner_cannot_leave_and_nobody_gives_more_than_they_have(
 
 def test_the_schema_has_every_address_of_an_organisation(desk: Client) -> None:
     paths = desk.get("/api/v1/schema?format=json").json()["paths"]
-    assert len([path for path in paths if path.startswith("/api/v1/organisations") or "/tokens" in path]) == 33
+    assert len([path for path in paths if path.startswith("/api/v1/organisations") or "/tokens" in path]) == 35

@@ -229,7 +229,7 @@ def test_a_query_that_took_long_is_left_to_threads_until_it_is_light_again(
 
 
 def grow(site: Site) -> None:
-    times = range(0, 40_000, 10)
+    times = range(0, 40_000, 5)
     site.storage.add("up", {"job": "a"}, times, [1.0] * len(times))
 
 
