@@ -9,7 +9,7 @@ import os
 import re
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager
 from itertools import takewhile
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,6 @@ from spm.errors import StoreDamaged, StoreFull, StoreUnavailable
 from spm.store import keys as layout
 from spm.store.backends.base import Cells, Reader, Row, RowPut, Step, taken
 from spm.store.backends.lmdb_gaps import Gap, GapCursor, find_gaps
-from spm.store.backends.lmdb_turns import WriterTurns
 
 _ENVIRONMENTS: dict[str, "LmdbBackend"] = {}  # LMDB forbids opening one folder twice in a process
 _LOCK = threading.Lock()
@@ -30,8 +29,6 @@ _DAMAGE = (lmdb.InvalidError, lmdb.VersionMismatchError, lmdb.CorruptedError, lm
 _FULL = "the store's disk is full: nothing is stored until it has room again; reads go on"
 _FOLDER = re.compile(r"(?:^|(?<=\s))/\S*: ")
 _LOOK_S = 0.5  # between two looks at the size of a copy
-NEW_CELLS_MAX = 1_000  # put in one transaction where absent, each in a page of its own: others wait some 50 ms
-NEW_CELLS_WANTED_MAX = 200  # once another thread of this process waits; its commit alone takes as long as these
 _UNWRITTEN_PAGES_MAX = 1_024  # pages at the end that a transaction took and gave back are counted, but never written
 
 
@@ -57,7 +54,6 @@ class LmdbBackend:
 
     def __init__(self, path: str, map_bytes: int | None = None, *, alone: bool = False) -> None:
         self.path, self.pid = path, os.getpid()
-        self._turns = WriterTurns()
         try:
             os.makedirs(path, exist_ok=True)
             tables = len(layout.TABLES)
@@ -85,15 +81,9 @@ class LmdbBackend:
         for piece in _transactions(steps):
             self._write(piece)
 
-    @contextmanager
-    def _writing(self, table: Any = None) -> Iterator[Any]:
-        """A write transaction; the threads of this process get theirs in the order in which they came."""
-        with self._turns, self._env.begin(write=True, db=table) as transaction:
-            yield transaction
-
     def _write(self, piece: Sequence[Step]) -> None:
         try:
-            with self._writing() as transaction:
+            with self._env.begin(write=True) as transaction:
                 self._put(transaction, piece)
         except lmdb.Error as error:
             raise self._failed_write(error) from error
@@ -131,7 +121,7 @@ class LmdbBackend:
     def check_and_put(self, table: str, key: bytes, column: bytes, expected: bytes | None, value: bytes) -> bool:
         cell = _cell(table, key, column)
         try:
-            with self._writing(self._tables[table]) as transaction:
+            with self._env.begin(write=True, db=self._tables[table]) as transaction:
                 if transaction.get(cell) != expected:
                     return False
                 transaction.put(cell, value)
@@ -146,41 +136,22 @@ class LmdbBackend:
         self, table: str, column: bytes, rows: Sequence[tuple[bytes, bytes]], steps: Sequence[Step]
     ) -> list[bytes | None]:
         pieces = list(_transactions(steps))
-        cells = [(_cell(table, key, column), value) for key, value in rows]
-        order = sorted(range(len(cells)), key=lambda row: cells[row][0])  # neighbours share a page
-        before: list[bytes | None] = [None] * len(rows)
-        done = 0
+        size = sum(len(key) + len(value) for key, value in rows)
+        together = pieces[:1] if size <= limits.LMDB_TRANSACTION_BYTES_MAX else []
+        before: list[bytes | None] = []
         try:
-            while True:
-                with self._writing(self._tables[table]) as transaction:
-                    former = self._put_absent(transaction, [cells[row] for row in order[done : done + NEW_CELLS_MAX]])
-                    for row, value in zip(order[done:], former, strict=False):
-                        before[row] = value
-                    done += len(former)
-                    if done == len(rows):  # the last ones go together with the first piece
-                        if taken(rows, before):
-                            return before
-                        self._put(transaction, pieces.pop(0) if pieces else [])
-                        break
+            with self._env.begin(write=True, db=self._tables[table]) as transaction:
+                for key, value in rows:
+                    cell = _cell(table, key, column)
+                    before.append(None if transaction.put(cell, value, overwrite=False) else transaction.get(cell))
+                if taken(rows, before):
+                    return before
+                for piece in together:
+                    self._put(transaction, piece)
         except lmdb.Error as error:
             raise self._failed_write(error) from error
-        for piece in pieces:
+        for piece in pieces[len(together) :]:
             self._write(piece)
-        return before
-
-    def _put_absent(self, transaction: Any, cells: Sequence[tuple[bytes, bytes]]) -> list[bytes | None]:
-        """Put absent cells, as far as others need not wait long for them; return the former values of those looked at.
-
-        Their keys lie anywhere, so that each of them may change a page of its own.
-        """
-        before: list[bytes | None] = []
-        size = 0
-        for cell, value in cells:
-            is_wanted = len(before) >= NEW_CELLS_WANTED_MAX and self._turns.is_wanted
-            if is_wanted or size > limits.LMDB_TRANSACTION_BYTES_MAX:
-                break
-            before.append(None if transaction.put(cell, value, overwrite=False) else transaction.get(cell))
-            size += len(cell) + len(value)
         return before
 
     def put_then_get(
@@ -190,7 +161,7 @@ class LmdbBackend:
         for piece in pieces:
             self._write(piece)
         try:
-            with self._writing() as transaction:  # nobody else writes until it has ended
+            with self._env.begin(write=True) as transaction:  # nobody else writes until it has ended
                 self._put(transaction, last)
                 return _Snapshot(transaction, self._tables, self._gaps).get(table, keys, columns)
         except lmdb.Error as error:
@@ -198,7 +169,7 @@ class LmdbBackend:
 
     def delete(self, table: str, cells: Sequence[tuple[bytes, Sequence[bytes] | None]]) -> None:
         try:
-            with self._writing(self._tables[table]) as transaction:
+            with self._env.begin(write=True, db=self._tables[table]) as transaction:
                 for key, columns in cells:
                     for cell in _row_cells(transaction, table, key) if columns is None else columns:
                         transaction.delete(_cell(table, key, cell))
