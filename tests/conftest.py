@@ -84,10 +84,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 # Marks of heavy tests, in groups: pytest-xdist gives each group to one of its workers, that with most tests first, so
-# that every server, Chromium and the session of Spark are there once, and two heavy tests of one kind never contend.
-# Tests of other people's programs share a product and a broker of their own, and are a group by their folder.
-GROUPS = {"chaos": ("chaos",), "servers": ("serial", "real"), "browser": ("browser",), "spark": ("spark",)}
-CLIENTS = Path(__file__).parent / "clients"
+# that every server and the session of Spark are there once, and two heavy tests of one kind never contend. Other
+# people's programs and Chromium are of the servers: beside a cluster that starts, a product may stall for seconds.
+GROUPS = {"chaos": ("chaos",), "servers": ("serial", "real", "browser"), "spark": ("spark",)}
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -119,8 +118,6 @@ def _is_selected(item: pytest.Item, database_alone: bool) -> bool:
 
 def _group_of(item: pytest.Item) -> str:
     """The name of its group; empty for a test that either worker may run."""
-    if item.path.is_relative_to(CLIENTS):
-        return "clients"
     return next((name for name, marks in GROUPS.items() if any(map(item.get_closest_marker, marks))), "")
 
 

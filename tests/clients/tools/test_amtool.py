@@ -34,8 +34,10 @@ def amtool(app: Served) -> Amtool:
         command = [program("amtool", "prometheus-alertmanager"), address, f"--output={output}", *words]
         done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
         assert done.returncode == status, done.stderr
-        if status or output != "json":
+        if status:
             return done.stdout + done.stderr
+        if output != "json":
+            return done.stdout  # a difference of versions is a warning on the other one
         return json.loads(done.stdout) if done.stdout.lstrip().startswith(("[", "{")) else done.stdout.strip()
 
     return run
@@ -43,7 +45,8 @@ def amtool(app: Served) -> Amtool:
 
 def push(app: Served) -> None:
     """Two warm rooms and a cold one, now."""
-    lines = [f"amtool,room={room} room={value} {time.time_ns()}" for room, value in (("a", 21), ("b", 25), ("c", 15))]
+    now_ms = time.time_ns() // 1_000_000
+    lines = [f"amtool,room={room} room={value} {now_ms}" for room, value in (("a", 21), ("b", 25), ("c", 15))]
     assert app.push(app.connection(), "\n".join(lines).encode()) == 204
 
 
