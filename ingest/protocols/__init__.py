@@ -26,7 +26,8 @@ _REFERRING = bytes.fromhex("2200 2208 5f5f6e616d655f5f 2201 75 2a11 0a02 0102") 
 _EXPORTED = b"""{"resourceMetrics": [{
  "resource": {"attributes": [{"key": "service.name", "value": {"stringValue": "s"}}]},
  "scopeMetrics": [{"metrics": [
-  {"name": "a", "sum": {"aggregationTemporality": 2, "dataPoints": [{"timeUnixNano": 1000000, "asInt": 1}]}},
+  {"name": "a", "sum": {"aggregationTemporality": 2, "dataPoints": [
+   {"timeUnixNano": 1000000, "asInt": 1, "exemplars": [{"timeUnixNano": 1000000, "asInt": 1}]}]}},
   {"name": "b", "histogram": {"aggregationTemporality": 2, "dataPoints": [
    {"timeUnixNano": 1000000, "count": 3, "bucketCounts": [1, 2], "explicitBounds": [5]}]}},
   {"name": "c", "exponentialHistogram": {"aggregationTemporality": 2, "dataPoints": [
