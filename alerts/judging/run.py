@@ -322,7 +322,8 @@ def _closings_of(version: RuleVersion, steps: Steps) -> dict[InstanceKey, tuple[
     closings: dict[InstanceKey, tuple[int, ...]] = {}
     for each in version.closings:
         if steps.first_ms <= each.at_ms <= steps.last_ms:
-            closings[each.key] = (*closings.get(each.key, ()), each.at_ms)
+            key = InstanceKey(version.rule, each.fingerprint, each.aspect)
+            closings[key] = (*closings.get(key, ()), each.at_ms)
     return closings
 
 

@@ -5,7 +5,6 @@ from dataclasses import dataclass, field
 
 from alerts.judging.automaton import Timing
 from alerts.judging.conditions import Condition
-from alerts.judging.instances.keys import InstanceKey
 from alerts.judging.kinds import Kind, Parameters, value_expr
 from alerts.judging.selections import traits_of
 
@@ -32,9 +31,10 @@ class Steps:
 
 @dataclass(frozen=True, slots=True)
 class Closing:
-    """A person ends the alert of an instance at a step."""
+    """A person ends the alert of an instance of the rule at a step."""
 
-    key: InstanceKey
+    fingerprint: str
+    aspect: str
     at_ms: int
 
 

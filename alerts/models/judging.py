@@ -132,7 +132,7 @@ class ManualEnd(models.Model):
     @property
     def closing(self) -> Closing:
         """What judging makes of it."""
-        return Closing(InstanceKey(self.rule_id, self.fingerprint, self.aspect), self.at_ms)
+        return Closing(self.fingerprint, self.aspect, self.at_ms)
 
 
 class Instance(models.Model):

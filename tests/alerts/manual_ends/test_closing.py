@@ -11,7 +11,13 @@ from alerts.judging.run import run
 from alerts.judging.versions import Closing, RuleVersion, Steps
 from tests.alerts.judging.test_run import GAP, OVER, Series, judge, key, read_series, story, version
 
-ENDED_AT_40 = (Closing(key("a"), 40),)
+
+def closing(one: InstanceKey, at_ms: int) -> Closing:
+    """The end of an instance at a step."""
+    return Closing(one.fingerprint, one.aspect, at_ms)
+
+
+ENDED_AT_40 = (closing(key("a"), 40),)
 GOLDEN = {
     "it stays over while violated": ([95] * 8, "0:pending 20:firing 40:closed"),
     "between the thresholds is not well": ([95] * 5 + [85, 95, 95], "0:pending 20:firing 40:closed"),
@@ -76,13 +82,13 @@ def test_a_deleted_rule_leaves_nothing_closed() -> None:
 def test_the_alert_of_a_missing_series_is_ended_alone() -> None:
     condition = Condition(OVER.comparator, OVER.threshold, OVER.recovery, MissingPolicy.ALERT)
     missing: Series = {"a": [1, *[GAP] * 7, 1]}
-    closings = (Closing(key("a", Aspect.MISSING), 50),)
+    closings = (closing(key("a", Aspect.MISSING), 50),)
     outcome = judge([version(condition=condition, closings=closings)], missing, 9)
     assert story(outcome, Aspect.MISSING) == "10:pending 30:firing 50:closed 80:ok"
 
 
 def test_states_follow_each_other() -> None:
-    rule: RuleVersion = version(closings=(*ENDED_AT_40, Closing(key("a"), 100)))
+    rule: RuleVersion = version(closings=(*ENDED_AT_40, closing(key("a"), 100)))
     outcome = judge([rule], {"a": [95] * 5 + [50] + [95] * 8}, 14)
     own = [each for each in outcome.transitions if each.key == key("a")]
     assert own[0].before == OK
