@@ -26,7 +26,6 @@ pytestmark = [pytest.mark.real, pytest.mark.chaos, pytest.mark.timeout(1800)]
 ALARMS = int(os.environ.get("SPM_PROOF_ALARMS", "20"))
 SENDERS = 24  # more than the server has threads
 ON_S = 3.0
-TRIES = 3  # of an alarm: a machine that stands still for a second delays answers, too, but not each time
 TURNS = {  # what takes the broker's room, and gives it back
     "memory": (
         ("set_vm_memory_high_watermark", "absolute", "1MB"),
@@ -61,10 +60,7 @@ def test_r13_senders_are_sent_away_at_once_and_everything_stamped_is_stored(
     posts.once(pause_s=0.05)
     assert wait_until(lambda: sum(a.status == 204 for a in posts.answers) > 50, 60)
     for number, kind in enumerate(alarms):
-        slowest = [_alarm(line, own_rabbitmq, posts, kind)]
-        while min(slowest) >= 1 and len(slowest) < TRIES:
-            slowest.append(_alarm(line, own_rabbitmq, posts, kind))
-        assert min(slowest) < 1, slowest
+        _alarm(line, own_rabbitmq, posts, kind)
         print(f"alarm {number + 1} of {len(alarms)} ({kind}): {len(posts.answers)} answers", flush=True)
     posts.over.set()
     posts.join()
@@ -79,8 +75,8 @@ def test_r13_senders_are_sent_away_at_once_and_everything_stamped_is_stored(
     print(f"{len(acked)} acknowledged, {late} stored after their sender had been sent away")
 
 
-def _alarm(line: Line, broker: RabbitMQ, posts: Posts, kind: str) -> float:
-    """One alarm, and what senders were told meanwhile; the seconds that the slowest answer took."""
+def _alarm(line: Line, broker: RabbitMQ, posts: Posts, kind: str) -> None:
+    """One alarm, and what senders were told meanwhile."""
     on, off = TURNS[kind]
     web = psutil.Process(line.web.pid()).children()[0]
     threads = web.num_threads()
@@ -97,8 +93,9 @@ def _alarm(line: Line, broker: RabbitMQ, posts: Posts, kind: str) -> float:
     answered = [a for a in posts.answers if begun < a.at < ended]
     assert len(answered) > SENDERS, "senders waited"
     assert {(a.status, a.again_s is not None) for a in answered} == {(503, True)}
+    slow = max(answered, key=lambda a: a.took_s)
+    assert slow.took_s < 1, slow
     assert wait_until(lambda: _well(posts.answers), 30), "it does not heal"
-    return max(answer.took_s for answer in answered)
 
 
 def _well(answers: list[Answer]) -> bool:
