@@ -45,6 +45,7 @@ BESIDE = {
     "spm/telemetry.py": "what all code uses: own metrics",
     "spm/accounts/": "whose token it is and what it may do",
     "frontend/api/base.py": "whose token it is and what it may do",
+    "spm/store/backends/lmdb_line.py": "which thread writes next",
     "ingest/accept/activity.py": "notes for the pages",
     "ingest/http/linger.py": "how long a batch waits for further bodies",
     "ingest/accept/rate_allowance.py": "limits: the app's rate",

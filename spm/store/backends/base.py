@@ -123,7 +123,8 @@ class Backend(Reader, Protocol):
     ) -> list[bytes | None]:
         """Set the cell of each (key, value) if it is absent, then put the steps; return the former values of the cells.
 
-        A store that has transactions does both in one. The steps are not put if a cell holds another value.
+        A store that has transactions puts the last cells and the first steps in one. The steps are not put if a cell
+        holds another value.
         """
 
     def put_then_get(

@@ -12,23 +12,30 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from itertools import takewhile
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 import lmdb
 
 from spm import limits
+from spm.clock import SystemClock
 from spm.errors import StoreDamaged, StoreFull, StoreUnavailable
 from spm.store import keys as layout
 from spm.store.backends.base import Cells, Reader, Row, RowPut, Step, taken
 from spm.store.backends.lmdb_gaps import Gap, GapCursor, find_gaps
+from spm.store.backends.lmdb_line import WriterLine
 
+_T = TypeVar("_T")
 _ENVIRONMENTS: dict[str, "LmdbBackend"] = {}  # LMDB forbids opening one folder twice in a process
 _LOCK = threading.Lock()
 _DAMAGE = (lmdb.InvalidError, lmdb.VersionMismatchError, lmdb.CorruptedError, lmdb.PageNotFoundError)
 _FULL = "the store's disk is full: nothing is stored until it has room again; reads go on"
 _FOLDER = re.compile(r"(?:^|(?<=\s))/\S*: ")
 _LOOK_S = 0.5  # between two looks at the size of a copy
+PART_S = 0.05  # of putting cells where they are absent; then other processes may write
+CELLS_AT_ONCE = 200  # of these between two looks at whether another thread waits; its commit alone takes as long
+_BYTES_AT_ONCE = 1_000_000  # of their values between two looks
+_CELL_BYTES = 4_096  # of a page, which a cell changes that is put where no neighbour of it is put
 _UNWRITTEN_PAGES_MAX = 1_024  # pages at the end that a transaction took and gave back are counted, but never written
 
 
@@ -63,6 +70,7 @@ class LmdbBackend:
             self._check_length()
             self._tables = {t: self._env.open_db(t.encode()) for t in layout.TABLES}
             self._gaps: dict[str, list[Gap]] = {}  # by table: what reads pass by
+            self._line, self._clock = WriterLine(self._env), SystemClock()
         except (lmdb.Error, OSError) as error:
             raise _translate(error) from error
 
@@ -82,9 +90,12 @@ class LmdbBackend:
             self._write(piece)
 
     def _write(self, piece: Sequence[Step]) -> None:
+        self._writing(lambda transaction: self._put(transaction, piece), _size(piece))
+
+    def _writing(self, act: Callable[[Any], _T], size: int) -> _T:
+        """Return what ``act`` returns, which may be called again; it writes some ``size`` bytes in a transaction."""
         try:
-            with self._env.begin(write=True) as transaction:
-                self._put(transaction, piece)
+            return self._line.write(act, size)
         except lmdb.Error as error:
             raise self._failed_write(error) from error
 
@@ -119,15 +130,15 @@ class LmdbBackend:
             yield from reader.scan(table, start, stop, columns=columns, keys_only=keys_only, limit=limit)
 
     def check_and_put(self, table: str, key: bytes, column: bytes, expected: bytes | None, value: bytes) -> bool:
-        cell = _cell(table, key, column)
-        try:
-            with self._env.begin(write=True, db=self._tables[table]) as transaction:
-                if transaction.get(cell) != expected:
-                    return False
-                transaction.put(cell, value)
-                return True
-        except lmdb.Error as error:
-            raise self._failed_write(error) from error
+        cell, db = _cell(table, key, column), self._tables[table]
+
+        def act(transaction: Any) -> bool:
+            if transaction.get(cell, db=db) != expected:
+                return False
+            transaction.put(cell, value, db=db)
+            return True
+
+        return self._writing(act, len(value))
 
     def check_and_put_many(self, table: str, column: bytes, rows: Sequence[tuple[bytes, bytes]]) -> list[bytes | None]:
         return self.put_new(table, column, rows, [])
@@ -136,23 +147,46 @@ class LmdbBackend:
         self, table: str, column: bytes, rows: Sequence[tuple[bytes, bytes]], steps: Sequence[Step]
     ) -> list[bytes | None]:
         pieces = list(_transactions(steps))
-        size = sum(len(key) + len(value) for key, value in rows)
-        together = pieces[:1] if size <= limits.LMDB_TRANSACTION_BYTES_MAX else []
-        before: list[bytes | None] = []
-        try:
-            with self._env.begin(write=True, db=self._tables[table]) as transaction:
-                for key, value in rows:
-                    cell = _cell(table, key, column)
-                    before.append(None if transaction.put(cell, value, overwrite=False) else transaction.get(cell))
-                if taken(rows, before):
-                    return before
-                for piece in together:
-                    self._put(transaction, piece)
-        except lmdb.Error as error:
-            raise self._failed_write(error) from error
-        for piece in pieces[len(together) :]:
-            self._write(piece)
+        order = sorted(range(len(rows)), key=lambda row: rows[row][0])  # neighbours share a page
+        cells = [(_cell(table, rows[row][0], column), rows[row][1]) for row in order]
+        former: list[bytes | None] = []
+
+        def act(transaction: Any) -> list[bytes | None]:
+            part = self._put_absent(transaction, table, cells[len(former) :])
+            all_former = [*former, *part]
+            if len(all_former) == len(cells) and pieces and not taken(cells, all_former):
+                self._put(transaction, pieces[0])  # in the transaction of the last cells
+            return part
+
+        size = sum(_CELL_BYTES + len(value) for _, value in cells) + _size(pieces[0] if pieces else [])
+        former += self._writing(act, size)
+        while len(former) < len(cells):
+            former += self._writing(act, size)
+        if not taken(cells, former):
+            for piece in pieces[1:]:
+                self._write(piece)
+        before: list[bytes | None] = [None] * len(rows)
+        for row, value in zip(order, former, strict=True):
+            before[row] = value
         return before
+
+    def _put_absent(self, transaction: Any, table: str, cells: Sequence[tuple[bytes, bytes]]) -> list[bytes | None]:
+        """Put absent cells, as far as others need not wait long for them; return the former values of those looked at.
+
+        Their keys lie anywhere, so that each of them may change a page of its own.
+        """
+        db, until = self._tables[table], self._clock.monotonic() + PART_S
+        former: list[bytes | None] = []
+        size = looked = 0
+        for cell, value in cells:
+            if len(former) - looked == CELLS_AT_ONCE or size > _BYTES_AT_ONCE:
+                if self._line.is_wanted or self._clock.monotonic() > until:
+                    break
+                looked, size = len(former), 0
+            is_new = transaction.put(cell, value, overwrite=False, db=db)
+            former.append(None if is_new else transaction.get(cell, db=db))
+            size += len(value)
+        return former
 
     def put_then_get(
         self, steps: Sequence[Step], table: str, keys: Sequence[bytes], columns: Sequence[bytes]
@@ -160,21 +194,22 @@ class LmdbBackend:
         *pieces, last = list(_transactions(steps)) or [[]]
         for piece in pieces:
             self._write(piece)
-        try:
-            with self._env.begin(write=True) as transaction:  # nobody else writes until it has ended
-                self._put(transaction, last)
-                return _Snapshot(transaction, self._tables, self._gaps).get(table, keys, columns)
-        except lmdb.Error as error:
-            raise self._failed_write(error) from error
+
+        def act(transaction: Any) -> list[dict[bytes, bytes] | None]:  # nobody else writes until it has ended
+            self._put(transaction, last)
+            return _Snapshot(transaction, self._tables, self._gaps).get(table, keys, columns)
+
+        return self._writing(act, _size(last))
 
     def delete(self, table: str, cells: Sequence[tuple[bytes, Sequence[bytes] | None]]) -> None:
-        try:
-            with self._env.begin(write=True, db=self._tables[table]) as transaction:
-                for key, columns in cells:
-                    for cell in _row_cells(transaction, table, key) if columns is None else columns:
-                        transaction.delete(_cell(table, key, cell))
-        except lmdb.Error as error:
-            raise _translate(error) from error
+        db = self._tables[table]
+
+        def act(transaction: Any) -> None:
+            for key, columns in cells:
+                for cell in _row_cells(transaction, db, table, key) if columns is None else columns:
+                    transaction.delete(_cell(table, key, cell), db=db)
+
+        self._writing(act, _CELL_BYTES * len(cells))
 
     def snapshot(self) -> AbstractContextManager[Reader]:
         return _Opened(self._env, self._tables, self._gaps)
@@ -354,10 +389,10 @@ def _split(table: str, cell: bytes) -> tuple[bytes, bytes]:
     return key, column
 
 
-def _row_cells(transaction: Any, table: str, key: bytes) -> list[bytes]:
+def _row_cells(transaction: Any, db: Any, table: str, key: bytes) -> list[bytes]:
     prefix = _cell(table, key, b"")
     columns = []
-    cursor = transaction.cursor()
+    cursor = transaction.cursor(db)
     if cursor.set_range(prefix):
         for cell in cursor.iternext(keys=True, values=False):
             if not cell.startswith(prefix):
@@ -382,6 +417,10 @@ def _transactions(steps: Sequence[Step]) -> Iterator[list[Step]]:
             size += weight
     if piece:
         yield list(piece)
+
+
+def _size(piece: Sequence[Step]) -> int:
+    return sum(_bytes(cells) for _, rows in piece for _, cells in rows)
 
 
 def _bytes(cells: Cells) -> int:

@@ -7,19 +7,45 @@ client that has left is no fault of the application: nothing is logged with a tr
 
 import asyncio
 import logging
+from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, Protocol
 
+from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import HEADER_RE, HEADER_VALUE_RE, STATUS_LINE, RequestResponseCycle
 from uvicorn.server import ServerState
-
-from spm.web.http_protocol.flow import ClientClock
 
 _JOINED_MAX = 1 << 17  # bytes of a piece: copying a larger one takes longer than a system call
 _LINES_MAX = 1_024  # checked header lines that are remembered
 _BODYLESS = (204, 304)
 _NO_SCOPE: Any = {}
 _LENGTH, _CODING, _CLOSE = "content-length", "coding", "close"
+
+
+class ClientClock(FlowControl):
+    """Uvicorn's flow control, with a clock that stands while the client is paused."""
+
+    def __init__(self, transport: asyncio.Transport, now: Callable[[], float]) -> None:
+        super().__init__(transport)
+        self.paused_s = 0.0  # in all, before the current pause
+        self._now = now
+        self._paused_at = 0.0
+
+    def client_now(self) -> float:
+        """Seconds of the clock by which the client is judged."""
+        return (self._paused_at if self.read_paused else self._now()) - self.paused_s
+
+    def pause_reading(self) -> None:
+        """Stops reading from the client."""
+        if not self.read_paused:
+            self._paused_at = self._now()
+        super().pause_reading()
+
+    def resume_reading(self) -> None:
+        """Reads from the client again."""
+        if self.read_paused:
+            self.paused_s += self._now() - self._paused_at
+        super().resume_reading()
 
 
 class Client:

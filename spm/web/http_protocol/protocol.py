@@ -22,8 +22,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from spm.web.client_address import FORWARDING_HEADERS, Origin, origin
 from spm.web.http_protocol.bounds import NEVER, pace_due
 from spm.web.http_protocol.connections import BODY, HEAD, IDLE, LINGERING, RUNNING, SILENT, Connections, Phase
-from spm.web.http_protocol.exchange import Client, Exchange
-from spm.web.http_protocol.flow import ClientClock
+from spm.web.http_protocol.exchange import Client, ClientClock, Exchange
 from spm.web.http_protocol.head import (
     BadHead,
     UpgradeWanted,
