@@ -78,8 +78,9 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> Iterat
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """``--database``: only the tests that touch the database; ``--grafana``: a folder of dashboards to import."""
+    """Which tests run: those that touch the database, and of tables of cases the first; dashboards to import."""
     parser.addoption("--database", action="store_true", help="only tests that touch the database")
+    parser.addoption("--first-cases", action="store_true", help="of a test with a table of cases only the first one")
     parser.addoption("--grafana", type=Path, metavar="FOLDER", help="dashboards of Grafana's, as JSON, to import")
 
 
@@ -103,9 +104,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if os.environ.get("SPM_REAL") == "1":
         _give_second_tries(items)
     database_alone = bool(config.getoption("--database"))
-    selected, left_out = list[pytest.Item](), list[pytest.Item]()
-    for item in items:
-        (selected if _is_selected(item, database_alone) else left_out).append(item)
+    selected = [item for item in items if _is_selected(item, database_alone)]
+    if config.getoption("--first-cases"):
+        selected = [*{_claim(item): item for item in reversed(selected)}.values()][::-1]
+    selected_ids = {*map(id, selected)}
+    left_out = [item for item in items if id(item) not in selected_ids]
     config.hook.pytest_deselected(items=left_out)
     items[:] = selected
 
@@ -114,6 +117,11 @@ def _is_selected(item: pytest.Item, database_alone: bool) -> bool:
     if item.get_closest_marker("proof") is not None:
         return False
     return not database_alone or (_touches_database(item) and item.get_closest_marker("xdist_group") is None)
+
+
+def _claim(item: pytest.Item) -> str:
+    """A test without the case that it is tried with."""
+    return item.nodeid.partition("[")[0]
 
 
 def _group_of(item: pytest.Item) -> str:

@@ -1,5 +1,5 @@
-"""Migrations of alerts. ``replaced`` has those that squashed ones replace, for databases that stopped between two of them."""
+"""Migrations of alerts: one makes all tables, and replaces those in ``replaced``, which older databases went through."""
 
 from pathlib import Path
 
-__path__.append(str(Path(__file__).parent / "replaced"))
+__path__ += [str(Path(__file__).parent / "replaced" / name) for name in ("from_0001", "from_0013")]

@@ -7,7 +7,6 @@ import pytest
 from django.core import mail
 from django.db import connection
 from django.db.migrations.executor import MigrationExecutor
-from django.db.migrations.loader import MigrationLoader
 
 from alerts.models import Episode
 from alerts.models.telling import LastWord, Notification
@@ -16,14 +15,15 @@ from alerts.notify.registry import NOTIFIERS
 from alerts.telling import flush, hook, sender
 from spm.clock import FakeClock
 from tests.alerts.conftest import START_MS
+from tests.spm.accounts.older_database import older_executor
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.slow]
 BEFORE = [("alerts", "0007_without_alerts")]
 
 
 def migrate(target: list[tuple[str, str]] | None = None) -> Any:
     """Migrate, without a target to the newest, and return the models of then."""
-    executor = MigrationExecutor(connection)
+    executor = older_executor() if target else MigrationExecutor(connection)
     executor.migrate(target or executor.loader.graph.leaf_nodes("alerts"))
     return MigrationExecutor(connection).loader.project_state(target).apps
 
@@ -113,34 +113,3 @@ def test_going_back_delivers_notifications_that_wait(old: Any) -> None:
     rows = old.get_model("alerts", "Outbox").objects.order_by("pk")
     assert [row.payload["receivers"] for row in rows] == [["ada@example.org"], ["bob@example.org"]]
     assert "[FIRING] CPU" in rows[0].payload["subject"]
-
-
-@pytest.mark.parametrize("stop", ["0010_delivery_times", "0017_noise_reports"])
-def test_a_database_that_stopped_between_squashed_migrations_is_migrated_to_the_same_tables(stop: str) -> None:
-    tables = tables_of_alerts()
-    migrate([("alerts", "0008_telling")])
-    executor = MigrationExecutor(connection)
-    executor.loader = MigrationLoader(connection, replace_migrations=False)
-    executor.migrate([("alerts", stop)])
-    try:
-        assert tables_of_alerts() != tables
-    finally:
-        migrate()
-    assert tables_of_alerts() == tables
-
-
-def tables_of_alerts() -> dict[str, tuple[set[object], list[str]]]:
-    """By table: its columns with type and whether each may be null, and its keys, indexes and constraints."""
-    with connection.cursor() as cursor:
-        names = connection.introspection.table_names(cursor)
-        return {table: table_of(cursor, table) for table in names if table.startswith("alerts_")}
-
-
-def table_of(cursor: Any, table: str) -> tuple[set[object], list[str]]:
-    columns = connection.introspection.get_table_description(cursor, table)
-    constraints: Any = connection.introspection.get_constraints(cursor, table).values()
-    kinds = ("primary_key", "unique", "foreign_key", "check", "index")
-    return (
-        {(column.name, column.type_code, column.null_ok) for column in columns},
-        sorted(f"{each['columns']} {[each[kind] for kind in kinds]}" for each in constraints),
-    )

@@ -10,7 +10,7 @@ def _copy_times(apps, editor):
 
 
 class Migration(migrations.Migration):
-    dependencies = [("alerts", "0014_knowledge_of_operations_squashed_0020_times_of_alerts")]
+    dependencies = [("alerts", "0020_times_of_alerts")]
 
     operations = [
         migrations.AddField(
