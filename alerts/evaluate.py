@@ -28,6 +28,7 @@ from alerts.judging.kinds import Kind
 from alerts.judging.knowledge.sight import Sight
 from alerts.judging.lane_plan import Decision, News, Operation, OperationKind, aligned_ms, decide
 from alerts.judging.lane_shares import SHARES
+from alerts.judging.readers.order import is_reader
 from alerts.judging.run import Outcome, incomplete_at, run
 from alerts.judging.selections import traits_of
 from alerts.judging.versions import RuleVersion, Steps
@@ -187,12 +188,12 @@ def _judge_parts(lane: Lane, decision: Decision, versions: Sequence[RuleVersion]
 def _rules_to_judge_again(versions: Sequence[RuleVersion], decision: Decision) -> frozenset[int]:
     """Return the rules that steps behind the position are judged again by: those that read a metric of the news.
 
-    A composite rests on other rules, so with one of them all are judged again.
+    A composite rests on other rules, and so do readers of ``ALERTS``: with one of them all are judged again.
     """
     news = decision.news
     if news is None:
         return frozenset()
-    is_joined = any(each.kind is Kind.COMPOSITE for each in versions)
+    is_joined = any(each.kind is Kind.COMPOSITE or is_reader(each) for each in versions)
     return frozenset(each.rule for each in versions if is_joined or _reads_any(each, news))
 
 

@@ -15,7 +15,9 @@ from django.conf import settings
 
 from alerts.judging.answers import Answer, Read, join
 from alerts.judging.knowledge.sight import KeptKnowledge
+from alerts.judging.readers.run_alerts import ReadsAlerts, RunAlerts
 from alerts.judging.versions import Steps
+from alerts.recording.judged_alerts import with_run_alerts
 from spm import limits, query
 from spm.errors import BadQuery, LimitExceeded, QueryFailed, QueryTimeout, QueryTooLarge
 from spm.query.promql.engine import LOOKBACK_MS, Engine
@@ -59,22 +61,31 @@ def read_points(
     return [None] * len(steps)
 
 
-def open_session(app: int, known: Storage | None = None) -> Read:
+def open_session(app: int, known: Storage | None = None) -> ReadsAlerts:
     """Return what evaluates expressions of the app's rules: an expression and steps are evaluated once.
 
     ``known`` is the app's data as known at some moment, by default now. A step at which the expression cannot be
     evaluated becomes an error of the answer. Raises ``StoreUnavailable``.
     """
-    storage = open_storage(app) if known is None else SharedReads(known, limits.QUERY_BYTES_MAX)
-    answers: dict[tuple[str, Steps], Answer] = {}
+    return _Session(open_storage(app) if known is None else SharedReads(known, limits.QUERY_BYTES_MAX))
 
-    def read(expr: str, steps: Steps) -> Answer:
+
+class _Session:
+    """Evaluates an expression at some steps once."""
+
+    def __init__(self, storage: Storage) -> None:
+        self._storage = storage
+        self._answers: dict[tuple[str, Steps], Answer] = {}
+
+    def __call__(self, expr: str, steps: Steps, /) -> Answer:
         key = expr, steps
-        if key not in answers:
-            answers[key] = _evaluate_parts(storage, expr, steps)
-        return answers[key]
+        if key not in self._answers:
+            self._answers[key] = _evaluate_parts(self._storage, expr, steps)
+        return self._answers[key]
 
-    return read
+    def with_alerts(self, alerts: RunAlerts) -> Read:
+        """Return what evaluates expressions that see the alerts of a run under way."""
+        return evaluator_of(with_run_alerts(self._storage, alerts))
 
 
 def session_as_known(app: int, known: KeptKnowledge | None) -> Read:

@@ -26,8 +26,9 @@ from alerts.judging.knowledge.patience import not_waited_for
 from alerts.judging.knowledge.sight import Sight
 from alerts.judging.lane_plan import Decision
 from alerts.judging.limits import OWED_METRICS_MAX, VERSIONS_KEPT_MAX
+from alerts.judging.readers.order import is_reader
 from alerts.judging.run import Outcome, fault_text
-from alerts.judging.versions import Closing, RuleVersion
+from alerts.judging.versions import AlertNaming, Closing, RuleVersion
 from alerts.models import AlertEvent, Instance, Lane, ManualEnd, Operation, Rule, RuleVersionRow
 from spm.errors import SpmError
 
@@ -115,7 +116,9 @@ def versions_between(lane: Lane, after_ms: int, upto_ms: int) -> list[RuleVersio
     is_in_force = Q(until_ms=None) | Q(until_ms__gt=after_ms)
     rows = RuleVersionRow.objects.filter(is_in_force, rule__app=lane.app_id, from_ms__lte=upto_ms)
     texts = rows.annotate(text=Cast("content", TextField()))
-    versions = [_version_or_fault(*row) for row in texts.values_list("rule", "from_ms", "until_ms", "text")]
+    versions = list(
+        _named([_version_or_fault(*row) for row in texts.values_list("rule", "from_ms", "until_ms", "text")])
+    )
     closings: dict[int, tuple[Closing, ...]] = {}
     for end in ManualEnd.objects.filter(rule__app=lane.app_id, at_ms__gt=after_ms, at_ms__lte=upto_ms):
         closings[end.rule_id] = (*closings.get(end.rule_id, ()), end.closing)
@@ -154,7 +157,32 @@ def version_from(rule: int, from_ms: int, until_ms: int | None, content: Mapping
         content["ended"],
         Kind(content.get("kind", Kind.THRESHOLD)),
         Parameters(**{**parameters, "by": tuple(parameters.get("by", ()))}),
+        alert=_naming_from(content.get("alert")),
     )
+
+
+def _naming_from(content: Mapping[str, Any] | None) -> AlertNaming | None:
+    if content is None:
+        return None
+    group_place, place = content["place"]
+    return AlertNaming(content["name"], tuple(content["labels"].items()), content["file"], (group_place, place))
+
+
+def naming_of(rule: Rule) -> dict[str, Any]:
+    """Return what names the rule's alerts in ``ALERTS``, and where it stands in its file, for a version."""
+    group = rule.group
+    place = [group.place if group else 0, rule.place]
+    return {"name": rule.name, "labels": rule.alert_labels, "file": group.file if group else "", "place": place}
+
+
+def _named(versions: Sequence[RuleVersion]) -> Sequence[RuleVersion]:
+    """Name the alerts of versions that were written before names were kept, as now, if a rule reads alerts."""
+    unnamed = {each.rule for each in versions if each.alert is None}
+    if not unnamed or not any(is_reader(each) for each in versions):
+        return versions
+    rules = Rule.objects.filter(pk__in=unnamed).select_related("group").in_bulk()
+    now = {number: _naming_from(naming_of(rule)) for number, rule in rules.items()}
+    return [replace(each, alert=each.alert or now.get(each.rule)) for each in versions]
 
 
 def content_of(rule: Rule, ended: str = "") -> dict[str, object]:
@@ -167,6 +195,7 @@ def content_of(rule: Rule, ended: str = "") -> dict[str, object]:
         "ended": ended,
         "kind": rule.kind,
         "parameters": asdict(rule.parameters),
+        "alert": naming_of(rule),
     }
 
 

@@ -112,7 +112,8 @@ def _news(backend: Backend, known: AppStorage, knowledge: Knowledge, lane: Lane)
     oldest_ms = lane.position_ms - limits.LOOK_BACK_MS
     last = known.restore_knowledge(before.vector, before.retractions)
     arrivals = known.arrivals(last, oldest_ms, lane.position_ms)
-    news = News(int(arrivals.oldest_ms.min()), frozenset(arrivals.oldest_of)) if len(arrivals) else None
+    others = [source != ALERTS_SOURCE for source in arrivals.sources]  # readers of ALERTS see what judging says of them
+    news = News(int(arrivals.oldest_ms[others].min()), frozenset(arrivals.oldest_of)) if any(others) else None
     changed = knowledge.retractions ^ last.retractions
     for each in retractions.read(backend, known.app) if changed else ():
         if each.number in changed and each.data_from_ms < lane.position_ms and each.data_to_ms > oldest_ms:

@@ -20,6 +20,8 @@ from alerts.judging.backtest import KnownSteps, Line, Said, backtest, last_line,
 from alerts.judging.instances.keys import Aspect
 from alerts.judging.kinds import Kind
 from alerts.judging.lane_plan import OperationKind, aligned_ms
+from alerts.judging.readers.order import is_reader, may_read
+from alerts.judging.readers.run_alerts import ReadsAlerts, RunAlerts
 from alerts.judging.versions import RuleVersion, Steps
 from alerts.models import Lane, Operation, Rule
 from alerts.telling.configuration import schedule_of
@@ -125,16 +127,27 @@ Watch = Callable[[Read], Read]  # adds something to what evaluates expressions
 def _watch(version: RuleVersion, ranges: ValueRanges) -> Watch:
     """Return what lets the ranges see the values that the version judges."""
 
-    def watch(read: Read) -> Read:
-        def read_and_note(expr: str, steps: Steps) -> Answer:
-            answer = read(expr, steps)
-            if expr == version.value_expr and steps.period_ms == RULE_PERIOD_MS:
-                ranges.add(answer, steps)
-            return answer
+    return lambda read: _WatchedRead(version, ranges, read)
 
-        return read_and_note
 
-    return watch
+@dataclass(frozen=True, slots=True)
+class _WatchedRead:
+    """Evaluates expressions, and lets the ranges see the values that the version judges."""
+
+    version: RuleVersion
+    ranges: ValueRanges
+    read: Read
+
+    def __call__(self, expr: str, steps: Steps, /) -> Answer:
+        answer = self.read(expr, steps)
+        if expr == self.version.value_expr and steps.period_ms == RULE_PERIOD_MS:
+            self.ranges.add(answer, steps)
+        return answer
+
+    def with_alerts(self, alerts: RunAlerts) -> Read:
+        """Return what evaluates expressions that see the alerts of a run under way."""
+        assert isinstance(self.read, ReadsAlerts), "BUG: a session takes the alerts of a run"
+        return replace(self, read=self.read.with_alerts(alerts))
 
 
 def _for_choices(version: RuleVersion) -> list[int]:
@@ -144,7 +157,9 @@ def _for_choices(version: RuleVersion) -> list[int]:
 
 
 def _with_for(version: RuleVersion, number: int, for_ms: int) -> RuleVersion:
-    return replace(version, rule=number, timing=replace(version.timing, for_ms=for_ms))
+    """Return the version with another ``for``, under a number of its own; its alerts have no series."""
+    alert = replace(version.alert, name="") if version.alert else None
+    return replace(version, rule=number, timing=replace(version.timing, for_ms=for_ms), alert=alert)
 
 
 def _run_now(app: int, versions: list[RuleVersion], steps: Steps, watch: Watch) -> Line:
@@ -192,18 +207,33 @@ def version_of(rule: Rule, number: int = 0) -> RuleVersion:
 
 
 def _parts(version: RuleVersion, rule: Rule) -> list[RuleVersion]:
-    """Return the present versions of the rules that a composite rests on, down to the last."""
-    if version.kind is not Kind.COMPOSITE:
+    """Return the present versions of the rules that a composite or a reader of alerts rests on, down to the last."""
+    if version.kind is not Kind.COMPOSITE and not is_reader(version):
         return []
-    others = {each.pk: each for each in Rule.objects.filter(app=rule.app_id, deleted_ms=None, enabled=True)}
-    wanted, parts = set(composites.parse(version.expr).rules), dict[int, RuleVersion]()
+    rows = Rule.objects.filter(app=rule.app_id, deleted_ms=None, enabled=True).select_related("group")
+    others = {each.pk: version_of(each, each.pk) for each in rows if each.pk != version.rule}
+    wanted, parts = _named_by(version, others), dict[int, RuleVersion]()
     while wanted:
         number = wanted.pop()
-        if number in others and number not in parts and number != version.rule:
-            parts[number] = version_of(others[number], number)
-            if parts[number].kind is Kind.COMPOSITE:
-                wanted |= composites.parse(parts[number].expr).rules
+        if number in others and number not in parts:
+            parts[number] = others[number]
+            wanted |= _named_by(parts[number], others)
+    if len(parts) > limits.BACKTEST_PARTS_MAX:
+        raise LimitExceeded(
+            "the rule rests on too many others to be tried",
+            got=len(parts),
+            wanted=f"at most {limits.BACKTEST_PARTS_MAX}",
+            remedy="Name the alerts that it reads, by alertname.",
+        )
     return list(parts.values())
+
+
+def _named_by(version: RuleVersion, others: Mapping[int, RuleVersion]) -> set[int]:
+    """Return the rules that a version names, or whose alerts it may read."""
+    if version.kind is Kind.COMPOSITE:
+        return set(composites.parse(version.expr).rules)
+    expr = version.value_expr
+    return {rule for rule, each in others.items() if each.alert and may_read(expr, each.alert)}
 
 
 def _episodes(line: Line, rule: int) -> tuple[PastEpisode, ...]:

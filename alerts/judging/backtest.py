@@ -16,6 +16,7 @@ from alerts.judging import limits
 from alerts.judging.answers import Labels, Read
 from alerts.judging.automaton import OK, InstanceState
 from alerts.judging.instances.keys import InstanceKey, States, Transition
+from alerts.judging.readers.run_alerts import Past
 from alerts.judging.reconciliation import Stretch, stretches_of
 from alerts.judging.run import Outcome, incomplete_at, run
 from alerts.judging.versions import RuleVersion, Steps
@@ -51,6 +52,11 @@ class Line:
             else:
                 states[each.key] = each.before
         return states
+
+    def past(self, at_ms: int) -> Past:
+        """Return what it says of the steps before one, for rules that read alerts: as far as judging looks back."""
+        first_ms = at_ms - limits.LOOK_BACK_MS
+        return Past(first_ms, self.states_at(first_ms), self.transitions[self._until(first_ms) : self._until(at_ms)])
 
     def replace_after(self, at_ms: int, outcome: Outcome) -> list[Transition]:
         """Put an outcome in place of everything after a step; returns the transitions that it replaces."""
@@ -92,8 +98,12 @@ def replay(
     *,
     period_ms: int,
     active_max: int,
+    is_stored: bool = True,
 ) -> Iterator[Said]:
-    """Yield what each operation says. One that goes back replaces what was said of its steps."""
+    """Yield what each operation says. One that goes back replaces what was said of its steps.
+
+    ``is_stored``: ``ALERTS`` of past steps are those that live judging stored; else, those of this line.
+    """
     line = Line(states)
     for operation in operations:
         before = line.states_at(operation.after_ms)
@@ -114,6 +124,7 @@ def replay(
                 active_max=active_max,
                 incomplete=incomplete,
                 labels=line.labels,
+                past=None if is_stored else line.past(operation.after_ms),
             )
         yield Said(line, outcome.transitions, line.replace_after(operation.after_ms, outcome))
 
@@ -126,7 +137,8 @@ def backtest(
     ``open_read`` returns what evaluates the expressions of one chunk: answers of past chunks need not be kept.
     """
     chunks = _chunks(steps, open_read)
-    return last_line(replay(versions, chunks, states, period_ms=steps.period_ms, active_max=active_max), states)
+    said = replay(versions, chunks, states, period_ms=steps.period_ms, active_max=active_max, is_stored=False)
+    return last_line(said, states)
 
 
 def last_line(said: Iterable[Said], states: States) -> Line:

@@ -39,6 +39,7 @@ WATCH_AHEAD_MS = 5 * 60_000  # samples so far ahead of the judge's clock still t
 APPS_WATCHED_MAX = 1_000  # of which a judge remembers probes and sources; others begin anew
 BACKTEST_COLUMNS = 320  # of a backtest's picture: three pixels each on a wide screen
 BACKTEST_LINES = 8  # series that the picture draws; the others are a band
+BACKTEST_PARTS_MAX = 100  # rules that a tried one rests on: each costs as much as itself
 BACKTEST_CHUNK_STEPS = 8_640  # a day, as one range query: below the points that a query may have
 HALF_HOUR_MS = 30 * 60_000  # the time of day that an anomaly compares
 WEEK_MS = 7 * 86_400_000  # days of the week differ more than weeks do

@@ -30,6 +30,8 @@ from alerts.judging.conditions import MissingPolicy, violates_none
 from alerts.judging.instances.keys import Aspect, EndReason, InstanceKey, States, Transition
 from alerts.judging.instances.rows import Hold, Inputs, Rows, Table, error_row, inputs_of
 from alerts.judging.kinds import Kind
+from alerts.judging.readers.order import order
+from alerts.judging.readers.run_alerts import Past, ReadsAlerts, RunAlerts
 from alerts.judging.versions import RuleVersion, Steps, by_rule, stretches
 from spm.arrays import BOOL
 from spm.bounded import LruCache
@@ -57,19 +59,28 @@ def run(
     active_max: int,
     incomplete: BOOL | None = None,
     labels: Mapping[str, Labels] | None = None,
+    past: Past | None = None,
 ) -> Outcome:
     """Judge all steps by the versions in force at each, beginning with these states.
 
     ``read`` evaluates expressions. ``active_max`` bounds the instances of one rule that are not ok. ``incomplete``
     marks steps at which absences cannot be judged, because data is still on its way. ``labels`` are those of the
-    instances that have a state. Composites are judged after the rules that they name.
+    instances that have a state. Composites are judged after the rules that they name, and rules that read ``ALERTS``
+    after those that they see at the same step (``readers.order``). ``past``: what was said before, if more than these
+    states is not stored.
     """
     fold = _Fold(steps, states, read, active_max, incomplete)
     fold.labels.update(labels or {})
-    in_order, fold.circle = _parts_first(by_rule(versions))
-    for rule, of_rule in in_order:
-        for version, before, part in stretches(of_rule, steps):
-            fold.judge_or_fail(rule, version, before, part)
+    rules = by_rule(versions)
+    in_order = order(rules)
+    fold.circle = in_order.circle
+    fold.judge_all(in_order.first, rules, steps)
+    own_past = past or Past(steps.first_ms - steps.period_ms, states)
+    for part in _parts(steps, is_stepwise=in_order.is_stepwise) if in_order.late else ():
+        for rule in in_order.late:
+            if rule in in_order.seen and isinstance(read, ReadsAlerts):
+                fold.reads[rule] = read.with_alerts(fold.alerts(in_order.seen[rule], rules, own_past, part))
+            fold.judge_all([rule], rules, part)
     fold.transitions.sort(key=lambda each: (each.at_ms, each.key))
     return Outcome(tuple(fold.transitions), fold.states, fold.labels)
 
@@ -86,31 +97,11 @@ def incomplete_at(steps: Steps, behind_ms: int | None) -> BOOL | None:
     return steps.first_ms + np.arange(len(steps)) * steps.period_ms >= behind_ms
 
 
-def _parts_first(rules: Mapping[int, list[RuleVersion]]) -> tuple[list[tuple[int, list[RuleVersion]]], str]:
-    """Return the rules, each composite after those that it names; and why composites have no order, if they have none.
-
-    Composites without an order cannot be judged; the other rules can.
-    """
-    parts: dict[int, frozenset[int]] = {}
-    for rule, versions in rules.items():
-        named = [composites.parse(each.expr).rules for each in versions if _is_parsed_composite(each)]
-        if named:
-            parts[rule] = frozenset().union(*named)
-    plain = [(rule, versions) for rule, versions in rules.items() if rule not in parts]
-    try:
-        return plain + [(rule, rules[rule]) for rule in composites.order(parts)], ""
-    except BadQuery as refusal:
-        return plain + [(rule, rules[rule]) for rule in parts], str(refusal)
-
-
-def _is_parsed_composite(version: RuleVersion) -> bool:
-    if version.kind is not Kind.COMPOSITE:
-        return False
-    try:
-        composites.parse(version.expr)
-    except BadQuery:
-        return False
-    return True
+def _parts(steps: Steps, *, is_stepwise: bool) -> Iterable[Steps]:
+    if not is_stepwise:
+        return [steps]
+    times = range(steps.first_ms, steps.last_ms + 1, steps.period_ms)
+    return (Steps(at_ms, at_ms, steps.period_ms) for at_ms in times)
 
 
 class _Fold:
@@ -125,6 +116,7 @@ class _Fold:
         incomplete: BOOL | None,
     ) -> None:
         self._first_states, self.circle = states, ""  # circle: why composites cannot be judged
+        self.reads: dict[int, Read] = {}  # of rules that read alerts of this run
         self.states, self.transitions, self.labels = dict(states), list[Transition](), dict[str, Labels]()
         self._steps, self._read, self._active_max, self._incomplete = steps, read, active_max, incomplete
         self._inputs: LruCache[tuple[object, ...], Inputs] = LruCache(limits.INPUTS_BYTES_MAX)
@@ -133,6 +125,29 @@ class _Fold:
         self._keys_of = defaultdict[int, set[InstanceKey]](set)  # of each rule: those with a state, and some without
         for key in states:
             self._keys_of[key.rule].add(key)
+
+    def judge_all(self, rules: Iterable[int], versions: Mapping[int, Sequence[RuleVersion]], steps: Steps) -> None:
+        """Judge rules one after the other, each by its versions in force."""
+        for rule in rules:
+            for version, before, part in stretches(versions[rule], steps):
+                self.judge_or_fail(rule, version, before, part)
+
+    def alerts(
+        self, seen: Mapping[int, bool], rules: Mapping[int, Sequence[RuleVersion]], past: Past, steps: Steps
+    ) -> RunAlerts:
+        """Return what a reader sees at these steps: of some rules the same step, of others the one before."""
+        own = {rule: rules[rule][-1].alert for rule in seen}
+        namings = {rule: naming for rule, naming in own.items() if naming is not None}
+        before_ms = steps.first_ms - steps.period_ms
+        return RunAlerts(
+            Steps(past.at_ms, steps.last_ms, steps.period_ms),
+            past.states,
+            [*past.transitions, *(each for each in self.transitions if each.key.rule in seen)],
+            {rule: steps.last_ms if is_same else before_ms for rule, is_same in seen.items() if rule in namings},
+            namings,
+            self.labels,
+            frozenset(each.alert.name for versions in rules.values() for each in versions if each.alert),
+        )
 
     def judge_or_fail(self, rule: int, version: RuleVersion, before: RuleVersion | None, steps: Steps) -> None:
         """Judge one version; if a fault of ours stops that, its steps are errors of this rule, and the others go on.
@@ -217,12 +232,13 @@ class _Fold:
                 return Answer.failed(steps, str(refusal))
             firing = {rule: self._firing(rule) for rule in composite.rules}
             return composites.answer(composite, version.parameters.by, firing, steps)
-        answer = self._read(version.value_expr, steps)
+        read = self.reads.get(version.rule, self._read)
+        answer = read(version.value_expr, steps)
         if version.kind is not Kind.ANOMALY:
             return answer
-        key = version.expr, version.parameters, steps
+        key = version.expr, version.parameters, steps, read
         if key not in self._distances:
-            self._distances[key] = distances(version.expr, version.parameters, answer, steps, self._read)
+            self._distances[key] = distances(version.expr, version.parameters, answer, steps, read)
         return self._distances[key]
 
     def _firing(self, rule: int) -> list[composites.Firing]:

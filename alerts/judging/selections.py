@@ -1,4 +1,7 @@
-"""What an expression reads: which metrics, and whether it needs all sources. Pure. Enter by ``traits_of``."""
+"""What an expression reads: which metrics, and whether it needs all sources. Pure.
+
+Enter by ``traits_of`` and ``selectors_of``.
+"""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -38,6 +41,15 @@ def traits_of(expr: str) -> Traits:
     names = [_metric_of(node) for node in nodes if isinstance(node, plan.Selector)]
     metrics = frozenset(metric_id(name.encode()) for name in names if name is not None)
     return Traits(None if None in names else metrics, any(isinstance(node, _COLLECTIVE) for node in nodes))
+
+
+@lru_cache(10_000)
+def selectors_of(expr: str) -> tuple[plan.Selector, ...]:
+    """Return the selectors of an expression; one that does not parse has none."""
+    try:
+        return tuple(node for node in _nodes(parse(expr)) if isinstance(node, plan.Selector))
+    except BadQuery:
+        return ()
 
 
 def _metric_of(selector: plan.Selector) -> str | None:

@@ -39,13 +39,27 @@ class Closing:
 
 
 @dataclass(frozen=True, slots=True)
+class AlertNaming:
+    """What names the alerts of a rule in ``ALERTS``: its name and labels, which are templates, and where it stands.
+
+    ``place``: of its group in its file, and its own in that group. Alerts without a name have no series.
+    """
+
+    name: str
+    labels: tuple[tuple[str, str], ...] = ()
+    file: str = ""
+    place: tuple[int, int] = (0, 0)
+
+
+@dataclass(frozen=True, slots=True)
 class RuleVersion:
     """What a rule was from the step ``from_ms`` until before ``until_ms`` (None: it still is).
 
     ``ended`` says why the rule is not judged in this version: "deleted", "switched off", or "" if it is judged.
     ``missing_for_ms`` counts if the absence of a series is an alert of its own. ``fault`` says why the rule cannot be
     judged, whatever its data: each step is an error of it, and its series stay as they are. ``closings`` are the steps
-    at which people ended alerts of the rule, whatever its version then was.
+    at which people ended alerts of the rule, whatever its version then was. ``alert`` names its alerts for rules that
+    read them; versions of before that was kept have none.
     """
 
     rule: int
@@ -60,6 +74,7 @@ class RuleVersion:
     parameters: Parameters = field(default_factory=Parameters)
     fault: str = ""
     closings: tuple["Closing", ...] = ()
+    alert: AlertNaming | None = None
 
     @property
     def value_expr(self) -> str:

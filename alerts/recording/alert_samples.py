@@ -10,11 +10,11 @@ from dataclasses import dataclass
 
 from alerts.judging.automaton import OK, InstanceState, Phase
 from alerts.judging.instances.keys import Aspect, InstanceKey
+from alerts.judging.readers.order import ALERTS, FOR_STATE
 from alerts.judging.versions import Steps
 from alerts.recording.record import STALE
 from spm.store.matchers import METRIC_NAME
 
-ALERTS, FOR_STATE = "ALERTS", "ALERTS_FOR_STATE"
 Change = tuple[InstanceKey, int, InstanceState]  # an instance, a step, and its state from that step on
 
 

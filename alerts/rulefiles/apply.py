@@ -12,8 +12,10 @@ from django.contrib.auth.models import User
 from django.db import transaction
 
 from alerts import rulebook
+from alerts.journal import naming_of
 from alerts.judging.conditions import MissingPolicy, recovery_is_sound
-from alerts.models import RecordingRule, Rule, RuleGroup
+from alerts.judging.readers.order import reads_alerts
+from alerts.models import RecordingRule, Rule, RuleGroup, RuleVersionRow
 from alerts.rulebook import Draft, RuleEdit
 from alerts.rulefiles import limits
 from alerts.rulefiles.content import Place, RuleFile
@@ -162,6 +164,7 @@ class _Applier:
         act = {GROUP: self._group, ALERT: self._alert, RECORD: self._record}
         for change in changes:
             act[change.identity.kind](change)
+        self._judge_moved_anew()
         detail = {"changes": [line for change in changes for line in change.lines()][:100]}
         organisation = self._app.organisation
         audit.record(
@@ -183,13 +186,24 @@ class _Applier:
             self._stored.groups[name] = group
         else:
             RuleGroup.objects.filter(pk=self._stored.groups[name].pk).update(**change.after)
-            if "interval_ms" in change.after:
+            if not change.after.keys().isdisjoint(("interval_ms", "labels")):
                 self._judge_anew(name)
 
     def _judge_anew(self, group: str) -> None:
-        """Add versions of the rules of a group whose interval changed: their durations end at its evaluations."""
+        """Add versions of the rules of a group: durations end at its evaluations, and alerts have its labels."""
         for identity, rule in self._stored.alerts.items():
             if identity.group == group:
+                self._begun_edit().change(rule, {})
+
+    def _judge_moved_anew(self) -> None:
+        """Add versions of rules that moved, if the file has one that reads alerts: it sees those of rules before it."""
+        rules = rulebook.rules_of(self._app).filter(group__file=self._file).select_related("group")
+        if not any(reads_alerts(rule.expr) for rule in rules):
+            return
+        versions = RuleVersionRow.objects.filter(rule__in=rules, until_ms=None).values_list("rule", "content")
+        judged = {number: content.get("alert") for number, content in versions}
+        for rule in rules:
+            if judged.get(rule.pk) != naming_of(rule):
                 self._begun_edit().change(rule, {})
 
     def _begun_edit(self) -> RuleEdit:
