@@ -8,6 +8,7 @@ alerting_health``, which a timer of the system runs. It only reads.
 | judging | a lane with something to judge has not moved for longer than it may wait |
 | pipeline | what was accepted is not known, so that absences are not judged |
 | telling | notifications, or mails about accounts, that are due |
+| events | the relay has given committed events no place in their stream |
 
 Enter by ``stalls``.
 """
@@ -21,6 +22,7 @@ from django.db.models.functions import Greatest
 from alerts.judging.limits import PIPELINE_MAX_MS
 from alerts.models import Delivery, Instance, Lane, Outbox, Rule
 from alerts.models.telling import Notification
+from spm.events.models import Event
 from spm.limits import RULE_PERIOD_MS
 
 STALL_MS = 2 * 60_000  # so late is no burst any more
@@ -58,6 +60,7 @@ def stalls(now_ms: int) -> list[Stall]:
         ("judging", judged_late, "position_ms"),
         ("pipeline", lanes.filter(behind_ms__lt=late_ms), "behind_ms"),
         *(("telling", rows, "due_ms") for rows in waiting),
+        ("events", Event.objects.filter(position=None, made_ms__lte=late_ms), "made_ms"),
     ]
     return [_stall(what, rows, column) for what, rows, column in late if rows.exists()]
 

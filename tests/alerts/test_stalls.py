@@ -1,4 +1,4 @@
-"""Who watches alerting from outside sees that judging, the pipeline or telling stands still, and hears of it."""
+"""Who watches alerting from outside sees that judging, the pipeline, telling or events stand still, and hears of it."""
 
 from collections.abc import Callable
 from typing import Any
@@ -14,6 +14,9 @@ from alerts.health.stalls import STALL_MS, stalls
 from alerts.management.commands import alerting_health
 from alerts.models import Lane, Outbox, Rule
 from alerts.pages import health
+from spm.accounts.models import App
+from spm.events import relay
+from spm.events.models import Event
 from tests.alerts.conftest import START_MS, AlertingWorld
 
 pytestmark = pytest.mark.django_db
@@ -68,7 +71,22 @@ def test_notifications_and_mails_that_nobody_sends_are_seen(make_rule: MakeRule,
     world.evaluate()
     assert seen(world) == []
     world.clock.advance(20_000)
+    relay.advance_all()
     assert seen(world) == ["telling"]
+
+
+def test_events_that_the_relay_leaves_waiting_are_seen(app: App, world: AlertingWorld) -> None:
+    world.clock.advance(LONG_MS)
+    now_ms = world.clock.now_ms()
+    facts = {"kind": "deploy", "key": "web", "text": "v2", "at_ms": START_MS, "organisation": app.organisation}
+    Event.objects.create(app=app, event_id="young", made_ms=now_ms - STALL_MS + 1, **facts)
+    assert seen(world) == []
+    old = Event.objects.create(app=app, event_id="old", made_ms=now_ms - STALL_MS, **facts)
+    [stall] = stalls(now_ms)
+    assert stall.text(now_ms) == "events: 1 waiting, the oldest for 120 s"
+    relay.advance(app.organisation_id)
+    assert Event.objects.get(pk=old.pk).position is not None
+    assert seen(world) == []
 
 
 def test_the_address_answers_503_and_names_nobody(make_rule: MakeRule, world: AlertingWorld, client: Client) -> None:
