@@ -121,8 +121,8 @@ def test_rules_that_read_no_alerts_are_judged_together_before_all_readers() -> N
 
 def test_the_order_is_that_of_files_groups_and_places() -> None:
     rules = [rule(4, "ALERTS", place=1), rule(1, BUSY), rule(2, "ALERTS", place=5, file="a"), rule(3, "ALERTS")]
-    found = order(by_rule(rules))
-    assert (found.first, found.late, found.is_stepwise) == ([1], [2, 3, 4], True)
+    judging_order = order(by_rule(rules))
+    assert (judging_order.first, judging_order.late, judging_order.is_stepwise) == ([1], [2, 3, 4], True)
 
 
 MATCHES = {
