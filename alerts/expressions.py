@@ -1,6 +1,6 @@
 """The values of rules' expressions. Only this module calls the query engine.
 
-``open_session`` evaluates the expressions of an app's rules over many steps: each distinct expression once, with the
+A ``Session`` evaluates the expressions of an app's rules over many steps: each distinct expression once, with the
 samples that several of them select read once. ``query_engine`` evaluates one expression at one time, for the form. A
 person who tries an expression waits for a place among the queries of the organisation (``admitted``); rules do not
 wait for people.
@@ -15,9 +15,7 @@ from django.conf import settings
 
 from alerts.judging.answers import Answer, Read, join
 from alerts.judging.knowledge.sight import KeptKnowledge
-from alerts.judging.readers.run_alerts import ReadsAlerts, RunAlerts
 from alerts.judging.versions import Steps
-from alerts.recording.judged_alerts import with_run_alerts
 from spm import limits, query
 from spm.errors import BadQuery, LimitExceeded, QueryFailed, QueryTimeout, QueryTooLarge
 from spm.query.promql.engine import LOOKBACK_MS, Engine
@@ -61,36 +59,26 @@ def read_points(
     return [None] * len(steps)
 
 
-def open_session(app: int, known: Storage | None = None) -> ReadsAlerts:
-    """Return what evaluates expressions of the app's rules: an expression and steps are evaluated once.
+class Session:
+    """Evaluates expressions over a storage, each at some steps once.
 
-    ``known`` is the app's data as known at some moment, by default now. A step at which the expression cannot be
-    evaluated becomes an error of the answer. Raises ``StoreUnavailable``.
+    A step at which an expression cannot be evaluated becomes an error of the answer.
     """
-    return _Session(open_storage(app) if known is None else SharedReads(known, limits.QUERY_BYTES_MAX))
-
-
-class _Session:
-    """Evaluates an expression at some steps once."""
 
     def __init__(self, storage: Storage) -> None:
-        self._storage = storage
+        self.storage = storage
         self._answers: dict[tuple[str, Steps], Answer] = {}
 
     def __call__(self, expr: str, steps: Steps, /) -> Answer:
         key = expr, steps
         if key not in self._answers:
-            self._answers[key] = _evaluate_parts(self._storage, expr, steps)
+            self._answers[key] = _evaluate_parts(self.storage, expr, steps)
         return self._answers[key]
-
-    def with_alerts(self, alerts: RunAlerts) -> Read:
-        """Return what evaluates expressions that see the alerts of a run under way."""
-        return evaluator_of(with_run_alerts(self._storage, alerts))
 
 
 def session_as_known(app: int, known: KeptKnowledge | None) -> Read:
     """Return what evaluates expressions of the app as judging knew its data, by default as it is known now."""
-    return open_session(app, _storage_at(app, known))
+    return Session(SharedReads(_storage_at(app, known), limits.QUERY_BYTES_MAX))
 
 
 def open_storage(app: int) -> Storage:

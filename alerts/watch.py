@@ -8,7 +8,6 @@ remembers the probes and the sources of the apps that it judges. Enter by ``obse
 from dataclasses import dataclass, field
 
 from alerts.evaluate import Observe
-from alerts.expressions import open_session
 from alerts.judging import limits
 from alerts.judging.knowledge.frontier import AcceptorSight, Frontier, median_now
 from alerts.judging.knowledge.patience import SourceLog, ready_ms
@@ -16,6 +15,7 @@ from alerts.judging.knowledge.sight import KeptKnowledge, Sight
 from alerts.judging.lane_plan import News
 from alerts.models import Lane
 from alerts.recording.limits import ALERTS_SOURCE
+from alerts.recording.sessions import open_session
 from ingest.accounting.passed_batches import PASSED
 from ingest.accounting.watermark_keeper import advance_watermarks
 from spm import query

@@ -13,7 +13,7 @@ from django.conf import settings
 from alerts import journal, rulebook
 from alerts.backtesting.ranges import ValueRanges
 from alerts.durations import spell
-from alerts.expressions import check_expression, open_session
+from alerts.expressions import check_expression
 from alerts.judging import composites, limits
 from alerts.judging.answers import Answer, Read
 from alerts.judging.backtest import KnownSteps, Line, Said, backtest, last_line, notification_times, replay
@@ -24,6 +24,7 @@ from alerts.judging.readers.order import is_reader, may_read
 from alerts.judging.readers.run_alerts import ReadsAlerts, RunAlerts
 from alerts.judging.versions import RuleVersion, Steps
 from alerts.models import Lane, Operation, Rule
+from alerts.recording.sessions import open_session
 from alerts.telling.configuration import schedule_of
 from alerts.telling.decide.covers import Cover
 from alerts.telling.decide.windows import check_timing

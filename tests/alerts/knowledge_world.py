@@ -9,11 +9,11 @@ from unittest.mock import patch
 import numpy as np
 
 from alerts import evaluate, journal, watch
-from alerts.expressions import open_session
 from alerts.judging.backtest import KnownSteps, replay
 from alerts.judging.knowledge.sight import Sight
 from alerts.judging.lane_plan import OperationKind
 from alerts.models import AlertEvent, Episode, Lane, Operation
+from alerts.recording.sessions import open_session
 from ingest.accept.announcer import StampAnnouncer
 from ingest.writer import Writer
 from rollups.run.driver import Driver

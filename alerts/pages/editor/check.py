@@ -5,12 +5,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from alerts.expressions import Querier, SeriesValue, open_session
+from alerts.expressions import Querier, SeriesValue
 from alerts.judging import composites
 from alerts.judging.anomalies import distances
 from alerts.judging.conditions import Condition, is_violated
 from alerts.judging.kinds import Kind
 from alerts.judging.versions import RuleVersion, Steps
+from alerts.recording.sessions import open_session
 from spm import limits
 from spm.errors import BadQuery, SpmError
 from spm.query.promql.planning.planner import parse

@@ -14,7 +14,6 @@ from typing import Any
 import pytest
 
 from alerts import evaluate, journal, watch
-from alerts.expressions import open_session
 from alerts.judging import lane_plan, limits, reconciliation
 from alerts.judging import run as run_module
 from alerts.judging.answers import Labels, Read
@@ -27,6 +26,7 @@ from alerts.judging.knowledge.sight import KeptKnowledge
 from alerts.judging.lane_plan import Decision, News
 from alerts.judging.versions import RuleVersion
 from alerts.models import Instance, Lane, Operation
+from alerts.recording.sessions import open_session
 from alerts.telling import limits as telling_limits
 from alerts.telling.decide import decision, inhibition
 from ingest.accept import announcer

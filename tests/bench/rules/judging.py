@@ -14,8 +14,8 @@ from django.conf import settings
 from django.core.management import call_command
 
 from alerts import evaluate, journal
-from alerts.expressions import open_session
 from alerts.models import Instance, Lane, Rule, RuleVersionRow
+from alerts.recording.sessions import open_session
 from ingest.accept.stamper import Stamper
 from ingest.writer import Writer
 from spm.accounts.models import App, Organisation
