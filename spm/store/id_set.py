@@ -88,7 +88,7 @@ def _empty(slots: int) -> _Table:
     return _Table(np.zeros(slots, np.uint64), np.zeros(slots, np.uint32))
 
 
-@njit(nogil=True, cache=True, inline="always")
+@njit(nogil=True, cache=True, forceinline=True)
 def _slot(key: np.uint64, number: np.uint64, tag: np.uint32, slots: int) -> int:
     """Return the first slot of a pair."""
     mixed = (number ^ (np.uint64(tag) * np.uint64(0x9E3779B97F4A7C15))) * key
@@ -96,7 +96,7 @@ def _slot(key: np.uint64, number: np.uint64, tag: np.uint32, slots: int) -> int:
     return int(np.int64(((mixed >> np.uint64(32)) * np.uint64(slots)) >> np.uint64(32)))
 
 
-@njit(nogil=True, cache=True, inline="always")
+@njit(nogil=True, cache=True, forceinline=True)
 def _find(key: np.uint64, ids: U64, tags: U32, number: np.uint64, tag: np.uint32) -> int:
     """Return the slot of a pair; -1 minus the free slot where it belongs if it has none.
 

@@ -23,7 +23,7 @@ FAULTS = {
 _SEVEN, _LOW, _MORE = np.uint64(7), np.uint64(0x7F), 0x80
 
 
-@njit(nogil=True, cache=True, inline="always")
+@njit(nogil=True, cache=True, forceinline=True)
 def read_varint(body: U8, at: int, end: int) -> tuple[int, np.uint64]:
     """Returns (end, number); an end of -1 if the number is cut off or does not fit 64 bits."""
     if at < end and body[at] < _MORE:
@@ -74,7 +74,7 @@ def read_field(body: U8, at: int, end: int) -> tuple[int, int, int, int, np.uint
     return number, wire_type, i, stop, nothing
 
 
-@njit(nogil=True, cache=True, inline="always")
+@njit(nogil=True, cache=True, forceinline=True)
 def put_varint(into: U8, at: int, value: int) -> int:
     """Write a number that is not negative; returns where it ends."""
     while value >= _MORE:
@@ -85,7 +85,7 @@ def put_varint(into: U8, at: int, value: int) -> int:
     return at + 1
 
 
-@njit(nogil=True, cache=True, inline="always")
+@njit(nogil=True, cache=True, forceinline=True)
 def varint_size(value: int) -> int:
     """Returns the size in bytes of a number that is not negative."""
     size = 1
@@ -95,7 +95,7 @@ def varint_size(value: int) -> int:
     return size
 
 
-@njit(nogil=True, cache=True, inline="always")
+@njit(nogil=True, cache=True, forceinline=True)
 def put_text(tag: int, source: U8, start: int, end: int, into: U8, at: int) -> int:
     """Write a text as a field; returns where it ends. An empty text is left out, as encoders do."""
     if start == end:
@@ -104,7 +104,7 @@ def put_text(tag: int, source: U8, start: int, end: int, into: U8, at: int) -> i
     return copy_bytes(source, start, end, into, put_varint(into, at + 1, end - start))
 
 
-@njit(nogil=True, cache=True, inline="always")
+@njit(nogil=True, cache=True, forceinline=True)
 def text_size(size: int) -> int:
     """Returns the size in bytes of a text of this size as a field with a number below 16."""
     return 0 if size == 0 else 1 + varint_size(size) + size

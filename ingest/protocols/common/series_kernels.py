@@ -33,7 +33,7 @@ class KnownSeries(NamedTuple):
     items: I64
 
 
-@njit(nogil=True, cache=True, inline="always")
+@njit(nogil=True, cache=True, forceinline=True)
 def uncounted_series(known: KnownSeries) -> KnownSeries:
     """Returns the view with arrays whose references are not counted."""
     return KnownSeries(
@@ -49,7 +49,7 @@ def uncounted_series(known: KnownSeries) -> KnownSeries:
     )
 
 
-@njit(nogil=True, cache=True, inline="always")
+@njit(nogil=True, cache=True, forceinline=True)
 def find_head(known: KnownSeries, text: U8, start: int, end: int) -> int:
     """Returns the number of the head text[start:end], or -1."""
     h = np.int64(text_hash(known.seed, known.multiplier, text, start, end))
@@ -68,7 +68,7 @@ def find_head(known: KnownSeries, text: U8, start: int, end: int) -> int:
         slot = (slot + 1) & mask
 
 
-@njit(nogil=True, cache=True, inline="always")
+@njit(nogil=True, cache=True, forceinline=True)
 def find_item(known: KnownSeries, head: int, text: U8, start: int, end: int) -> int:
     """Returns the number of the item (head, field name text[start:end]), or -1."""
     h = np.int64(text_hash(known.seed + np.uint64(head), known.multiplier, text, start, end))
@@ -88,7 +88,7 @@ def find_item(known: KnownSeries, head: int, text: U8, start: int, end: int) -> 
         slot = (slot + 1) & mask
 
 
-@njit(nogil=True, cache=True, inline="always")
+@njit(nogil=True, cache=True, forceinline=True)
 def series_of(known: KnownSeries, item: int) -> int:
     """Returns the number of an item's series; a code below 0 if it has none."""
     return int(known.items[item, SERIES])
@@ -104,7 +104,7 @@ def find_items(known: KnownSeries, head: int, names: U8, ends: I64, numbers: I64
         start = ends[k]
 
 
-@njit(nogil=True, cache=True, inline="always")
+@njit(nogil=True, cache=True, forceinline=True)
 def _place(table: I32, hashed: np.int64, entry: int) -> None:
     """Enter an entry into the hash table, which has a free slot."""
     slot = hashed & (table.size - 1)

@@ -69,7 +69,7 @@ def _name_end(body: U8, start: int) -> int:
         i += 1
 
 
-@njit(nogil=True, cache=True, inline="always")
+@njit(nogil=True, cache=True, forceinline=True)
 def _read_fields(
     body: U8, start: int, head: int, known: KnownSeries, count: int, series: I32, values: F64
 ) -> tuple[int, int]:

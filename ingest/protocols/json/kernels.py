@@ -28,7 +28,7 @@ _NAN, _INF, _PLUS_INF, _MINUS_INF = (
 )
 
 
-@njit(nogil=True, cache=True, inline="always")
+@njit(nogil=True, cache=True, forceinline=True)
 def skip_space(body: U8, i: int) -> int:
     """Returns the position of the first byte from ``i`` on that is no white space."""
     while body[i] == 32 or body[i] == 10 or body[i] == 13 or body[i] == 9:
@@ -70,7 +70,7 @@ def value_end(body: U8, i: int) -> int:
             return i
 
 
-@njit(nogil=True, cache=True, inline="always")
+@njit(nogil=True, cache=True, forceinline=True)
 def is_key(body: U8, start: int, end: int, key: U8) -> bool:
     """Whether body[start:end] is this key, including the quotes."""
     if end - start != key.size:
@@ -148,7 +148,7 @@ def _read_values(body: U8, i: int, count: int, values: F64) -> tuple[int, int]:
     return i + 1, at - count
 
 
-@njit(nogil=True, cache=True, inline="always")
+@njit(nogil=True, cache=True, forceinline=True)
 def _find_series(body: U8, known: KnownSeries, metric: int, metric_end: int, tags: int, tags_end: int) -> int:
     """Returns the number of the series with this metric and these labels, as written; -1 if the cache has none."""
     if metric < 0:

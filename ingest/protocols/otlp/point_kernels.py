@@ -181,7 +181,7 @@ def _read_distribution(
             point[MAX], point[HAS_MAX] = bits, ONE
 
 
-@njit(nogil=True, cache=True, inline="always")
+@njit(nogil=True, cache=True, forceinline=True)
 def _append_samples(
     known: KnownSeries,
     place: int,
@@ -245,7 +245,7 @@ def _read_list(
     return min(fault, 0)
 
 
-@njit(nogil=True, cache=True, inline="always")
+@njit(nogil=True, cache=True, forceinline=True)
 def _read_point(
     body: U8,
     start: int,

@@ -76,7 +76,7 @@ def measure(body: U8, series_field: int, text_field: int, counts: I64) -> int:
     return 0
 
 
-@njit(nogil=True, cache=True, inline="always")
+@njit(nogil=True, cache=True, forceinline=True)
 def _read_sample(body: U8, start: int, stop: int, count: int, ts: I64, bits: U64) -> int:
     """Read one sample into row ``count``; returns a fault or 0. A missing field is 0."""
     at, value, time = start, np.uint64(0), np.uint64(0)
@@ -97,7 +97,7 @@ def _read_sample(body: U8, start: int, stop: int, count: int, ts: I64, bits: U64
     return 0
 
 
-@njit(nogil=True, cache=True, inline="always")
+@njit(nogil=True, cache=True, forceinline=True)
 def _known_series(known: KnownSeries, text: U8, start: int, end: int) -> int:
     """Returns the number of the series whose labels are text[start:end], or -1."""
     head = find_head(known, text, start, end)
@@ -206,7 +206,7 @@ def read_spans(body: U8, field_number: int, spans: Spans) -> None:
         at = stop
 
 
-@njit(nogil=True, cache=True, inline="always")
+@njit(nogil=True, cache=True, forceinline=True)
 def _read_references(body: U8, wire_type: int, start: int, stop: int, value: np.uint64, refs: U64, count: int) -> int:
     """Append the references of a field, packed or single; returns the count; -1 is a fault."""
     if wire_type == VARINT:
@@ -223,7 +223,7 @@ def _read_references(body: U8, wire_type: int, start: int, stop: int, value: np.
     return count
 
 
-@njit(nogil=True, cache=True, inline="always")
+@njit(nogil=True, cache=True, forceinline=True)
 def _write_labels(body: U8, symbols: Spans, refs: U64, count: int, longest: int, text: U8, at: int) -> tuple[int, int]:
     """Write the labels of the references in the encoding of 1.0; returns (their end, a fault of the series or 0)."""
     if count == refs.size:

@@ -61,7 +61,7 @@ load64: Callable[[U8, int], np.uint64] = intrinsic(_load64)  # type: ignore[assi
 store64: Callable[[U8, int, np.uint64], None] = intrinsic(_store64)  # type: ignore[assignment]
 
 
-@njit(nogil=True, cache=True, inline="always")
+@njit(nogil=True, cache=True, forceinline=True)
 def text_hash(seed: np.uint64, multiplier: np.uint64, text: U8, start: int, end: int) -> np.uint64:
     """Returns a keyed hash of text[start:end]; it reads eight bytes per step."""
     h, i = seed, start
@@ -82,7 +82,7 @@ def text_hash(seed: np.uint64, multiplier: np.uint64, text: U8, start: int, end:
     return h ^ (h >> np.uint64(29))
 
 
-@njit(nogil=True, cache=True, inline="always")
+@njit(nogil=True, cache=True, forceinline=True)
 def is_equal(a: U8, at: int, b: U8, start: int, end: int) -> bool:
     """Whether ``a`` holds b[start:end] at ``at``."""
     size = end - start
@@ -101,7 +101,7 @@ def is_equal(a: U8, at: int, b: U8, start: int, end: int) -> bool:
     return bool(load64(a, at + size - 8) == load64(b, end - 8))
 
 
-@njit(nogil=True, cache=True, inline="always")
+@njit(nogil=True, cache=True, forceinline=True)
 def copy_bytes(source: U8, start: int, end: int, into: U8, at: int) -> int:
     """Copy source[start:end] to ``at``; returns where the copy ends."""
     size = end - start
