@@ -17,11 +17,17 @@ from django.shortcuts import render
 from django.template.loader import render_to_string
 from django.views import defaults
 
-from spm.errors import LoginRefused
+from spm.errors import LoginRefused, StillCompiling
 from spm.limits import RETRY_AFTER_S
 from spm.web.error_status import DATABASE_AWAY, HOST_REFUSED, text_of
 
 _INTERFACES = ("/api/", "/prometheus/")
+_DATABASE_AWAY_TEXTS = {
+    "heading": "The database does not answer now",
+    "text": "Samples that were accepted are safe. Try again in a few seconds; the log of the server says what the"
+    " database answered.",
+}
+_REFRESH_S = 5
 _TOO_LARGE: dict[type[Exception], str] = {
     RequestDataTooBig: f"A form may have at most {settings.DATA_UPLOAD_MAX_MEMORY_SIZE:,} bytes.",
     TooManyFieldsSent: f"A form may have at most {settings.DATA_UPLOAD_MAX_NUMBER_FIELDS:,} fields.",
@@ -61,14 +67,18 @@ def bad_request(request: HttpRequest, exception: Exception) -> HttpResponse:
 
 
 def server_error(request: HttpRequest) -> HttpResponse:
-    """Answer 503 while the database is away, 500 to every other error that no view has handled."""
+    """Answer 503 while the database is away or kernels are being compiled, 500 to all else that no view has handled."""
     error = sys.exception()
-    if not isinstance(error, DATABASE_AWAY):
+    if not isinstance(error, (*DATABASE_AWAY, StillCompiling)):
         return defaults.server_error(request)
     if request.path_info.startswith(_INTERFACES):
         answer: HttpResponse = JsonResponse({"error": text_of(error)}, status=503)
-    else:
-        answer = HttpResponse(render_to_string("503.html"), status=503)  # without the person, whom the database knows
+    elif isinstance(error, StillCompiling):
+        texts = {"heading": "Almost ready", "text": f"{str(error)[:1].upper()}{str(error)[1:]}."}
+        answer = HttpResponse(render_to_string("503.html", texts), status=503)
+        answer["Refresh"] = str(_REFRESH_S)  # it is the page that was asked for as soon as that can be shown
+    else:  # without the person, whom the database knows
+        answer = HttpResponse(render_to_string("503.html", _DATABASE_AWAY_TEXTS), status=503)
     answer["Retry-After"] = str(RETRY_AFTER_S)
     return answer
 

@@ -79,6 +79,10 @@ class StoreFull(StoreUnavailable):
     """The store has no room left. Reads go on; writes wait for space."""
 
 
+class StillCompiling(StoreUnavailable):
+    """The first start is compiling the kernels that are needed, in other processes. Nothing was done."""
+
+
 class CellContended(StoreUnavailable):
     """Other writers changed a cell each time between our read and our check-and-put: try again later."""
 

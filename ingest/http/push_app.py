@@ -56,10 +56,21 @@ class _ClientGone(Exception):
 
 
 class PushApplication:
-    """Answers the requests of ingest's endpoints. ``pool`` runs what may block; ``acceptor`` returns the process's."""
+    """Answers the requests of ingest's endpoints.
 
-    def __init__(self, acceptor: Callable[[], Acceptor], pool: FairPool, clock: Clock) -> None:
-        self._acceptor, self._pool, self._clock = acceptor, pool, clock
+    ``pool`` runs what may block; ``acceptor`` returns the process's; ``check_ready`` raises ``StoreUnavailable`` as
+    long as this process can take no samples.
+    """
+
+    def __init__(
+        self,
+        acceptor: Callable[[], Acceptor],
+        pool: FairPool,
+        clock: Clock,
+        *,
+        check_ready: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._acceptor, self._pool, self._clock, self._check_ready = acceptor, pool, clock, check_ready
         self._batcher = PushBatcher(acceptor, clock)
         self._bytes = ByteBudget(
             "bodies that arrive or are at work",
@@ -181,6 +192,7 @@ class PushApplication:
             return _failed(endpoint, request, error)
 
     async def _answer_push(self, endpoint: PushEndpoint, request: PushRequest, arrival: "_Arrival") -> PushAnswer:
+        self._check_ready()
         known = arrival.known
         principal = None if known is None else _principal_of(known)
         if known is not None and principal is not None:

@@ -40,6 +40,8 @@ def welcome(login: Mapping[str, Any], options: Options, *, shows_secrets: bool) 
         rows.append(("Beware", f"other machines reach {options.host} without TLS, so passwords are sent in the clear"))
     if not options.spark:
         rows.append(("Runs", "in one process of this machine, without Spark"))
+    if login.get("kernels_later"):
+        rows.append(("Wait", "samples are taken and read in some minutes: kernels are being compiled, once"))
     rows += [("Data", str(options.data)), ("Logs", str(options.data / "log")), ("Stop", "Ctrl-C")]
     lines = [f"  {name + ':':<10} {value}" for name, value in rows]
     return "\n".join(["", *lines, ""])

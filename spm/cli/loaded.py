@@ -18,9 +18,16 @@ from importlib import import_module
 from pathlib import Path
 from typing import IO
 
+_LIBRARIES = ("numba", "pyarrow", "celery", "kombu", "requests", "uvicorn")  # of the modules; they read no setting
 _MODULES = ("spm.web.asgi", "spm.web.loop_worker", "gunicorn.app.wsgiapp", "spm.celery", "celery.apps.worker")
 _PR_SET_PDEATHSIG, _M_ARENA_MAX = 1, -8
 _LIBC = ctypes.CDLL(None)
+
+
+def load_libraries() -> None:
+    """Load what needs neither a prepared data folder nor a setting, and takes half of the time."""
+    for name in _LIBRARIES:
+        import_module(name)
 
 
 def load(environ: Mapping[str, str]) -> None:

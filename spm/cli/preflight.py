@@ -7,6 +7,7 @@ starts no process and does not use Django. Enter by ``open_data``.
 
 import errno
 import fcntl
+import json
 import os
 import shutil
 import socket
@@ -17,6 +18,7 @@ from spm.clock import random_bytes
 from spm.errors import SpmError
 from spm.limits import START_FREE_BYTES_MIN
 
+COMPILING = "compiling"  # in the data folder: that kernels are compiled beside the server, and how many
 WEB_METRICS = "metrics/web"  # in the data folder: the counts of all web processes, which /metrics adds up
 SECRETS = ("secret-key", "pepper")
 _ALPHABET = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
@@ -121,3 +123,15 @@ def _port_sentence(host: str, port: int, error: OSError, chosen_by: str) -> str:
     if error.errno == errno.EACCES:
         return f"Port {port} may only be used by root. Choose one above 1023 with {chosen_by}."
     return f"Cannot listen on {host}, port {port}: {error.strerror}."
+
+
+def announce_compilation(data: Path, *, kernels: int) -> None:
+    """Say in the data folder that this process has so many kernels compiled beside the server."""
+    note = {"pid": os.getpid(), "kernels": kernels, "folder": os.environ["NUMBA_CACHE_DIR"]}
+    (data / COMPILING).write_text(json.dumps(note))
+
+
+def withdraw_compilation(data: Path) -> None:
+    """Say that kernels are compiled no more. Calling twice is safe."""
+    with suppress(OSError):
+        (data / COMPILING).unlink(missing_ok=True)

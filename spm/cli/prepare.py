@@ -2,12 +2,14 @@
 store's file without much free space.
 
 A step is skipped when its stamp file says that none of its inputs has changed, so that a later start takes a second or
-two. Enter by ``steps``; the command ``prepare`` runs them in order.
+two. Kernels take longest; a start serves while they are compiled (``spm.settings.compilation``). Enter by ``steps`` and
+``warm_kernels``; the command ``prepare`` runs them in order.
 """
 
 import contextlib
 import hashlib
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterable
@@ -22,6 +24,7 @@ from spm.errors import Refused, SpmError, StoreUnavailable
 from spm.store.backends import lmdb_file
 
 Step = tuple[str, Callable[[], None]]
+_KERNEL = re.compile(r"^@njit\(", re.MULTILINE)
 KERNEL_PARTS = ("pipeline", "bodies")  # of ``spm.cli.warm_kernels``, named here so that numba is not loaded
 
 
@@ -30,12 +33,20 @@ def steps() -> list[Step]:
     due: list[Step] = [("migrating the database", migrate)]
     if _stale("static", _static_files()):
         due.append(("collecting static files", collect_static))
-    if _stale("kernels", _sources()):
-        due.append(("compiling kernels, once: about a minute", warm_kernels))
     folder = lmdb_file.folder_of(settings.SPM_STORE_URL)
     if folder is not None and _has_much_free(folder):
         due.append(("giving free space of the store back to the disk", lambda: compact_store(folder)))
     return due
+
+
+def kernels_are_stale() -> bool:
+    """Whether some kernel may have to be compiled."""
+    return _stale("kernels", _sources())
+
+
+def count_kernels() -> int:
+    """Return how many kernels there are."""
+    return sum(len(_KERNEL.findall(path.read_text())) for path in _sources() if path.suffix == ".py")
 
 
 def migrate() -> None:

@@ -2,7 +2,9 @@
 
 1. Check the machine: disk, port, no other instance on this data folder.
 2. Run ``manage.py prepare``: migrations, static files, kernels, the first organisation. Load what programs share.
-3. Start web server, worker and agent; wait for the first answer; print the address and the login.
+3. Start web server, worker and agent; wait for the first answer; print the address and the login. The first time,
+   kernels are compiled only now, beside the web server, which says so; worker and agent, which need them, start then.
+   A script gets its line of JSON when the kernels are there, since it may send data at once.
 4. Loop: move their output to logs, restart those that have ended, with growing delays.
 5. On Ctrl-C or SIGTERM: stop all, wait ``STOP_GRACE_S``, kill the remaining ones. A second Ctrl-C does not wait.
 
@@ -26,8 +28,27 @@ from spm.cli import loaded
 from spm.cli.console import json_line, say, welcome
 from spm.cli.dotenv import read_dotenv
 from spm.cli.options import Options, parse
-from spm.cli.preflight import CannotStart, cannot_write, check_port, clear_metrics, lock_data, open_data
-from spm.cli.supervisor import SIGNALS_OF_DAMAGE, Child, Log, Program, environment_of, programs, restart_delay
+from spm.cli.preflight import (
+    CannotStart,
+    announce_compilation,
+    cannot_write,
+    check_port,
+    clear_metrics,
+    lock_data,
+    open_data,
+    withdraw_compilation,
+)
+from spm.cli.supervisor import (
+    KERNELS,
+    SIGNALS_OF_DAMAGE,
+    Child,
+    Log,
+    Program,
+    environment_of,
+    kernels_program,
+    programs,
+    restart_delay,
+)
 from spm.clock import Clock, SystemClock
 from spm.limits import READY_TIMEOUT_S, STOP_GRACE_S
 
@@ -62,11 +83,13 @@ def main(arguments: Sequence[str], environ: Mapping[str, str]) -> int:
 
 
 def prepare(options: Options) -> dict[str, Any]:
-    """Run ``manage.py prepare`` and return the login, the last line of its output."""
+    """Run ``manage.py prepare`` and return the login, the last line of its output. Load libraries meanwhile."""
     command = [sys.executable, str(ROOT / "manage.py"), "prepare", "--url", environment_of(options)["SPM_BASE_URL"]]
-    command += ["--accept-store"] if options.accept_store else []
+    command += ["--kernels-later", *(["--accept-store"] if options.accept_store else [])]
     environ = {**os.environ, **environment_of(options)}
-    done = subprocess.run(command, cwd=ROOT, env=environ, stdout=subprocess.PIPE, text=True, check=False)
+    with subprocess.Popen(command, cwd=ROOT, env=environ, stdout=subprocess.PIPE, text=True) as done:
+        loaded.load_libraries()
+        output, _ = done.communicate()
     if -done.returncode in SIGNALS_OF_DAMAGE:
         raise CannotStart(
             f"The store in {options.data} is damaged: reading it ended the program"
@@ -74,7 +97,7 @@ def prepare(options: Options) -> dict[str, Any]:
         )
     if done.returncode != 0:
         raise CannotStart(f"The data folder {options.data} could not be prepared; the reason is above.")
-    login: dict[str, Any] = json.loads(done.stdout.strip().splitlines()[-1])
+    login: dict[str, Any] = json.loads(output.strip().splitlines()[-1])
     return login
 
 
@@ -89,6 +112,7 @@ class Supervisor:
         self._children: dict[str, Child] = {}
         self._failures: dict[str, int] = {}
         self._due: dict[str, tuple[float, Program]] = {}
+        self._after_kernels: list[Program] = []
         self._stops = 0
         self._deaths_of_damage = 0  # of programs that were forgotten
         self._has_told_damage = False
@@ -98,13 +122,27 @@ class Supervisor:
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             signal.signal(number, self._count_stop)
         try:
-            for program in programs(self._options, self._login["agent_token"] if self._options.agent else None):
-                self._start(program)
+            self._start_all()
             self._wait_until_ready()
+            while self._options.json and KERNELS in self._children and not self._stops:
+                self._turn()
+            if not self._stops:
+                self._tell_ready()
             while not self._stops:
                 self._turn()
         finally:
             self._stop()
+
+    def _start_all(self) -> None:
+        """Start all programs; where kernels are to be compiled, that instead of all but the web server."""
+        due = programs(self._options, self._login["agent_token"] if self._options.agent else None)
+        withdraw_compilation(self._options.data)  # of a start that was killed
+        if self._login.get("kernels_later"):
+            announce_compilation(self._options.data, kernels=self._login["kernels_later"])
+            self._after_kernels = [program for program in due if program.name != "web"]
+            due = [*(program for program in due if program.name == "web"), kernels_program(self._options)]
+        for program in due:
+            self._start(program)
 
     def _count_stop(self, _number: int, _frame: FrameType | None) -> None:
         self._stops += 1
@@ -126,7 +164,6 @@ class Supervisor:
         while not self._stops:
             self._turn()
             if answers(self._options):
-                self._tell_ready()
                 return
             if self._clock.monotonic() > deadline or self._failures.get("web", 0) > 2:
                 web = self._children.get("web")
@@ -147,7 +184,9 @@ class Supervisor:
                 self._selector.unregister(child.pipe)
         now = self._clock.monotonic()
         for name, child in list(self._children.items()):
-            if child.status() is not None:
+            if child.status() is not None and name == KERNELS:
+                self._end_kernels(child)
+            elif child.status() is not None:
                 self._schedule_restart(name, child, now)
         self._tell_damage()
         for name, (due, program) in list(self._due.items()):
@@ -164,6 +203,19 @@ class Supervisor:
         self._due[name] = (now + delay, child.program)
         if not self._stops:
             say(f"{name} ended (status {status}) after {ran_s:.0f} s; starting it again in {delay:.0f} s")
+
+    def _end_kernels(self, child: Child) -> None:
+        """Start what waited for the kernels. Those that are missing all the same are compiled on their first use."""
+        self._forget(child)
+        del self._children[KERNELS]
+        withdraw_compilation(self._options.data)
+        if self._stops:
+            return
+        failed = f"kernels could not be compiled (status {child.status()}); the log is {self._logs / 'kernels.log'}"
+        say(failed if child.status() else "kernels are compiled: samples are taken and read")
+        waiting, self._after_kernels = self._after_kernels, []
+        for program in waiting:
+            self._start(program)
 
     def _tell_damage(self) -> None:
         """Say once that the store is damaged, when processes have ended by reading it."""
@@ -193,6 +245,7 @@ class Supervisor:
             self._turn()
         for child in self._children.values():
             self._forget(child)
+        withdraw_compilation(self._options.data)
         (self._options.data / "processes.json").unlink(missing_ok=True)
 
 

@@ -27,6 +27,9 @@ SIGNALS_OF_DAMAGE = (signal.SIGBUS, signal.SIGABRT, signal.SIGSEGV)
 _WORDS_OF_DAMAGE = (b"was sent SIGBUS!", b"was sent SIGSEGV!", b"mdb.c:")
 
 
+KERNELS, KERNELS_NICE = "kernels", 5  # those who look at pages meanwhile go first
+
+
 @dataclass(frozen=True, slots=True)
 class Program:
     """A program to run: its name, its command, and additions to the environment.
@@ -66,6 +69,12 @@ def programs(options: Options, agent_token: str | None) -> list[Program]:
         own = {"SPM_AGENT_URL": options.own_url, "SPM_AGENT_TOKEN": agent_token, "SPM_AGENT_SPOOL": spool}
         result.append(Program("agent", (python, "-m", "ingest.agent"), {**common, **own}))
     return result
+
+
+def kernels_program(options: Options) -> Program:
+    """What compiles kernels beside the others, at a low priority, and ends."""
+    command = ("nice", "-n", str(KERNELS_NICE), sys.executable, "manage.py", "prepare", "--kernels-alone")
+    return Program(KERNELS, command, environment_of(options))
 
 
 def environment_of(options: Options) -> dict[str, str]:

@@ -9,6 +9,7 @@ import os
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from importlib import import_module
+from pathlib import Path
 
 from django.conf import settings
 from django.core.wsgi import get_wsgi_application
@@ -35,6 +36,7 @@ from ingest.accept.process_acceptor import process_acceptor  # noqa: E402  # its
 from ingest.http.push_app import PushApplication  # noqa: E402
 from ingest.http.urls import endpoint_of  # noqa: E402
 from ingest.system_series import process_metrics  # noqa: E402
+from spm.settings.compilation import Compilation  # noqa: E402
 from spm.settings.database_files import hold_database_files  # noqa: E402
 from spm.settings.process_memory import (  # noqa: E402
     do_without_pandas,
@@ -67,6 +69,8 @@ def open_dispatcher() -> Dispatcher:
     """Return the application of this process, and start its threads for metrics and memory."""
     do_without_pandas()
     hold_database_files()
+    compilation = Compilation(Path(settings.SPM_DATA))
+    compilation.refuse_to_compile()
     trim_heap_regularly()
     process_metrics.start("web")
     bounds = HttpBounds(
@@ -74,12 +78,12 @@ def open_dispatcher() -> Dispatcher:
         address_connections_max=settings.SPM_ADDRESS_CONNECTIONS_MAX,
     )
     connections = Connections(bounds, TrustedProxies.parse(settings.SPM_TRUSTED_PROXIES))
-    site = Site(endpoint_of, _open_push_application, pages, queries, _open_streams, _open_listeners, refuse_at_once)
+
+    def open_push_application(pool: FairPool) -> PushApplication:
+        return PushApplication(process_acceptor, pool, _clock, check_ready=compilation.check)
+
+    site = Site(endpoint_of, open_push_application, pages, queries, _open_streams, _open_listeners, refuse_at_once)
     return Dispatcher(site, connections, _clock)
-
-
-def _open_push_application(pool: FairPool) -> PushApplication:
-    return PushApplication(process_acceptor, pool, _clock)
 
 
 def _open_listeners(push: PushApplication) -> Sequence[Listener]:

@@ -87,13 +87,66 @@ def test_extras_are_installed_again_after_a_return_to_0_1_0(tmp_path: Path) -> N
 def test_what_is_downloaded_is_said_before_anything_is(tmp_path: Path) -> None:
     (tmp_path / "bin").mkdir()
     python = tmp_path / "bin" / "python"
-    python.write_text('#!/bin/sh\n[ "$3" = --version ] || echo "Downloading pyspark.tar.gz (456 MB)"\n')
+    python.write_text(
+        '#!/bin/sh\nfor last; do :; done\n[ "$3" = --version ] || grep -q pyspark "$last" || exit 0\n'
+        'echo "Downloading pyspark.tar.gz (456 MB)"\n'
+    )
     python.chmod(0o755)
     done = run("sh", "-euc", f'. bin/lib.sh; environment="{tmp_path}"; need_extras server agent spark')
     assert done.stderr.splitlines() == [
         "· installing the Python packages of: server agent spark (a download of 633 MB, less what pip has cached)",
         "    Downloading pyspark.tar.gz (456 MB)",
     ]
+
+
+@pytest.mark.parametrize(("before", "is_compiled"), [("without_bytecode=1;", False), ("", True)])
+def test_modules_are_compiled_at_their_installation_unless_a_start_waits(
+    tmp_path: Path, before: str, is_compiled: bool
+) -> None:
+    (tmp_path / "bin").mkdir()
+    python = tmp_path / "bin" / "python"
+    python.write_text(f'#!/bin/sh\necho "$*" >> {tmp_path}/calls\n')
+    python.chmod(0o755)
+    done = run("sh", "-euc", f'{before} . bin/lib.sh; environment="{tmp_path}"; need_extras agent')
+    assert done.returncode == 0, done.stderr
+    [install] = [line for line in (tmp_path / "calls").read_text().splitlines() if " install " in line]
+    assert ("--no-compile" in install) != is_compiled
+
+
+def test_a_first_start_installs_without_compiling_what_it_may_never_import() -> None:
+    lines = (ROOT / "bin" / "start").read_text().splitlines()
+    place = {line.split()[0].partition("=")[0]: n for n, line in enumerate(lines) if line.strip()}
+    assert place["without_bytecode"] < place["need_extras"]
+    assert "without_bytecode" not in (ROOT / "bin" / "manage").read_text()  # images are made by it
+
+
+def test_two_processes_install_every_package_between_them_and_none_twice(tmp_path: Path) -> None:
+    extras, halves = ("server", "agent", "spark"), []
+    for half in ("0", "1"):
+        done = run("sh", "-euc", f". bin/lib.sh; half_of {half} {' '.join(extras)}")
+        halves.append(done.stdout)
+    texts = [(ROOT / "requirements" / f"{extra}.txt").read_text() for extra in extras]
+    wanted = {line for text in texts for line in text.splitlines() if line[:1].isalpha()}
+    heads = [line for half in halves for line in half.splitlines() if line[:1].isalpha()]
+    assert sorted(heads) == sorted(wanted)
+    hashes = {line.strip(" \\") for text in texts for line in text.splitlines() if "--hash" in line}
+    assert {line.strip(" \\") for half in halves for line in half.splitlines() if "--hash" in line} == hashes
+    assert abs(halves[0].count("==") - halves[1].count("==")) <= 1
+
+
+@pytest.mark.parametrize("failing", ["half-0", "half-1"])
+def test_an_installation_of_which_one_half_fails_says_why_and_is_not_noted(tmp_path: Path, failing: str) -> None:
+    (tmp_path / "bin").mkdir()
+    python = tmp_path / "bin" / "python"
+    python.write_text(f'#!/bin/sh\ncase "$*" in *{failing}*) echo "ERROR: no such package"; exit 1 ;; esac\n')
+    python.chmod(0o755)
+    done = run("sh", "-euc", f'. bin/lib.sh; environment="{tmp_path}"; need_extras server; echo went on')
+    assert (done.returncode, done.stdout) == (1, "")
+    assert (
+        f"pip could not install: ERROR: no such package. The full log is {tmp_path}/pip-{failing[-1]}.log"
+        in done.stderr
+    )
+    assert not (tmp_path / "extras").exists()
 
 
 def test_a_command_on_a_database_that_was_never_prepared_says_so_in_one_sentence(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """What a start decides from its arguments: options, programs, waiting times, texts."""
 
 import json
+import os
 import sys
 from pathlib import Path
 
@@ -8,11 +9,14 @@ import pytest
 
 from spm.cli.console import json_line, welcome
 from spm.cli.options import Options, parse
+from spm.cli.preflight import COMPILING
 from spm.cli.serve import Supervisor
-from spm.cli.supervisor import Log, Program, deaths_of_damage, programs, restart_delay
+from spm.cli.supervisor import Log, Program, deaths_of_damage, kernels_program, programs, restart_delay
 from spm.cli.tools import java_version, wrapper
 from spm.clock import SystemClock
+from spm.errors import StillCompiling
 from spm.limits import HEALTHY_AFTER_S, LOG_BYTES_MAX, RESTART_DELAY_S_MAX
+from spm.settings.compilation import Compilation
 
 ROOT = Path("/repository")
 LOGIN = {
@@ -121,6 +125,82 @@ def test_two_processes_that_end_by_reading_the_store_are_told_once(
     supervisor._stop()
     output = capsys.readouterr()
     assert (output.out + output.err).count("The store in") == 1
+
+
+def test_all_but_the_web_server_start_when_kernels_are_compiled(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    end = tmp_path / "end"
+    code = f"import pathlib, time\nwhile not pathlib.Path({str(end)!r}).exists(): time.sleep(0.01)"
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
+    compiling = Program("kernels", (sys.executable, "-c", code), {})
+    sleeping = [Program(name, ("sleep", "600"), {}) for name in ("web", "worker", "agent")]
+    monkeypatch.setattr("spm.cli.serve.programs", lambda *_: sleeping)
+    monkeypatch.setattr("spm.cli.serve.kernels_program", lambda _: compiling)
+    supervisor = Supervisor(options(SPM_DATA=str(tmp_path)), {**LOGIN, "kernels_later": 7}, SystemClock())
+    try:
+        supervisor._start_all()
+        supervisor._turn()
+        assert supervisor._children.keys() == {"web", "kernels"}
+        with pytest.raises(StillCompiling, match="of 7 are done"):
+            Compilation(tmp_path).check()
+        end.touch()
+        for _ in range(200):
+            supervisor._turn()
+            if "kernels" not in supervisor._children:
+                break
+        assert supervisor._children.keys() == {"web", "worker", "agent"}
+        assert supervisor._due == {}
+        Compilation(tmp_path).check()
+    finally:
+        supervisor._stop()
+    assert "kernels are compiled" in capsys.readouterr().err
+
+
+def test_all_programs_start_at_once_where_no_kernel_is_missing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    sleeping = [Program(name, ("sleep", "600"), {}) for name in ("web", "worker", "agent")]
+    monkeypatch.setattr("spm.cli.serve.programs", lambda *_: sleeping)
+    supervisor = Supervisor(options(SPM_DATA=str(tmp_path)), {**LOGIN, "kernels_later": 0}, SystemClock())
+    (tmp_path / COMPILING).write_text(json.dumps({"pid": os.getpid(), "kernels": 7, "folder": str(tmp_path)}))
+    try:
+        supervisor._start_all()
+        assert supervisor._children.keys() == {"web", "worker", "agent"}
+        Compilation(tmp_path).check()  # what another start has left behind holds nothing up
+    finally:
+        supervisor._stop()
+
+
+@pytest.mark.parametrize(("arguments", "waits"), [(["--json"], True), ([], False)])
+def test_a_script_gets_its_line_when_kernels_are_compiled_and_people_theirs_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], waits: bool
+) -> None:
+    waits_then = list[bool]()
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
+    monkeypatch.setattr("spm.cli.serve.programs", lambda *_: [Program("web", ("sleep", "600"), {})])
+    monkeypatch.setattr("spm.cli.serve.kernels_program", lambda _: Program("kernels", ("sleep", "1"), {}))
+    monkeypatch.setattr("spm.cli.serve.answers", lambda _: True)
+    monkeypatch.setattr("spm.cli.serve.signal.signal", lambda *_: None)
+    data = options(*arguments, SPM_DATA=str(tmp_path))
+    supervisor = Supervisor(data, {**LOGIN, "kernels_later": 7}, SystemClock())
+
+    def tell() -> None:
+        waits_then.append("kernels" in supervisor._children)
+        supervisor._count_stop(0, None)
+
+    monkeypatch.setattr(supervisor, "_tell_ready", tell)
+    supervisor.run()
+    assert waits_then == [not waits]
+
+
+def test_kernels_are_compiled_at_a_lower_priority_than_pages_are_served() -> None:
+    command = kernels_program(options()).command
+    assert command[:3] == ("nice", "-n", "5")
+    assert command[-3:] == ("manage.py", "prepare", "--kernels-alone")
+
+
+def test_welcome_says_that_charts_wait_for_kernels() -> None:
+    texts = [welcome({**LOGIN, "kernels_later": each}, options(), shows_secrets=True) for each in (7, 0)]
+    assert ["kernels are being compiled" in text for text in texts] == [True, False]
 
 
 def test_log_grown_past_its_limit_becomes_the_older_one(tmp_path: Path) -> None:
