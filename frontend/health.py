@@ -3,13 +3,13 @@
 Orchestrators and proxies ask without a login, often. ``/readyz`` asks the database, the store and, where there is one,
 the broker, at most once a second and for a second at most; an answer names nothing but which of them is away. A disk
 without room, or read-only, takes no writes while all reads go on: that is "degraded", 503 only for who asks
-``?strict=1``.
+``?strict=1``. While the first start compiles kernels, no samples are taken or read: not ready.
 """
 
 import os
 import socket
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import closing
 from urllib.parse import urlsplit
@@ -21,13 +21,15 @@ from django.views.decorators.http import require_safe
 
 from spm import limits
 from spm.clock import SystemClock
-from spm.errors import StoreFull
+from spm.errors import StillCompiling, StoreFull
 from spm.store.backends import open_backend
 
 BUDGET_S = 1.0
+PARTS_MAX = 8  # that are asked at once
 ROOM_BYTES_MIN = 2 * limits.LMDB_TRANSACTION_BYTES_MAX  # one transaction of the store, and the logs of the database
 _AMQP_PORTS = {"amqp": 5672, "amqps": 5671}
 FULL = "full"  # the state of a part that answers reads and takes no writes
+COMPILING = "compiling"  # the state of kernels that another process is compiling
 _NOT_KEPT = {"Cache-Control": "no-store"}
 
 
@@ -41,7 +43,7 @@ def live(_request: HttpRequest) -> HttpResponse:
 def ready(request: HttpRequest) -> JsonResponse:
     """Answer 200, or 503 with what does not answer within a second. ``?strict=1``: 503 also where only reads go on."""
     states = _READINESS.states()
-    if "away" in states.values():
+    if not {"away", COMPILING}.isdisjoint(states.values()):
         status, code = "not ready", 503
     elif FULL in states.values():
         status, code = "degraded", 503 if request.GET.get("strict") == "1" else 200
@@ -53,24 +55,29 @@ def ready(request: HttpRequest) -> JsonResponse:
 class Readiness:
     """Asks all parts at once; one that still has not answered is not asked again. Thread-safe.
 
-    ``checks``: the name of a part → what raises while it is away, ``StoreFull`` while it takes no writes. An answer
-    counts for ``BUDGET_S``.
+    ``checks``: the name of a part → what raises while it is away, ``StoreFull`` while it takes no writes, and
+    ``StillCompiling`` before its kernels are there. An answer counts for ``BUDGET_S``.
     """
 
-    def __init__(self, checks: Mapping[str, Callable[[], object]]) -> None:
+    def __init__(self, checks: dict[str, Callable[[], object]]) -> None:
         self._checks, self._clock, self._lock = checks, SystemClock(), threading.Lock()
         self._pool: ThreadPoolExecutor | None = None
         self._pending: dict[str, Future[object]] = {}
         self._states: tuple[float, dict[str, str]] = (float("-inf"), {})
 
+    def add(self, name: str, check: Callable[[], object]) -> None:
+        """Ask one more part from now on."""
+        with self._lock:
+            self._checks[name] = check
+
     def states(self) -> dict[str, str]:
-        """Return the name of each part → ``ok``, ``full`` or ``away``."""
+        """Return the name of each part → ``ok``, ``full``, ``compiling`` or ``away``."""
         with self._lock:
             checked_s, states = self._states
             if self._clock.monotonic() - checked_s < BUDGET_S:
                 return states
             if self._pool is None:
-                self._pool = ThreadPoolExecutor(len(self._checks), thread_name_prefix="ready")
+                self._pool = ThreadPoolExecutor(PARTS_MAX, thread_name_prefix="ready")
             for name, check in self._checks.items():
                 if name not in self._pending or self._pending[name].done():
                     self._pending[name] = self._pool.submit(check)
@@ -83,8 +90,15 @@ class Readiness:
 def _state(pending: "Future[object]") -> str:
     if not pending.done():
         return "away"
-    error = pending.exception()
-    return "ok" if error is None else FULL if isinstance(error, StoreFull) else "away"
+    match pending.exception():
+        case None:
+            return "ok"
+        case StoreFull():
+            return FULL
+        case StillCompiling():
+            return COMPILING
+        case _:
+            return "away"
 
 
 def _ask_database() -> None:
@@ -119,3 +133,8 @@ def _ask_disk() -> None:
 
 
 _READINESS = Readiness({"database": _ask_database, "store": _ask_store, "broker": _ask_broker, "disk": _ask_disk})
+
+
+def ask_also(name: str, check: Callable[[], object]) -> None:
+    """Let ``/readyz`` ask one more part, which the process that serves knows."""
+    _READINESS.add(name, check)

@@ -27,7 +27,8 @@ gc.disable()  # all that is loaded stays: looking through it again and again is 
 pages = get_wsgi_application()
 pages.request_class = Request
 
-from frontend.events.change_watch import ChangeWatch  # noqa: E402  # its models need the application
+from frontend import health  # noqa: E402  # its models need the application
+from frontend.events.change_watch import ChangeWatch  # noqa: E402
 from frontend.events.endpoint import EventEndpoint  # noqa: E402
 from frontend.events.positions import PositionStreams  # noqa: E402
 from frontend.events.streams import EventStreams  # noqa: E402
@@ -71,6 +72,7 @@ def open_dispatcher() -> Dispatcher:
     hold_database_files()
     compilation = Compilation(Path(settings.SPM_DATA))
     compilation.refuse_to_compile()
+    health.ask_also("kernels", compilation.check)
     trim_heap_regularly()
     process_metrics.start("web")
     bounds = HttpBounds(

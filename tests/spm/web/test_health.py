@@ -2,6 +2,7 @@
 
 import os
 import threading
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -10,6 +11,8 @@ from django.test import Client
 
 from frontend import health
 from frontend.health import Readiness
+from spm.cli.preflight import announce_compilation
+from spm.settings.compilation import Compilation
 from tests.servers.processes import wait_until
 
 LIVE, READY = ("/livez", "/-/healthy", "/prometheus/-/healthy"), ("/readyz", "/-/ready", "/prometheus/-/ready")
@@ -43,6 +46,18 @@ def test_a_part_that_is_away_is_named_without_our_insides(checks: dict[str, Any]
     expected = {name: "away" if name == part else "ok" for name in checks}
     assert (answer.status_code, answer.json()) == (503, {"status": "not ready", "checks": expected})
     assert Client().get("/livez").status_code == 200
+
+
+@pytest.mark.django_db
+def test_a_site_whose_kernels_are_being_compiled_is_not_ready(
+    checks: dict[str, Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
+    announce_compilation(tmp_path, kernels=7)
+    health.ask_also("kernels", Compilation(tmp_path).check)
+    answer = Client().get("/readyz")
+    states = {**dict.fromkeys(checks, "ok"), "kernels": "compiling"}
+    assert (answer.status_code, answer.json()) == (503, {"status": "not ready", "checks": states})
 
 
 @pytest.mark.django_db
