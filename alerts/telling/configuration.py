@@ -1,10 +1,15 @@
-"""Reads the rows that say who is told and when not, and turns them and episodes into the values of ``decide``."""
+"""Reads the rows that say who is told and when not, and turns them and episodes into the values of ``decide``.
 
+A row whose matchers cannot be read (any more: bounds and RE2 change with versions) holds nobody up, and hides nothing:
+a silence, a time of quiet or an inhibition is left out; a policy matches all that comes to it, and others go on.
+"""
+
+import logging
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from django.db.models import Exists, OuterRef
+from django.db.models import Exists, Model, OuterRef
 
 from alerts.models import Aspect, Episode, EpisodeStatus, Instance, Lane, Rule, Severity
 from alerts.models.telling import ContactPoint, EscalationStep, Inhibition, MuteTiming, Policy, Receiver, Silence
@@ -12,10 +17,12 @@ from alerts.telling import limits
 from alerts.telling.alert_facts import matched_labels
 from alerts.telling.decide import covers, inhibition, routing, windows
 from alerts.telling.decide.episodes import EpisodeView, Level
-from alerts.telling.decide.matchers import read_matchers
+from alerts.telling.decide.matchers import Matchers, read_matchers
 from alerts.telling.decide.routing import Escalation, PolicyNode
 from alerts.telling.decide.timing import Waits
+from spm.errors import SpmError
 
+_LOG = logging.getLogger(__name__)
 SEVERITY_RANKS = {Severity.INFO: 0, Severity.WARNING: 1, Severity.CRITICAL: 2}
 _LEVELS = {EpisodeStatus.OPEN: Level.OPEN, EpisodeStatus.VOID: Level.VOID}
 
@@ -38,11 +45,16 @@ def read_configuration(organisation: int, now_ms: int) -> Configuration:
     inhibitions = Inhibition.objects.filter(organisation=organisation)
     return Configuration(
         policies=read_policies(organisation),
-        silences=tuple(covers.Silence(s.pk, read_matchers(s.matchers), s.from_ms, s.to_ms) for s in silences),
-        timings=tuple(map(_timing, timings)),
+        silences=tuple(
+            covers.Silence(row.pk, matchers, row.from_ms, row.to_ms)
+            for row in silences
+            if (matchers := _matchers(row, row.matchers)) is not None
+        ),
+        timings=tuple(_timing(row) for row in timings if _matchers(row, row.matchers) is not None),
         inhibitions=tuple(
-            inhibition.Inhibition(i.pk, read_matchers(i.source), read_matchers(i.target), tuple(i.equal))
-            for i in inhibitions
+            inhibition.Inhibition(row.pk, source, target, tuple(row.equal))
+            for row in inhibitions
+            if (source := _matchers(row, row.source)) is not None and (target := _matchers(row, row.target)) is not None
         ),
     )
 
@@ -114,23 +126,32 @@ def _is_unreachable(receiver: Receiver) -> bool:
     return receiver.confirmed_ms is None or receiver.dead_in_a_row >= limits.DEAD_IN_A_ROW_MAX
 
 
+def _matchers(row: Model, text: str) -> Matchers | None:
+    """Return the matchers of a row; ``None``, and a line in the log, if they cannot be read."""
+    try:
+        return read_matchers(text)
+    except SpmError as error:
+        _LOG.error("%s %s cannot be read: %s", row._meta.verbose_name, row.pk, error)
+        return None
+
+
 def _children(
     rows: Sequence[Policy],
     parent: int | None,
     receivers: Mapping[int, frozenset[int]],
     escalation: Mapping[int, tuple[Escalation, ...]],
 ) -> tuple[PolicyNode, ...]:
+    read = [(row, _matchers(row, row.matchers)) for row in rows if row.parent_id == parent]
     return tuple(
         PolicyNode(
             id=row.pk,
-            matchers=read_matchers(row.matchers),
+            matchers=matchers or (),
             receivers=receivers[row.contact_point_id],
             group_by=tuple(row.group_by),
             waits=Waits(row.wait_ms, row.interval_ms, row.repeat_ms),
-            goes_on=row.goes_on,
+            goes_on=row.goes_on or matchers is None,
             children=_children(rows, row.pk, receivers, escalation),
             escalation=escalation[row.pk],
         )
-        for row in rows
-        if row.parent_id == parent
+        for row, matchers in read
     )

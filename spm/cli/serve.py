@@ -157,7 +157,9 @@ class Supervisor:
     def _note_pids(self) -> None:
         pids = {"supervisor": os.getpid(), **{name: child.pid for name, child in self._children.items()}}
         with contextlib.suppress(OSError):  # on a full disk the processes matter more than their list
-            (self._options.data / "processes.json").write_text(json.dumps(pids) + "\n")
+            draft = self._options.data / "processes.json.new"
+            draft.write_text(json.dumps(pids) + "\n")
+            draft.replace(self._options.data / "processes.json")  # who reads it sees the list of before, or all of this
 
     def _wait_until_ready(self) -> None:
         deadline = self._clock.monotonic() + READY_TIMEOUT_S

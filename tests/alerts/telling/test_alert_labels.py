@@ -8,7 +8,7 @@ import pytest
 
 from alerts import rulebook
 from alerts.models import Episode, Rule
-from alerts.models.telling import Notification
+from alerts.models.telling import Inhibition, Notification, Silence
 from alerts.notify.http.alert_format import alertmanager_alert
 from alerts.rulefiles.apply import Author, import_files
 from alerts.telling import actions, limits
@@ -59,6 +59,27 @@ def test_a_silence_takes_an_alert_by_a_label_of_its_rule(
     make_rule(labels=LABELS)
     fire(world)
     assert mailoutbox == []
+
+
+def test_a_row_that_cannot_be_read_holds_nobody_up_and_hides_nothing(
+    make_rule: MakeRule,
+    world: AlertingWorld,
+    app: App,
+    people: dict[str, Any],
+    mailoutbox: list[Any],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    now_ms, by = world.clock.now_ms(), people["edda"]
+    to_ms = now_ms + 3_600_000
+    policy(app, "{}", "first@example.org", by=people["olga"])
+    policy(app, 'team="db"', "dba@example.org", by=people["olga"])
+    actions.add_silence(app.organisation, 'team="db"', from_ms=now_ms, to_ms=to_ms, comment="", by=by, now_ms=now_ms)
+    Silence.objects.update(matchers='team=~"("')
+    Inhibition.objects.create(organisation=app.organisation, source="{}", target='team="db"', equal=[])
+    make_rule(labels=LABELS, receivers=())
+    fire(world)
+    assert sorted(mail.to[0] for mail in mailoutbox) == ["dba@example.org", "first@example.org"]
+    assert len({record.getMessage() for record in caplog.records if "cannot be read" in record.getMessage()}) == 3
 
 
 def test_a_mail_has_summary_description_and_runbook(
