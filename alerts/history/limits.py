@@ -5,3 +5,4 @@ LANES_SHOWN = 50  # of one page
 LISTED_MAX = 50  # alerts of a lane that the page lists; its line shows all
 NOTES_MAX = 500  # newest notes of a range
 RANGE_MS_MAX = 400 * 86_400_000  # as long as alerts are kept
+WEEK_GROUPS_MAX = 50_000  # pairs of cells of a page of rules: 500 of each rule, where flapping ones have 84

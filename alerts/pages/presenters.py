@@ -1,12 +1,13 @@
 """Turns rows into what the alerting pages draw: a rule with its status."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from django.db.models import Count, F, Q, QuerySet
 
 from alerts.backtesting.backtests import version_of
 from alerts.durations import spell
+from alerts.history.weeks import Week, read_weeks
 from alerts.judging.automaton import Phase
 from alerts.judging.kinds import Kind
 from alerts.models import AlertEvent, Aspect, Episode, Instance, Lane, Rule
@@ -26,7 +27,7 @@ class RuleRow:
     """A rule, the number of its firing and pending instances, and its status in one word.
 
     ``judged_ms`` is the step up to which its app is judged, None before the first one; ``waiting`` says why the next
-    step is not judged yet.
+    step is not judged yet; ``week`` is read for lists alone.
     """
 
     rule: Rule
@@ -37,6 +38,7 @@ class RuleRow:
     condition: str
     judged_ms: int | None
     waiting: str
+    week: Week | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +51,7 @@ class RulePage:
     following: int
 
 
-def list_rules(app: App, *, text: str = "", state: str = "", start: int = 0) -> RulePage:
+def list_rules(app: App, now_ms: int, *, text: str = "", state: str = "", start: int = 0) -> RulePage:
     """List rules whose name or expression contains the text and that are in the state, firing ones first."""
     chosen = rules_of(app).filter(Q(name__icontains=text) | Q(expr__icontains=text))
     heads = _counted(chosen).only("name", "enabled", "created_ms")
@@ -62,7 +64,8 @@ def list_rules(app: App, *, text: str = "", state: str = "", start: int = 0) -> 
     matching = [rule for rule, status in states.items() if state in ("", status)]
     matching.sort(key=lambda rule: (_ORDER.get(states[rule], len(_ORDER)), rule.name.lower()))
     shown = [rule.pk for rule in matching[start : start + RULES_SHOWN]]
-    rows = {row.rule.pk: row for row in _rule_rows(Rule.objects.filter(pk__in=shown))}
+    weeks = read_weeks(shown, now_ms)
+    rows = {row.rule.pk: replace(row, week=weeks[row.rule.pk]) for row in _rule_rows(Rule.objects.filter(pk__in=shown))}
     following = start + RULES_SHOWN if start + RULES_SHOWN < len(matching) else 0
     return RulePage([rows[pk] for pk in shown if pk in rows], rules_of(app).count(), len(matching), following)
 

@@ -35,7 +35,7 @@ def rule_list(request: HttpRequest) -> HttpResponse:
     app, given = app_of(request), request.GET
     text, state, at = given.get("q", "").replace("\0", "").strip(), given.get("state", ""), given.get("start", "")
     start = int(at) if at.isdecimal() and len(at) < len(str(RULES_PER_APP_MAX)) + 1 else 0
-    rules = presenters.list_rules(app, text=text, state=state, start=start)
+    rules = presenters.list_rules(app, _clock.now_ms(), text=text, state=state, start=start)
     chosen = {"app": app.pk, **{name: value for name, value in (("q", text), ("state", state)) if value}}
     search = {"text": text, "state": state, "states": presenters.RULE_STATES, "query": urlencode(chosen)}
     return page(request, "rules", app, rules=rules, rows=rules.rows, search=search)

@@ -30,6 +30,13 @@ def test_a_theme_is_taken_at_once_by_charts_too_and_stays(page: Page, fleet: Ten
     picture(page, "theme-dark-on-a-light-system", full_page=False)
 
 
+def test_at_1024_pixels_the_bar_has_room_for_all_sections(open_page: Callable[..., Page], fleet: Tenant) -> None:
+    page = open_page(width=1024)
+    log_in(page, fleet)
+    nav = page.locator(".bar nav")
+    assert nav.evaluate("nav => nav.scrollWidth <= nav.clientWidth")
+
+
 def test_on_a_phone_the_navigation_stands_at_the_bottom_and_leads_to_all_pages(
     open_page: Callable[..., Page], fleet: Tenant
 ) -> None:
