@@ -40,7 +40,7 @@ class Week:
 
     @property
     def text(self) -> str:
-        """What the strip shows, in words."""
+        """What the strip shows, as a text for who cannot see it."""
         parts = [f"fired in {self.firing}"] if self.firing else []
         parts += [f"could not be judged in {self.error}"] if self.error else []
         return f"{' and '.join(parts)} of {CELLS} parts of two hours" if parts else "nothing in seven days"
