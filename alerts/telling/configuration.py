@@ -50,7 +50,9 @@ def read_configuration(organisation: int, now_ms: int) -> Configuration:
             for row in silences
             if (matchers := _matchers(row, row.matchers)) is not None
         ),
-        timings=tuple(_timing(row) for row in timings if _matchers(row, row.matchers) is not None),
+        timings=tuple(
+            _timing(row, matchers) for row in timings if (matchers := _matchers(row, row.matchers)) is not None
+        ),
         inhibitions=tuple(
             inhibition.Inhibition(row.pk, source, target, tuple(row.equal))
             for row in inhibitions
@@ -61,7 +63,7 @@ def read_configuration(organisation: int, now_ms: int) -> Configuration:
 
 def next_windows_of(row: MuteTiming, now_ms: int) -> list[covers.Cover]:
     """Return when a maintenance window holds now or next, and the two times after that."""
-    return windows.next_windows(_timing(row), now_ms, limits.WINDOWS_SHOWN)
+    return windows.next_windows(_timing(row, read_matchers(row.matchers)), now_ms, limits.WINDOWS_SHOWN)
 
 
 def view(episode: Episode) -> EpisodeView:
@@ -100,8 +102,7 @@ def judged_positions(apps: Iterable[int]) -> dict[int, int]:
     return dict(lanes.values_list("app", "position_ms"))
 
 
-def _timing(row: MuteTiming) -> windows.MuteTiming:
-    matchers = read_matchers(row.matchers)
+def _timing(row: MuteTiming, matchers: Matchers) -> windows.MuteTiming:
     return windows.MuteTiming(row.pk, row.name, matchers, row.cron, row.zone, row.duration_ms)
 
 
