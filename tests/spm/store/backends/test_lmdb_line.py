@@ -6,7 +6,7 @@ import signal
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import lmdb as library
 import pytest
@@ -19,6 +19,7 @@ from spm.store.backends.lmdb_line import WriterLine
 
 ROWS = [(keys.series(7, 5, number * 0x9E3779B97F4A7C15 & keys.U64), b"text %d" % number) for number in range(2_500)]
 BLOCK = (keys.LogKey(1, 7, 1, 1, 1).to_bytes(), {b"v": b"block"})
+_T = TypeVar("_T")
 PARTS = -(-len(ROWS) // lmdb.CELLS_AT_ONCE)  # where others always wait
 
 
@@ -124,15 +125,57 @@ def test_a_process_killed_after_a_part_leaves_series_without_samples_and_the_ret
 # --- the line ---------------------------------------------------------------------------------------------------------
 
 
+class Bell(threading.Semaphore):
+    """Wakes a thread, and remembers that it did."""
+
+    is_rung = False
+
+    def release(self, n: int = 1) -> None:
+        self.is_rung = True
+        super().release(n)
+
+
+class HeardWrite(lmdb_line._Write[_T]):
+    """A write of which a test knows whether its thread was woken."""
+
+    def __init__(self, act: Callable[[Any], _T], size: int, *, woken: threading.Semaphore | None = None) -> None:
+        super().__init__(act, size, woken=woken or Bell(0))
+
+
+class HeardLine(WriterLine):
+    """A line that knows which threads wait in it, or waited."""
+
+    def __init__(self, env: Any) -> None:
+        super().__init__(env)
+        self.waits = dict[threading.Thread, Any]()
+
+    def _wait(self, own: Any) -> None:
+        self.waits[threading.current_thread()] = own.woken
+        super()._wait(own)
+
+
+@pytest.fixture(autouse=True)
+def heard_writes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lmdb_line, "_Write", HeardWrite)
+
+
 class Line:
     """A line over a store, whose first write waits until ``go``, and threads that write into it."""
 
     def __init__(self, store: LmdbBackend) -> None:
-        self.store, self.line, self.go = store, WriterLine(store._env), threading.Event()
+        self.store, self.line, self.go = store, HeardLine(store._env), threading.Event()
         self.order, self.failed = list[str](), list[str]()
         self._threads = list[threading.Thread]()
 
-    def write(self, name: str, size: int = 0, *, fails: int = 0, first: bool = False) -> None:
+    def write(
+        self,
+        name: str,
+        size: int = 0,
+        *,
+        fails: int = 0,
+        by: type[BaseException] = library.MapFullError,
+        first: bool = False,
+    ) -> None:
         """Write in a thread of its own, which stands in the line when this returns; its first ``fails`` tries fail."""
         left = [fails]
 
@@ -141,7 +184,7 @@ class Line:
                 self.go.wait()
             if left[0]:
                 left[0] -= 1
-                raise library.MapFullError("full")
+                raise by
             transaction.put(name.encode(), b"1", db=self.store._tables["config"])
             self.order.append(name)
             return name
@@ -149,18 +192,25 @@ class Line:
         def work() -> None:
             try:
                 assert self.line.write(act, size) == name
-            except library.MapFullError:
+            except (library.MapFullError, KeyboardInterrupt):
                 self.failed.append(name)
 
         before = len(self.line._waiting)
-        self._threads.append(threading.Thread(target=work))
+        self._threads.append(threading.Thread(target=work, name=name, daemon=True))
         self._threads[-1].start()
         until(lambda: self.line._is_taken if first else len(self.line._waiting) == before + 1)
 
     def end(self) -> None:
+        """Wait for all writes; fails at once when those that are left wait for nobody."""
         self.go.set()
-        for thread in self._threads:
-            thread.join()
+        until(self._stands_still)
+        assert [thread.name for thread in self._threads if thread.is_alive()] == [], "nobody wakes them"
+
+    def _stands_still(self) -> bool:
+        """Whether each thread is over, or waits and was not woken: the thread that had to do it is over too."""
+        alive = [thread for thread in self._threads if thread.is_alive()]  # before their waits are looked at
+        bells = [self.line.waits.get(thread) for thread in alive]
+        return all(bell is not None and not bell.is_rung for bell in bells)
 
     def transactions(self) -> int:
         return int(self.store._env.info()["last_txnid"])
@@ -210,21 +260,32 @@ def test_a_thread_that_writes_again_at_once_waits_behind_those_that_waited(store
 
 
 @pytest.mark.parametrize(
-    ("fails", "stored", "failed"),
-    [(0, {"on", "a", "b"}, []), (1, {"on", "a", "b"}, []), (9, {"on", "b"}, ["a"])],
+    ("fails", "stored", "failed", "transactions"),
+    [(0, {"on", "a", "b"}, [], 1), (1, {"on", "a", "b"}, [], 3), (9, {"on", "b"}, ["a"], 2)],
     ids=["never", "once", "always"],
 )
 def test_a_write_that_fails_among_others_fails_alone(
-    store: LmdbBackend, fails: int, stored: set[str], failed: list[str]
+    store: LmdbBackend, fails: int, stored: set[str], failed: list[str], transactions: int
 ) -> None:
-    line = Line(store)
+    line, before = Line(store), store._env.info()["last_txnid"]
     line.write("on", first=True)
     line.write("a", fails=fails)
     line.write("b")
     line.end()
     assert {key.decode() for key, in_store in _config(store) if in_store} == stored
     assert line.failed == failed
+    assert line.transactions() == before + transactions
     assert not line.line._is_taken
+
+
+def test_writes_that_joined_one_that_is_interrupted_are_done_by_themselves(store: LmdbBackend) -> None:
+    line = Line(store)
+    line.write("on", first=True)
+    line.write("a", fails=1, by=KeyboardInterrupt)
+    line.write("b")
+    line.end()
+    assert line.failed == ["on"]
+    assert {key.decode() for key, _ in _config(store)} == {"a", "b"}
 
 
 def _config(store: LmdbBackend) -> list[tuple[bytes, bytes]]:
