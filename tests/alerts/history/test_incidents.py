@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from django.contrib.auth.models import User
 from alerts.history import limits
 from alerts.history.incidents import IncidentQuery, Incidents, read_incidents
 from alerts.models import Aspect, Episode, EpisodeStatus, Rule
+from alerts.models.telling import Acknowledgement
 from alerts.telling import actions
 from spm.accounts.models import App
 from spm.errors import BadQuery
@@ -47,13 +49,34 @@ def test_what_never_was_and_rules_that_could_not_be_judged_are_no_incidents(
     assert read_incidents(query).all == []
 
 
+def test_missing_data_is_an_incident(make_rule: MakeRule, query: IncidentQuery) -> None:
+    alert(make_rule(), FROM_MS, host="silent", aspect=Aspect.MISSING)
+    assert hosts(read_incidents(query)) == ["silent"]
+
+
+def test_those_that_began_last_come_first_of_equal_ones_the_one_found_last(
+    make_rule: MakeRule, query: IncidentQuery
+) -> None:
+    rule = make_rule()
+    for host, minute in (("new", 120), ("first of two", 110), ("second of two", 110), ("old", 100)):
+        alert(rule, minute * MINUTE_MS, host=host)
+    assert hosts(read_incidents(query)) == ["new", "second of two", "first of two", "old"]
+
+
 def test_lanes_are_rules_those_with_open_alerts_first_and_then_the_newest(
     make_rule: MakeRule, query: IncidentQuery
 ) -> None:
-    for name, minute, minutes in (("old", 110, 1), ("new", 120, 1), ("open", 105, None)):
-        alert(make_rule(name=name), minute * MINUTE_MS, minutes=minutes)
+    for name, minute, ends in (
+        ("a", 110, (1,)),
+        ("b", 120, (1,)),
+        ("two open", 104, (None, None)),
+        ("z", 105, (None,)),
+    ):
+        rule = make_rule(name=name)
+        for number, minutes in enumerate(ends):
+            alert(rule, minute * MINUTE_MS, minutes=minutes, host=str(number))
     lanes = read_incidents(query).lanes
-    assert [(lane.name, lane.open) for lane in lanes] == [("open", 1), ("new", 0), ("old", 0)]
+    assert [(lane.name, lane.open) for lane in lanes] == [("z", 1), ("two open", 2), ("b", 0), ("a", 0)]
 
 
 def test_lanes_may_be_the_values_of_a_label(make_rule: MakeRule, query: IncidentQuery) -> None:
@@ -62,6 +85,12 @@ def test_lanes_may_be_the_values_of_a_label(make_rule: MakeRule, query: Incident
     lanes = read_incidents(replace(query, label="host")).lanes
     assert {lane.name: len(lane.incidents) for lane in lanes} == {"a": 2, "b": 1}
     assert [lane.name for lane in read_incidents(replace(query, label="zone")).lanes] == [""]
+
+
+def test_lanes_may_be_the_values_of_a_label_that_the_rule_gives(make_rule: MakeRule, query: IncidentQuery) -> None:
+    for severity in ("warning", "critical"):
+        alert(make_rule(severity=severity), FROM_MS)
+    assert {lane.name for lane in read_incidents(replace(query, label="severity")).lanes} == {"warning", "critical"}
 
 
 def test_two_rules_of_one_name_have_a_lane_each(make_rule: MakeRule, query: IncidentQuery) -> None:
@@ -83,10 +112,19 @@ def test_the_mean_time_to_acknowledge_counts_from_when_an_alert_was_known_to_whe
     assert (incidents.acknowledged, incidents.mean_to_acknowledge_ms) == (2, 90_000)
 
 
+def test_what_was_taken_before_it_was_known_was_taken_at_once(
+    make_rule: MakeRule, query: IncidentQuery, people: dict[str, User]
+) -> None:
+    """By a clock that went back in between."""
+    taken = alert(make_rule(), FROM_MS, minutes=None, created_ms=FROM_MS + 5_000)
+    actions.acknowledge_episode(taken, by=people["edda"], for_ms=1_000, now_ms=FROM_MS)
+    assert read_incidents(query).mean_to_acknowledge_ms == 0
+
+
 def test_the_mean_time_to_resolve_is_that_of_alerts_that_are_over(make_rule: MakeRule, query: IncidentQuery) -> None:
     rule = make_rule()
     for host, minutes in (("a", 2), ("b", 4), ("c", None)):
-        alert(rule, FROM_MS, minutes=minutes, host=host)
+        alert(rule, FROM_MS, minutes=minutes, host=host, created_ms=FROM_MS + 7_000)
     incidents = read_incidents(query)
     assert (incidents.open, incidents.mean_to_resolve_ms) == (1, 3 * MINUTE_MS)
 
@@ -101,7 +139,16 @@ def test_matchers_severity_and_app_choose(make_rule: MakeRule, query: IncidentQu
         alert(make_rule(severity=severity), FROM_MS, host=host)
     assert hosts(read_incidents(replace(query, severity="critical"))) == ["b"]
     assert hosts(read_incidents(replace(query, matchers='host="a"'))) == ["a"]
-    assert hosts(read_incidents(replace(query, app=10**9))) == []
+    assert hosts(read_incidents(replace(query, matchers=" "))) == ["b", "a"]
+    assert [hosts(read_incidents(replace(query, app=number))) for number in (0, 10**9)] == [[], []]
+
+
+def test_alerts_of_an_app_that_is_being_deleted_are_left_out(
+    app: App, make_rule: MakeRule, query: IncidentQuery
+) -> None:
+    alert(make_rule(), FROM_MS)
+    App.objects.filter(pk=app.pk).update(going=datetime(2026, 1, 1, tzinfo=UTC))
+    assert read_incidents(query).all == []
 
 
 def test_alerts_of_another_organisation_are_not_read(
@@ -115,7 +162,7 @@ def test_alerts_of_another_organisation_are_not_read(
 
 
 def test_more_alerts_than_the_bound_are_cut_and_that_is_said(
-    make_rule: MakeRule, query: IncidentQuery, monkeypatch: pytest.MonkeyPatch
+    make_rule: MakeRule, query: IncidentQuery, monkeypatch: pytest.MonkeyPatch, django_assert_num_queries: Any
 ) -> None:
     monkeypatch.setattr(limits, "INCIDENTS_MAX", 2)
     rule = make_rule()
@@ -123,8 +170,41 @@ def test_more_alerts_than_the_bound_are_cut_and_that_is_said(
         alert(rule, minute * MINUTE_MS, host=str(minute))
     assert not read_incidents(query).is_cut
     alert(rule, 103 * MINUTE_MS, host="103")
+    alert(rule, 104 * MINUTE_MS, host="104")
+    with django_assert_num_queries(2) as queries:
+        incidents = read_incidents(query)
+    assert (hosts(incidents), incidents.is_cut) == (["104", "103"], True)
+    assert queries[0]["sql"].endswith("LIMIT 3"), "no more rows are read than say that there are more"
+
+
+def test_all_of_many_alerts_may_be_taken(make_rule: MakeRule, query: IncidentQuery, people: dict[str, User]) -> None:
+    first, count = alert(make_rule(), FROM_MS), 1_001  # more than two statements ask for
+    Episode.objects.bulk_create(
+        [
+            Episode(
+                rule=first.rule,
+                labels={},
+                start_ms=FROM_MS,
+                severity="info",
+                created_ms=1,
+                changed_ms=1,
+                fingerprint=str(n),
+                end_ms=TO_MS,
+                status="ended",
+            )
+            for n in range(count - 1)
+        ]
+    )
+    times = {"at_ms": TO_MS, "first_ms": TO_MS, "until_ms": TO_MS}
+    Acknowledgement.objects.bulk_create(
+        [Acknowledgement(episode=each, by=people["edda"], **times) for each in Episode.objects.all()]
+    )
     incidents = read_incidents(query)
-    assert (hosts(incidents), incidents.is_cut) == (["103", "102"], True)
+    assert (len(incidents.all), incidents.acknowledged) == (count, count)
+
+
+def test_a_range_may_be_as_long_as_alerts_are_kept(query: IncidentQuery) -> None:
+    assert read_incidents(replace(query, to_ms=FROM_MS + limits.RANGE_MS_MAX)).all == []
 
 
 @pytest.mark.parametrize(
@@ -138,11 +218,12 @@ def test_a_range_or_matchers_that_cannot_be_are_refused(query: IncidentQuery, ch
 
 
 def test_reading_takes_as_many_queries_for_many_alerts_as_for_one(
-    make_rule: MakeRule, query: IncidentQuery, django_assert_num_queries: Any
+    make_rule: MakeRule, query: IncidentQuery, people: dict[str, User], django_assert_num_queries: Any
 ) -> None:
     rule = make_rule()
     for n in range(20):
-        alert(rule, FROM_MS, host=str(n))
-    assert Episode.objects.count() == 20
+        taken = alert(rule, FROM_MS, minutes=None, host=str(n))
+        actions.acknowledge_episode(taken, by=people["edda"], for_ms=1_000, now_ms=FROM_MS)
     with django_assert_num_queries(2):
-        read_incidents(query)
+        shown = [str(each.taken and each.taken.who) for each in read_incidents(query).all]
+    assert len(shown) == 20
