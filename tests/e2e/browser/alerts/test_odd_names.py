@@ -18,10 +18,10 @@ LONG = "a_name_without_spaces_that_nobody_should_ever_give_but_somebody_does_any
 
 @pytest.fixture
 def named(fleet: Tenant) -> Tenant:
-    """The fleet with an open alert of a long name and 35 labels."""
+    """The fleet with an open alert of a long name and 36 labels, one of them wider than the screen."""
     now_ms = SystemClock().now_ms()
     rule = rulebook.write(fleet.app, draft(name=LONG, expr="cpu_usage_total"), by=fleet.owner, now_ms=now_ms)
-    labels = {"host": "web-1", **{f"label_{number}": LONG[:40] for number in range(34)}}
+    labels = {"host": "web-1", "path": LONG * 2, **{f"label_{number}": LONG[:40] for number in range(34)}}
     times = {"start_ms": now_ms - 600_000, "created_ms": now_ms, "changed_ms": now_ms}
     Episode.objects.create(rule=rule, fingerprint="x", labels=labels, severity="warning", **times)
     return fleet
@@ -38,6 +38,7 @@ def test_no_page_is_wider_than_the_screen_for_a_long_name(
         "home": f"/apps/{named.app.pk}/",
         "policies": f"/alerts/policies?app={named.app.pk}",
         "rule": f"/alerts/rules/{rule.pk}",
+        "alert": f"/alerts/{Episode.objects.get().pk}",
         "silences": f"/alerts/silences?app={named.app.pk}",
     }.items():
         page.goto(place)
