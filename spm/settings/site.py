@@ -189,11 +189,14 @@ LOGGING = {
     "version": 1,
     "disable_existing_loggers": False,
     "formatters": {"line": {"format": "%(asctime)s %(levelname)s %(name)s: %(message)s"}},
-    "filters": {"hosts": {"()": "spm.web.error_status.ForeignHosts"}},
+    "filters": {
+        "hosts": {"()": "spm.web.error_status.ForeignHosts"},
+        "waiting": {"()": "spm.web.error_status.WaitingPages"},
+    },
     "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "line"}},
     "root": {"handlers": ["stderr"], "level": env.str("SPM_LOG_LEVEL", "INFO")},
     "loggers": {
-        "django.request": {"level": "ERROR"},
+        "django.request": {"level": "ERROR", "filters": ["waiting"]},
         # Anybody can send a form that is too large, and each would be a traceback; answers are counted by their status.
         **{f"django.security.{name}": {"level": "CRITICAL"} for name in _TOO_LARGE},
         "django.security.DisallowedHost": {"filters": ["hosts"]},

@@ -21,6 +21,7 @@ from spm.errors import (
     QueryTooLarge,
     Refused,
     SpmError,
+    StillCompiling,
 )
 
 CLIENT_CLOSED_REQUEST = 499  # as nginx and Prometheus log it: nobody reads the answer
@@ -89,4 +90,17 @@ class ForeignHosts(logging.Filter):
         record.args, record.exc_info, record.exc_text = (), None, None
         record.levelno, record.levelname = logging.WARNING, "WARNING"
         self._next_s, self._hidden = now_s + _HOSTS_EVERY_S, 0
+        return True
+
+
+class WaitingPages(logging.Filter):
+    """Shortens the report of a page that waits for its kernels to one line, as a warning that says how far they are."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Return true: every line is shown."""
+        error = record.exc_info[1] if record.exc_info else None
+        if isinstance(error, StillCompiling):
+            record.msg, record.args = f"{record.getMessage()}: {error}", ()
+            record.exc_info, record.exc_text = None, None
+            record.levelno, record.levelname = logging.WARNING, "WARNING"
         return True

@@ -1,5 +1,7 @@
 """While the first start compiles its kernels, what needs one is 503 with Retry-After and says how far it is."""
 
+import logging
+
 import pytest
 from django.test import Client
 
@@ -59,3 +61,31 @@ def test_a_view_that_handles_no_error_of_the_store_becomes_the_page_that_says_so
     assert (answer.status_code, answer["Retry-After"], answer["Refresh"]) == (503, "2", "5")
     assert "Almost ready" in answer.content.decode()
     assert "3 of 9 are done." in answer.content.decode()
+
+
+def test_such_a_page_is_one_line_of_the_log_without_a_traceback(
+    desk: Client, alpha: Tenant, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise StillCompiling(TEXT)
+
+    monkeypatch.setattr("frontend.pages.overview.Overview.get_context_data", refuse)
+    desk.raise_request_exception = False
+    desk.get(f"/apps/{alpha.app.pk}/")
+    [line] = [record for record in caplog.records if record.name == "django.request"]
+    assert (line.exc_info, line.levelno) == (None, logging.WARNING)
+    assert line.getMessage() == f"Service Unavailable: /apps/{alpha.app.pk}/: {TEXT}"
+
+
+def test_another_error_of_a_page_keeps_its_traceback(
+    desk: Client, alpha: Tenant, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise ValueError("a defect")
+
+    monkeypatch.setattr("frontend.pages.overview.Overview.get_context_data", fail)
+    desk.raise_request_exception = False
+    desk.get(f"/apps/{alpha.app.pk}/")
+    [line] = [record for record in caplog.records if record.name == "django.request"]
+    assert line.exc_info is not None
+    assert line.levelno == logging.ERROR

@@ -44,6 +44,13 @@ def test_says_how_many_kernels_are_compiled_until_they_all_are(tmp_path: Path, k
     served.check()
 
 
+def test_never_says_that_more_are_done_than_there_are(tmp_path: Path, kernels: Path) -> None:
+    for name in ("two", "three", "former"):
+        (kernels / f"{name}.nbi").touch()
+    with pytest.raises(StillCompiling, match="3 of 3 are done"):
+        Compilation(tmp_path).check()
+
+
 def test_a_start_that_was_killed_holds_nothing_up(tmp_path: Path, kernels: Path) -> None:
     ended = subprocess.Popen([sys.executable, "-c", ""])
     ended.wait()
@@ -52,10 +59,24 @@ def test_a_start_that_was_killed_holds_nothing_up(tmp_path: Path, kernels: Path)
     Compilation(tmp_path).check()
 
 
+def test_a_note_that_is_cut_off_holds_nothing_up(tmp_path: Path, kernels: Path) -> None:
+    note = tmp_path / COMPILING
+    note.write_text(note.read_text()[:10])
+    Compilation(tmp_path).check()
+
+
 def test_a_server_that_starts_later_asks_for_no_note(tmp_path: Path, kernels: Path) -> None:
     withdraw_compilation(tmp_path)
     served = Compilation(tmp_path)
     announce_compilation(tmp_path, kernels=3)
+    served.check()
+
+
+def test_a_server_asks_for_no_note_once_the_kernels_are_there(tmp_path: Path, kernels: Path) -> None:
+    served = Compilation(tmp_path)
+    withdraw_compilation(tmp_path)
+    served.check()
+    announce_compilation(tmp_path, kernels=3)  # of another start
     served.check()
 
 
@@ -74,6 +95,13 @@ def test_no_kernel_is_compiled_in_the_server_until_all_are(tmp_path: Path, kerne
         assert doubled(np.arange(3)).tolist() == [0, 2, 4]
     finally:
         event._registered["numba:compile"][:] = before
+
+
+def test_a_server_whose_kernels_are_there_hears_of_no_compilation(tmp_path: Path, kernels: Path) -> None:
+    withdraw_compilation(tmp_path)
+    before = list(event._registered["numba:compile"])
+    Compilation(tmp_path).refuse_to_compile()
+    assert event._registered["numba:compile"] == before
 
 
 def test_the_note_names_the_process_that_lives_as_long_as_the_compilation(tmp_path: Path, kernels: Path) -> None:
