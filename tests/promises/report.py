@@ -89,7 +89,7 @@ def wanted_rows(option: str | None) -> list[str] | None:
     unknown = [name for name in names if name not in ROWS]
     if unknown:
         raise pytest.UsageError(
-            f"no such rows: {', '.join(unknown)}; there are A1 to A37, HUT1 to HUT13 and WD1 to WD7"
+            f"no such rows: {', '.join(unknown)}; there are A1 to A38, A41 to A43, HUT1 to HUT13 and WD1 to WD7"
         )
     return names
 

@@ -1,7 +1,7 @@
 """What the systems before this one promised, row by row: the titles that ``bin/test --seeds`` prints its tests under.
 
-A1 to A38, A41 and A42 are promises; HUT1 to HUT13 are the cases by which an in-place merging table was once tested, WD1
-to WD7 those of a library that distributed keys. A test says which row it shows by
+A1 to A38 and A41 to A43 are promises; HUT1 to HUT13 are the cases by which an in-place merging table was once tested,
+WD1 to WD7 those of a library that distributed keys. A test says which row it shows by
 ``@pytest.mark.seed("A12", compares="…")``; where the mechanism of old does not exist here, it shows the promise behind
 it, and its docstring says how that is kept.
 """
@@ -47,6 +47,7 @@ ROWS: dict[str, str] = {
     "A38": "merge work is put off to quiet hours; reads stay right meanwhile",
     "A41": "batch size, age and prefetch are settings with ranges, seen in a worker's own metrics",
     "A42": "load balancers see health: store, broker and database are asked within a budget",
+    "A43": "a second site holds all that was written; clients go on there when the first one dies",
     "HUT1": "merged reads of interleaved series equal the list of what was written",
     "HUT2": "what was merged once is cheap to read afterwards, and stays right under more writes",
     "HUT3": "explicit compaction; twice; with nothing new",
