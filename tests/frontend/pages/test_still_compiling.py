@@ -1,10 +1,12 @@
 """While the first start compiles its kernels, what needs one is 503 with Retry-After and says how far it is."""
 
+import json
 import logging
 
 import pytest
-from django.test import Client
+from django.test import Client, RequestFactory
 
+from frontend.refusals import server_error
 from spm.errors import StillCompiling
 from spm.query.promql.engine import Engine
 from spm.query.reader import AppStorage
@@ -61,6 +63,16 @@ def test_a_view_that_handles_no_error_of_the_store_becomes_the_page_that_says_so
     assert (answer.status_code, answer["Retry-After"], answer["Refresh"]) == (503, "2", "5")
     assert "Almost ready" in answer.content.decode()
     assert "3 of 9 are done." in answer.content.decode()
+
+
+@pytest.mark.parametrize("address", ["/api/v1/apps", "/prometheus/api/v1/query"])
+def test_a_program_whose_view_handles_no_error_of_the_store_reads_json(address: str) -> None:
+    try:
+        raise StillCompiling(TEXT)
+    except StillCompiling:
+        answer = server_error(RequestFactory().get(address))
+    assert (answer.status_code, json.loads(answer.content)) == (503, {"error": TEXT})
+    assert "Refresh" not in answer
 
 
 def test_such_a_page_is_one_line_of_the_log_without_a_traceback(
