@@ -1,8 +1,8 @@
 """Bounds of light queries, which the event loop answers, and of what a process remembers for queries."""
 
 LIGHT_S = 0.002  # of CPU; a query that last took less may be answered by the event loop, without a thread
-LIGHT_SERIES_MAX, LIGHT_SAMPLES_MAX = 10, 5_000  # that such a query reads: half a day of one series; some 0.2 ms
-LIGHT_CELLS_MAX = 900  # series x steps of such a query: 0.1 ms to evaluate, 0.2 ms to write
+LIGHT_SERIES_MAX, LIGHT_SAMPLES_MAX = 128, 5_000  # that such a query reads: half a day of one series; some 0.2 ms
+LIGHT_CELLS_MAX = 1_536  # series x steps of such a query, as 12 hours of 128 series: 0.5 ms to evaluate and write
 LIGHT_TAIL_ROWS_MAX = 300_000  # un-compacted samples of its app: one series may have them all, whose copy takes 2 ms
 LIGHT_DAYS_MAX = 8  # whose manifests it looks at again after a write: some 3 us each
 LIGHT_RETRACTIONS_MAX = 32  # of its app, which it looks at again after a write: 1 us each

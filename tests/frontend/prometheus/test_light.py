@@ -190,7 +190,7 @@ def test_the_query_of_a_refresh_is_known(site: Site) -> None:
 NOT_LIGHT: dict[str, tuple[str, Parameters]] = {
     "many series": ("query", {"query": "many", "time": "2"}),
     "many samples": ("query", {"query": "sum_over_time(dense[5m])", "time": "10"}),
-    "many cells": ("query_range", {**GOOD, "step": "0.1"}),  # of three series
+    "many cells": ("query_range", {**GOOD, "step": "0.05"}),  # of three series
     "an explanation": ("query", {"query": "up", "time": "2", "explain": "0"}),
     "the past": ("query", {"query": "up", "time": "2", "asof": "1"}),
     "a wrong query": ("query", {"query": "up{", "time": "2"}),
