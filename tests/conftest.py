@@ -63,8 +63,10 @@ def nothing_noted_before() -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Before any test is read: the address space of a store, and what a property draws its examples from."""
+    """Before any test is read: the address space of a store, what properties draw their examples from, who gives way."""
     limits.LMDB_MAP_BYTES = 1 << 36  # of address space: a process of tests opens over a hundred stores
+    if int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")) >= len(GROUPS):
+        os.nice(SHORT_TESTS_NICENESS)
     integration = os.environ.get("SPM_REAL") == "1" and "proof" not in str(config.getoption("-m"))
     hypothesis.settings.load_profile("integration" if integration else "patient")
 
@@ -84,10 +86,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--grafana", type=Path, metavar="FOLDER", help="dashboards of Grafana's, as JSON, to import")
 
 
-# Marks of heavy tests, in groups: pytest-xdist gives each group to one of its workers, that with most tests first, so
-# that every server and the session of Spark are there once, and two heavy tests of one kind never contend. Other
-# people's programs and Chromium are of the servers: beside a cluster that starts, a product may stall for seconds.
-GROUPS = {"chaos": ("chaos",), "servers": ("serial", "real", "browser"), "spark": ("spark",)}
+# Marks of heavy tests, in two groups: pytest-xdist gives each group to one of its workers, so that every server and the
+# session of Spark are there once, and two heavy tests of one kind never contend. Other people's programs and Chromium
+# are of the servers: beside a cluster that starts, a product may stall for seconds.
+GROUPS = {"clusters": ("chaos", "spark"), "servers": ("serial", "real", "browser")}
+SHORT_TESTS_NICENESS = 5  # of the workers without a group: heavy tests often wait, and are judged by clocks
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -57,8 +57,9 @@ def in_force(store: Backend) -> list[Retraction]:
 @pytest.mark.seed(
     "A20", compares="answers after a retraction and after its undo, a region server killed in each of them"
 )
+@pytest.mark.parametrize("rounds", [1, pytest.param(4, marks=pytest.mark.proof)], ids=["one round", "four rounds"])
 def test_a20_a_retraction_and_its_undo_are_durable_across_a_region_server_s_kill(
-    cluster: Cluster, tmp_path: Path, figure: Callable[[str], None]
+    cluster: Cluster, tmp_path: Path, figure: Callable[[str], None], rounds: int
 ) -> None:
     store, clock = open_backend(f"{cluster.url}/{tmp_path.name}"), SystemClock()
     messages = [message(number, source=f"host{number % HOSTS}") for number in range(MESSAGES)]
@@ -73,13 +74,14 @@ def test_a20_a_retraction_and_its_undo_are_durable_across_a_region_server_s_kill
         return retried(lambda: samples(store, first, last))
 
     assert read() == everything
-    for region in REGIONS:
+    for number in range(rounds):
+        in_retraction, in_undo = REGIONS if number % 2 == 0 else REGIONS[::-1]
         draft = Retraction(0, clock.now_ms(), 0, 0, clock.now_ms(), first, last, "host1", (), "test", "test")
-        killed_meanwhile(cluster, region, partial(retract, store, APP, draft))
+        killed_meanwhile(cluster, in_retraction, partial(retract, store, APP, draft))
         assert read() == left
         for each in retried(lambda: in_force(store)):  # several, where an answer was lost
-            killed_meanwhile(cluster, region, partial(undo, store, APP, each.number, clock.now_ms()))
+            killed_meanwhile(cluster, in_undo, partial(undo, store, APP, each.number, clock.now_ms()))
         assert read() == everything
         assert retried(lambda: in_force(store)) == []
-    figure(f"{len(REGIONS)} region servers killed in a retraction and in its undo")
+    figure(f"{rounds} retractions and their undos, a region server killed in each")
     store.close()

@@ -9,7 +9,7 @@ import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import pytest
 from django.contrib.staticfiles.handlers import StaticFilesHandler
@@ -49,6 +49,7 @@ ARGUMENTS = [
 ]
 PICTURES = Path(__file__).parent / "screenshots"
 WIDTH, HEIGHT = 1360, 860
+LOOKS: dict[str, dict[str, Any]] = {"light": {}, "dark": {"dark": True}, "narrow": {"width": 390, "height": 844}}
 PATIENCE_MS = 20_000  # the first page on a new machine compiles kernels
 expect.set_options(timeout=PATIENCE_MS)
 
@@ -161,6 +162,34 @@ def _failure(answer: Response) -> list[str]:
 def page(open_page: Callable[..., Page]) -> Page:
     """A page in the usual size, in light colours, without a session."""
     return open_page()
+
+
+def show_as(page: Page, look: str) -> None:
+    """Give a page that is open already the colours and the size of one of ``LOOKS``: cheaper than to load it again.
+
+    Nothing moves from then on, so that no colour is seen on its way to another.
+    """
+    how = LOOKS[look]
+    page.emulate_media(color_scheme="dark" if how.get("dark") else "light", reduced_motion="reduce")
+    page.set_viewport_size(ViewportSize(width=how.get("width", WIDTH), height=how.get("height", HEIGHT)))
+
+
+def fits_each_screen(page: Page, name: str) -> None:
+    """Take a picture of a page in each of ``LOOKS``, and check that nothing is wider than the screen."""
+    for look in LOOKS:
+        show_as(page, look)
+        fits(page, f"{name}-{look}")
+    show_as(page, "light")
+
+
+def fits(page: Page, name: str, *, full_page: bool = True) -> None:
+    """Take a picture, and check that nothing is wider than the screen, once charts have taken its size."""
+    for _ in range(50):
+        if is_narrow := page.evaluate("document.documentElement.scrollWidth <= innerWidth"):
+            break
+        page.wait_for_timeout(100)
+    picture(page, name, full_page=full_page)
+    assert is_narrow, f"{name} is wider than the screen"
 
 
 def enter(page: Page, tenant: Tenant, address: str) -> None:

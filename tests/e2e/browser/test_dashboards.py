@@ -13,12 +13,11 @@ from frontend.dashboards import storage
 from frontend.dashboards.document import Document, check
 from frontend.dashboards.models import Dashboard
 from spm.clock import SystemClock
-from tests.e2e.browser.conftest import drawn, log_in, picture
+from tests.e2e.browser.conftest import drawn, fits_each_screen, log_in, picture
 from tests.support.people import Tenant
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
-LOOKS: dict[str, dict[str, Any]] = {"light": {}, "dark": {"dark": True}, "narrow": {"width": 390, "height": 844}}
 BATCH = re.compile(r"/api/v1/charts/batch$")
 CLASSIC = Path(__file__).parents[2] / "frontend/dashboards/grafana/samples/classic.json"
 CPU = [{"expr": f'cpu_usage_{kind}{{host=~"$host"}}', "legend": f"{kind} {{{{host}}}}"} for kind in ("user", "system")]
@@ -84,10 +83,8 @@ def place_of(panel: Locator) -> list[int]:
     return [int(each) for each in (panel.get_attribute("data-place") or "").split()]
 
 
-@pytest.mark.parametrize("look", LOOKS)
-def test_a_dashboard_shows_every_kind_of_panel(look: str, open_page: Callable[..., Page], fleet: Tenant) -> None:
+def test_a_dashboard_shows_every_kind_of_panel_and_fits_each_screen(page: Page, fleet: Tenant) -> None:
     at = save(fleet, every_kind())
-    page = open_page(**LOOKS[look])
     log_in(page, fleet)
     page.goto(f"{at}?range=1h")
     for figure in page.locator("[data-chart]").all():
@@ -96,8 +93,7 @@ def test_a_dashboard_shows_every_kind_of_panel(look: str, open_page: Callable[..
     expect(page.locator("[data-chart][data-state=empty]")).to_have_count(1)
     expect(page.locator("section", has_text="One query is wrong").locator(".warning")).to_contain_text("B:")
     page.evaluate("scrollTo(0, 0)")
-    picture(page, f"dashboard-{look}")
-    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    fits_each_screen(page, "dashboard")
     for name, address in {
         "list": at.rpartition("/")[0],
         "edit": f"{at}/edit",
@@ -108,8 +104,7 @@ def test_a_dashboard_shows_every_kind_of_panel(look: str, open_page: Callable[..
     }.items():
         page.goto(address)
         page.wait_for_load_state("networkidle")
-        picture(page, f"dashboard-{name}-{look}")
-        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), f"{name} is wider than the screen"
+        fits_each_screen(page, f"dashboard-{name}")
 
 
 def test_scripts_of_panels_come_with_the_panels_that_need_them(open_page: Callable[..., Page], fleet: Tenant) -> None:

@@ -1,6 +1,5 @@
 """The balance in a real browser: light, dark and narrow; full, empty, huge, and when it does not add up."""
 
-from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -9,8 +8,7 @@ from playwright.sync_api import Page, expect
 from spm.clock import SystemClock
 from spm.store.ledger import watermarks
 from spm.store.ledger.watermarks import Announcement
-from tests.e2e.browser.conftest import log_in, picture
-from tests.e2e.browser.test_look import LOOKS
+from tests.e2e.browser.conftest import fits_each_screen, log_in, picture, show_as
 from tests.frontend import balance_examples
 from tests.frontend.balance_examples import Book
 from tests.support.people import Tenant
@@ -24,37 +22,23 @@ def book(alpha: Tenant, own_store: str) -> Book:
     return balance_examples.fill(own_store, alpha.app.pk, SystemClock().now_ms())
 
 
-def fits(page: Page, name: str) -> None:
-    """Take a picture, and check that nothing is wider than the screen."""
-    picture(page, name)
-    assert not page.evaluate("document.documentElement.scrollWidth > innerWidth"), f"{name} is wider than the screen"
-
-
-@pytest.mark.parametrize("look", LOOKS)
-def test_the_pages_of_the_balance_fit_the_screen(
-    look: str, open_page: Callable[..., Page], alpha: Tenant, book: Book
-) -> None:
-    page = open_page(**LOOKS[look])
+def test_the_pages_of_the_balance_fit_each_screen(page: Page, alpha: Tenant, book: Book) -> None:
     log_in(page, alpha)
     page.goto(f"/apps/{alpha.app.pk}/data/ingestion")
     expect(page.get_by_role("heading", name="By hour of acceptance")).to_be_visible()
     expect(page.get_by_role("heading", name="Missing messages")).to_be_visible()
-    fits(page, f"delivery-{look}")
+    fits_each_screen(page, "delivery")
     for name in ("Rejected", "Dead letters"):
         page.get_by_role("navigation", name="Data").get_by_role("link", name=name).click()
         page.wait_for_load_state("networkidle")
-        fits(page, f"delivery-{name.split()[0].lower()}-{look}")
+        fits_each_screen(page, f"delivery-{name.split()[0].lower()}")
 
 
-@pytest.mark.parametrize("look", LOOKS)
-def test_an_empty_or_faulty_balance_says_so(
-    look: str, open_page: Callable[..., Page], alpha: Tenant, own_store: str
-) -> None:
-    page = open_page(**LOOKS[look])
+def test_an_empty_or_faulty_balance_says_so(page: Page, alpha: Tenant, own_store: str) -> None:
     log_in(page, alpha)
     page.goto(f"/apps/{alpha.app.pk}/data/ingestion")
     expect(page.get_by_role("heading", name="Nothing has been accepted yet")).to_be_visible()
-    fits(page, f"delivery-empty-{look}")
+    fits_each_screen(page, "delivery-empty")
     book = Book.open(own_store, alpha.app.pk, SystemClock().now_ms())
     book.store_all(book.accept("web-1", samples=3))
     book.acceptor._counts[book.app] = replace(book.acceptor._counts[book.app], samples=1)
@@ -64,9 +48,9 @@ def test_an_empty_or_faulty_balance_says_so(
     page.reload()
     expect(page.get_by_text("does not add up").first).to_be_visible()
     expect(page.get_by_role("heading", name="By source")).to_be_visible()
-    fits(page, f"delivery-fault-{look}")
-    if look == "narrow":
-        assert page.evaluate("document.documentElement.scrollHeight") <= 2_000
+    fits_each_screen(page, "delivery-fault")
+    show_as(page, "narrow")
+    assert page.evaluate("document.documentElement.scrollHeight") <= 2_000
 
 
 def test_a_span_can_be_selected_and_downloaded(page: Page, alpha: Tenant, book: Book) -> None:

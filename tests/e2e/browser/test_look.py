@@ -1,8 +1,5 @@
 """Every page in light and dark, wide and narrow: no script fails, nothing is wider than the screen."""
 
-from collections.abc import Callable
-from typing import Any
-
 import pytest
 from playwright.sync_api import Page
 
@@ -12,7 +9,7 @@ from rollups.services import retractions as services_retractions
 from rollups.services import runs as services_runs
 from rollups.services.retractions import Actor
 from spm.accounts.services import issue_token
-from tests.e2e.browser.conftest import drawn, log_in, picture
+from tests.e2e.browser.conftest import drawn, fits_each_screen, log_in, picture
 from tests.support.people import Tenant
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
@@ -37,21 +34,16 @@ PAGES = {
     "policies": ("/alerts/policies", 0),
     "missing": ("/apps/999999/", 0),
 }
-LOOKS: dict[str, dict[str, Any]] = {"light": {}, "dark": {"dark": True}, "narrow": {"width": 390, "height": 844}}
 
 
-@pytest.mark.parametrize("look", LOOKS)
-def test_pages_fit_the_screen_and_run_without_errors(look: str, open_page: Callable[..., Page], fleet: Tenant) -> None:
-    page = open_page(**LOOKS[look])
+def test_pages_fit_each_screen_and_run_without_errors(page: Page, fleet: Tenant) -> None:
     page.goto("/login")
-    picture(page, f"login-{look}")
+    fits_each_screen(page, "login")
     log_in(page, fleet)
     for name, (address, charts) in PAGES.items():
         page.goto(address.format(app=fleet.app.pk))
         drawn(page, charts)
-        picture(page, f"{name}-{look}")
-        too_wide = page.evaluate("document.documentElement.scrollWidth > innerWidth")
-        assert not too_wide, f"{name} is wider than the screen"
+        fits_each_screen(page, name)
 
 
 @pytest.mark.parametrize(

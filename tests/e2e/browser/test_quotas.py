@@ -14,9 +14,7 @@ from spm.store.backends import open_backend
 from spm.store.ledger import quota
 from spm.wire import Rejection
 from tests.alerts.conftest import draft
-from tests.e2e.browser.conftest import log_in
-from tests.e2e.browser.test_delivery import fits
-from tests.e2e.browser.test_look import LOOKS
+from tests.e2e.browser.conftest import LOOKS, fits, log_in
 from tests.support import notes
 from tests.support.people import Tenant
 

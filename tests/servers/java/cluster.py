@@ -147,7 +147,7 @@ class Cluster:
     def _command(self, name: str, heap: int, words: list[str]) -> list[str]:
         where = [f"-Dspm.log={self.folder / name}.log", f"-Djava.io.tmpdir={self.folder / 'tmp'}"]
         classes = f"{self.folder / 'conf'}:{jars.folder()}/*"
-        flags = [f"-Xmx{heap}m", "-XX:+UseSerialGC", *JVM, *([] if self.lasting else [SHORT_LIVED])]
+        flags = [f"-Xmx{heap}m", "-XX:+UseSerialGC", *JVM, *(() if self.lasting else SHORT_LIVED)]
         return ["java", *flags, *where, "-cp", classes, *words]
 
     def _configure(self) -> None:

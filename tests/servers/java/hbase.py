@@ -34,7 +34,8 @@ _OPENED = (
     "java.util",
     "java.util.concurrent",
 )
-SHORT_LIVED = "-XX:TieredStopAtLevel=1"  # the second compiler costs a test more than it gives
+# The second compiler costs a test more than it gives; libraries whose digests are known need no verifier.
+SHORT_LIVED = ("-XX:TieredStopAtLevel=1", "-XX:+UnlockDiagnosticVMOptions", "-XX:-BytecodeVerificationRemote")
 JVM = (
     "-Djava.net.preferIPv4Stack=true",
     "-Dorg.apache.hbase.thirdparty.io.netty.tryReflectionSetAccessible=true",
@@ -125,7 +126,7 @@ class HBase:
         where = [f"-Dspm.log={log}", f"-Djava.io.tmpdir={self.folder / 'tmp'}", "-cp", classes]
         heap = f"-Xmx{HEAP[name]}"
         at = next(i for i, word in enumerate(words) if not word.startswith("-"))  # the class; before it, flags
-        flags = [heap, *JVM, *([] if self.lasting else [SHORT_LIVED]), *words[:at]]
+        flags = [heap, *JVM, *(() if self.lasting else SHORT_LIVED), *words[:at]]
         self.process(name).start(["java", *flags, *where, *words[at:]], os.environ)
 
     def _ready(self) -> bool:

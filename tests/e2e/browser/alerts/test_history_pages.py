@@ -15,12 +15,11 @@ from spm.clock import SystemClock
 from spm.events.models import Event
 from tests.alerts.conftest import draft
 from tests.alerts.noise.past import MINUTE_MS, alert
-from tests.e2e.browser.conftest import log_in, picture
+from tests.e2e.browser.conftest import LOOKS, fits, log_in, show_as
 from tests.e2e.browser.test_access import serious_findings
 from tests.support.people import Tenant
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
-LOOKS: dict[str, dict[str, Any]] = {"light": {}, "dark": {"dark": True}, "narrow": {"width": 390, "height": 844}}
 HOUR_MS = 60 * MINUTE_MS
 
 
@@ -47,12 +46,11 @@ def past_of(tenant: Tenant) -> tuple[Rule, Episode]:
     return rules[0], going
 
 
-@pytest.mark.parametrize("look", LOOKS)
-def test_pages_with_a_past_fit_the_screen_and_have_no_serious_finding_of_axe(
-    look: str, open_page: Callable[..., Page], alpha: Tenant
+def test_pages_with_a_past_fit_each_screen_and_have_no_serious_finding_of_axe(
+    open_page: Callable[..., Page], alpha: Tenant
 ) -> None:
     rule, going = past_of(alpha)
-    page = open_page(**LOOKS[look])
+    page = open_page()
     page.add_init_script(AXE_SCRIPT)
     log_in(page, alpha)
     for name, address in {
@@ -66,6 +64,8 @@ def test_pages_with_a_past_fit_the_screen_and_have_no_serious_finding_of_axe(
         for lane in page.locator("details.lane > summary").all()[:1]:
             lane.click()
             expect(page.locator("details.lane[open] table")).to_be_visible()
-        picture(page, f"{name}-{look}")
-        assert not page.evaluate("document.documentElement.scrollWidth > innerWidth"), f"{name} is wider"
-        assert serious_findings(page, "dark" if look == "dark" else "light") == [], name
+        for look in LOOKS:
+            show_as(page, look)
+            fits(page, f"{name}-{look}")
+            assert serious_findings(page, look) == [], f"{name}, {look}"
+        show_as(page, "light")

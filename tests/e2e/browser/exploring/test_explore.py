@@ -1,13 +1,11 @@
 """Explore: fields and text in step, several queries and formulas, and what changed; and the parts of a host's page."""
 
 import re
-from collections.abc import Callable
 
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.e2e.browser.conftest import drawn, log_in, picture
-from tests.e2e.browser.test_look import LOOKS
+from tests.e2e.browser.conftest import drawn, fits_each_screen, log_in
 from tests.support.people import Tenant
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
@@ -18,12 +16,6 @@ def open_explore(page: Page, tenant: Tenant, query: str = "") -> None:
     log_in(page, tenant)
     page.goto(f"/apps/{tenant.app.pk}/explore?range=1h{query}")
     drawn(page)
-
-
-def fits(page: Page, name: str) -> None:
-    """Take a picture, and check that nothing is wider than the screen."""
-    picture(page, name)
-    assert not page.evaluate("document.documentElement.scrollWidth > innerWidth"), f"{name} is wider than the screen"
 
 
 def test_fields_write_the_text_and_a_typed_text_fills_the_fields(page: Page, fleet: Tenant) -> None:
@@ -80,24 +72,20 @@ def test_several_queries_and_a_formula_stand_in_the_address(page: Page, fleet: T
     expect(page.get_by_label("PromQL of B")).to_have_value("cpu_usage_total")
 
 
-@pytest.mark.parametrize("look", LOOKS)
-def test_explore_and_the_parts_of_a_host_fit_the_screen(
-    look: str, open_page: Callable[..., Page], fleet: Tenant
-) -> None:
-    page = open_page(**LOOKS[look])
+def test_explore_and_the_parts_of_a_host_fit_each_screen(page: Page, fleet: Tenant) -> None:
     text = 'topk by (host) (3, rate(net_bytes_recv{host=~"web.*"}[$__rate_interval]))'
     open_explore(page, fleet, f"&expr={text.replace('+', '%2B')}&q=B:cpu_usage_total&f=C:A / B&changes=1")
     expect(page.locator("[data-changes-answer]")).to_contain_text("Looked at")
-    fits(page, f"explore-{look}")
+    fits_each_screen(page, "explore")
     page.goto(f"/apps/{fleet.app.pk}/hosts/web-1?tab=all")
     page.get_by_role("link", name="mem_used_percent").click()
     drawn(page)
-    fits(page, f"explore-of-host-{look}")
+    fits_each_screen(page, "explore-of-host")
     page.go_back()
-    fits(page, f"host-metrics-{look}")
+    fits_each_screen(page, "host-metrics")
     page.get_by_role("link", name="Overview", exact=True).click()
     drawn(page)
-    fits(page, f"host-tabs-{look}")
+    fits_each_screen(page, "host-tabs")
 
 
 def test_what_changed_is_found_from_a_pinned_time(page: Page, fleet: Tenant) -> None:
