@@ -63,7 +63,7 @@ def nothing_noted_before() -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Before any test is read: the address space of a store, what properties draw their examples from, who gives way."""
+    """Before any test is read: the address space of a store, the examples of properties, who gives way to others."""
     limits.LMDB_MAP_BYTES = 1 << 36  # of address space: a process of tests opens over a hundred stores
     if int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")) >= len(GROUPS):
         os.nice(SHORT_TESTS_NICENESS)
