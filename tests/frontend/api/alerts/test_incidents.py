@@ -9,11 +9,13 @@ from django.test import Client
 from alerts import rulebook
 from alerts.models import Rule
 from alerts.telling import actions
+from spm.clock import FakeClock
 from tests.alerts.conftest import draft
 from tests.alerts.noise.past import MINUTE_MS, alert
 from tests.support.people import Tenant
 
 pytestmark = pytest.mark.django_db
+DAY_MS = 24 * 60 * MINUTE_MS
 RANGE = {"from_ms": 1, "to_ms": 100 * MINUTE_MS}
 
 
@@ -65,6 +67,29 @@ def test_a_query_chooses(desk: Client, alpha: Tenant, query: dict[str, Any], nam
 @pytest.mark.parametrize("query", [{"to_ms": 0}, {"from_ms": -1}, {"severity": "loud"}, {"matchers": "host"}], ids=str)
 def test_what_cannot_be_asked_is_refused(desk: Client, alpha: Tenant, query: dict[str, Any]) -> None:
     assert read(desk, alpha, **query).status_code == 400
+
+
+def test_without_a_range_the_last_seven_days_are_read(
+    desk: Client, alpha: Tenant, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now_ms = 100 * DAY_MS
+    monkeypatch.setattr("frontend.api.alerts.incidents._clock", FakeClock(now_ms))
+    rule = rule_of(alpha)
+    for host, days in (("long ago", -8), ("days ago", -6), ("later", 1)):
+        alert(rule, now_ms + days * DAY_MS, host=host)
+    answer = desk.get(f"/api/v1/organisations/{alpha.organisation.pk}/incidents").json()
+    assert [each["labels"]["host"] for lane in answer["lanes"] for each in lane["alerts"]] == ["days ago"]
+
+
+def test_a_lane_lists_its_newest_alerts_and_counts_all(
+    desk: Client, alpha: Tenant, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("frontend.api.alerts.incidents._ALERTS_MAX", 1)
+    rule = rule_of(alpha)
+    alert(rule, MINUTE_MS, host="old")
+    newest = alert(rule, 2 * MINUTE_MS, host="new")
+    [lane] = read(desk, alpha).json()["lanes"]
+    assert (lane["count"], [each["id"] for each in lane["alerts"]]) == (2, [newest.pk])
 
 
 def test_another_organisations_incidents_are_not_found(desk: Client, alpha: Tenant, beta: Tenant) -> None:
