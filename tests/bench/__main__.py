@@ -32,6 +32,8 @@ rules    --rules rules over 1,000 series in one process: seconds and CPU of a st
          at which alerts begin; beside Debian's Prometheus and vmalert with the same rules (--no-peer leaves them out)
 alerts   from an accepted sample to its mail at an SMTP server with 1,000 rules: p50, p95, and beside 500 slow rules of
          another tenant
+compare  a table: CPU and bytes per value, CPU of queries, and experiments of yes or no, beside Debian's
+         VictoriaMetrics, InfluxDB and Prometheus (--hosts, --times)
 footprint  bytes per value by table and column, of whole hours written and rolled up in memory
 full     the full stack, servers and all: HTTP and AMQP through RabbitMQ and a worker into HBase, values/s, messages/s
          and CPU µs per value by process, beside OpenTSDB on the same HBase (--values, --small, --peer-values)
@@ -54,6 +56,7 @@ from spm.limits import HOUR_MS
 from spm.store.backends import open_backend
 from tests.bench import full, month, names, report, tsbs
 from tests.bench.agents import agents
+from tests.bench.comparison import compare
 from tests.bench.footprint import footprint
 from tests.bench.listeners import listeners
 from tests.bench.pages import home
@@ -406,6 +409,7 @@ ROOMS: dict[str, Callable[[argparse.Namespace], object]] = {
     "month": whole_month,
     "names": lambda options: names.run(options.series),
     "footprint": lambda options: footprint(options.hosts),
+    "compare": lambda options: compare(options, START_MS),
     "full": lambda options: full.run(options.values, options.small, options.peer_values),
 }
 

@@ -21,6 +21,7 @@ from tests.servers.processes import free_ports
 
 ROOT = Path(__file__).resolve().parents[2]
 _READY_S = 240
+_ANSWERING = ("gunicorn", "victoria-metrics", "influxd", "prometheus")  # the processes that answer requests
 
 
 def free_port() -> int:
@@ -61,7 +62,7 @@ class Served:
         """CPU ms so far of the living threads that answer requests, exact enough for queries of one ms."""
         spent = 0
         for process, line in processes(self.process.pid):
-            if _role(process, line) in ("gunicorn", "victoria-metrics"):
+            if _role(process, line) in _ANSWERING:
                 for thread in Path(f"/proc/{process.pid}/task").glob("*/schedstat"):
                     with contextlib.suppress(OSError):
                         spent += int(thread.read_text().split()[0])
