@@ -45,7 +45,6 @@ _DAY_MS = DAY_HOURS * HOUR_MS
 _UNSET = PlacementTable()
 _TAIL_SHARDS_AT_ONCE = 24  # hour-shards of the tail that are read between two looks at the deadline
 _MANIFESTS_READ_MAX = 8  # ranges of days: the panels of a page have few
-_SELECTED_MAX = 64  # series of a selection that is kept
 _SELECTION_BYTES, _SELECTED_BYTES = 3_000, 600  # of a selection, and of each of its series, with their labels
 
 
@@ -182,7 +181,7 @@ class AppState:
         with self.lock:
             count, rows, columns = len(self.index), self.index.select(key, check_deadline), self.index.columns()
         selection = SeriesSelection.of(rows, *columns)
-        if len(selection) <= _SELECTED_MAX:
+        if len(selection) <= light_limits.LIGHT_SERIES_MAX:
             texts = sum(len(matcher.name) + len(matcher.value) for matcher in key)
             weight = _SELECTION_BYTES + texts + _SELECTED_BYTES * len(selection)
             self._selections.put(key, (count, selection), weight)

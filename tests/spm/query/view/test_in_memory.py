@@ -86,6 +86,13 @@ def test_it_answers_as_the_read_before_it(is_rolled: bool, tmp_path: Path, forbi
     assert look(case.storage.in_memory()) == plain(case.sent)
 
 
+def test_it_answers_about_as_many_series_as_a_light_query_may_have(tmp_path: Path) -> None:
+    widest = range(1, light_limits.LIGHT_SERIES_MAX + 1)
+    case = Case(tmp_path, envelope([(series, START, float(series)) for series in widest]))
+    case.begin()
+    assert look(case.storage.in_memory()) == plain(case.sent)
+
+
 def test_a_process_that_has_read_nothing_cannot(case: Case) -> None:
     with pytest.raises(NotInMemory):
         look(case.storage.in_memory())
