@@ -179,7 +179,7 @@ def _started(command: list[str], port: int, folder: Path) -> Served:
 def _is_ready(served: Served) -> bool:
     try:
         return bool(fetch(served, "/-/ready"))
-    except RuntimeError:
+    except (RuntimeError, OSError):  # it listens before it answers
         return False
 
 
