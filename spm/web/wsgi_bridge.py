@@ -83,9 +83,10 @@ class Work:
 
 
 class LoopShare:
-    """The loop's time for light requests: ``LIGHT_LOOP_SHARE`` of it, and ``LIGHT_LOOP_BURST_S`` at a stretch.
+    """The loop's time for light requests: ``LIGHT_LOOP_SHARE`` of it; ``LIGHT_LOOP_BURST_S`` or one request at a time.
 
-    What else happens on the loop, pings and pushes, waits no longer than that.
+    What else happens on the loop, pings and pushes, waits no longer than that. A request that takes longer is made up
+    for: the next ones are not run.
     """
 
     def __init__(self, clock: Clock) -> None:

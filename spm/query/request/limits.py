@@ -10,4 +10,4 @@ LIGHT_TIMEOUT_S = 0.008  # after which it is left to a thread
 LIGHT_TEXT_CHARS_MAX = 4_096  # of its parameters
 LIGHT_KNOWN_MAX = 1_024  # queries of which a process remembers that they are light: at most 5 kB each
 APPS_BYTES_MAX = 2_000_000_000  # of indexes and tails of all apps in a process: the largest app alone may hold as much
-SELECTIONS_BYTES_MAX = 500_000  # of one app's selections of light queries that a process keeps: some 70 of ten series
+SELECTIONS_BYTES_MAX = 500_000  # of one app's selections of light queries that a process keeps: 55 of ten series
