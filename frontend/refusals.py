@@ -1,6 +1,7 @@
-"""Answers to requests that are refused before their view: forms that are too large or bring files, too many passwords.
+"""Answers of no view: an error of the server, "Almost ready" while kernels compile, requests that are refused early.
 
-Nothing here takes files, so none is read, neither into memory nor onto the disk. Enter by ``bad_request`` and
+Refused before their view are forms that are too large or bring files, and too many passwords. Nothing here takes files,
+so none is read, neither into memory nor onto the disk. Enter by ``bad_request`` and
 ``server_error``, Django's handlers of malformed requests and of errors, and ``answers_refusals``.
 """
 

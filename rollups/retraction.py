@@ -1,4 +1,4 @@
-"""Previews (counts samples, series, hours), makes and undoes a retraction (PROTOCOL 17).
+"""Refuses a retraction that is too broad; previews (counts samples, series, hours), makes and undoes one (PROTOCOL 17).
 
 ``Draft`` is a person's request, which ``validate_draft`` may refuse; ``preview`` counts what it would hide, exactly,
 from the raw samples of the hour shards that it may touch; ``retract`` puts its row in force and says which hours stay

@@ -1,4 +1,4 @@
-"""Reads a retraction as people write it, words its preview, and makes it; ``rollups.retraction`` counts and hides.
+"""Reads a retraction as people write it, words its preview, and has ``rollups.retraction`` check and make it.
 
 A preview also counts the past alerts that depend on the samples. Pages, the REST interface and the command share this
 module. Enter by ``parse_draft``, ``preview_draft`` and ``retract``.

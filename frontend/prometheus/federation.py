@@ -1,4 +1,4 @@
-"""The endpoints for other servers: `/federate` for the newest samples as text, remote read for all samples of a range.
+"""The endpoints for other servers: `/federate` for the newest samples as text with types, remote read for a range.
 
 Remote read answers with the type SAMPLES, snappy over protobuf, or with STREAMED_XOR_CHUNKS, which is computed while it
 is sent and therefore not bounded by the limit of points per answer. Federation gives the newest sample of each series

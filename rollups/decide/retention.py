@@ -1,4 +1,4 @@
-"""Decides from values alone whose retention is over (PROTOCOL 23): days to seal, to expire, to drop, to forget.
+"""Decides from values alone whose retention is over (PROTOCOL 23): days to seal with all hours, to expire, to forget.
 
 Enter by ``plan_retention``. An app keeps samples, hours and days each for its own number of days
 (``RetentionPeriods``). Retention goes by entire days: all hours of a day are sealed together, which costs one

@@ -1,4 +1,4 @@
-"""The product's own app, to which its processes send their metrics; staff can read it.
+"""The product's own app, to which its processes send their metrics; staff can read it (``access`` decides).
 
 It belongs to an organisation of its own without members. ``create`` is called at every set-up and changes nothing the
 second time. ``app_number`` returns None when there is no such app (the database was never set up, or staff deleted the

@@ -1,4 +1,4 @@
-"""What a server answers while its kernels are compiled beside it, at the first start and after an update.
+"""Whether kernels are still compiled beside the server, at the first start and after an update, and how far they are.
 
 The supervisor writes the file ``compiling`` into the data folder before it starts the server, and removes it when the
 kernels are in numba's cache. As long as the file is there and its writer lives, a process that serves compiles nothing:

@@ -1,4 +1,4 @@
-"""The spool: messages wait here, in order, until the server has accepted or rejected them.
+"""The spool: messages wait on disk, or in memory if it fails, in order, until the server has taken or rejected them.
 
 Every message is appended before it is sent, so a killed agent loses no message. ``append`` passes the bytes to the
 operating system, so that they survive the process. ``sync`` makes them survive a power cut. It runs after each failed
