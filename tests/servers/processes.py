@@ -10,7 +10,9 @@ import os
 import signal
 import socket
 import subprocess
+import threading
 import time
+from collections import deque
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +21,8 @@ POLL_S, PAUSE_MAX_S = 0.05, 1.0
 PATIENCE_S = 60  # no wait is given up before: a bound matters only when it fails, and a busy machine is late at times
 PORTS = range(20_000, 32_000)  # below the ports the kernel hands out: a client that calls a dead server in vain, again
 #                                and again, would sooner or later be given that very port, and talk to itself
+_given: deque[int] = deque(maxlen=len(PORTS) // 10)  # lately: who asked may not listen there yet
+_giving = threading.Lock()
 
 
 class NotReady(Exception):
@@ -201,15 +205,17 @@ def kept_ports(folder: Path, names: Sequence[str]) -> dict[str, int]:
 
 
 def free_ports(count: int, taken: Collection[int] = ()) -> list[int]:
-    """``count`` ports nobody listens on and ``taken`` lacks, each time other ones."""
+    """``count`` ports nobody listens on and ``taken`` lacks, each time other ones, whichever thread asks."""
     ports: list[int] = []
     start = (os.getpid() * 37 + time.monotonic_ns() // 1_000_000) % len(PORTS)
-    for offset in range(len(PORTS)):
-        port = PORTS[(start + offset) % len(PORTS)]
-        if port not in taken and _free(port):
-            ports.append(port)
-            if len(ports) == count:
-                return ports
+    with _giving:
+        for offset in range(len(PORTS)):
+            port = PORTS[(start + offset) % len(PORTS)]
+            if port not in taken and port not in _given and _free(port):
+                ports.append(port)
+                if len(ports) == count:
+                    _given.extend(ports)
+                    return ports
     raise NotReady("no free port on this machine")
 
 

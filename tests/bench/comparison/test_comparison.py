@@ -1,6 +1,7 @@
 """The comparison asks every store for the same points, and its experiments show what a store does."""
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,13 +14,19 @@ from tests.bench.comparison import QUERIES, claims, markdown, stores
 from tests.bench.comparison.stores import STORES, Store
 from tests.conftest import missing_service
 from tests.servers.processes import wait_until
-from tests.servers.product import Served
+from tests.servers.product import Served, free_port
 from tests.support.fleet import Fleet
 
 pytestmark = [pytest.mark.real, pytest.mark.slow]
 START_MS = 1_700_000_000_000 // HOUR_MS * HOUR_MS
 HOURS, HOSTS = 13, 9
 BY_NAME = {store.name: store for store in STORES}
+
+
+def test_stores_that_start_together_get_ports_of_their_own() -> None:
+    with ThreadPoolExecutor(8) as pool:
+        ports = list(pool.map(lambda _: free_port(), range(80)))
+    assert len(set(ports)) == 80
 
 
 def _running(store: Store, folder: Path) -> Iterator[Served]:
