@@ -3,7 +3,8 @@
 1. Each episode is routed: the receivers of its rule and those of the policies that match.
 2. Each receiver gets a row for the episode, in the group that its route names. A receiver on two routes has one row.
    One to which only escalation leads has it with the time from which on it may hear of the episode.
-3. The groups of all rows of these episodes, old and new, are to be looked at now.
+3. The groups of all rows of these episodes, old and new, are to be looked at now. If one of the episodes may inhibit
+   others, so are the groups of all that was not told yet.
 
 A flush locks groups in the order of their ids, then writes rows. So all groups are locked here, in that order, before a
 row is moved; ``mark_organisation`` begins with all that the organisation has. Nothing is sent or decided here. Enter by
@@ -18,6 +19,7 @@ from hashlib import blake2b
 
 from django.conf import settings
 from django.db import transaction
+from django.db.models import Q
 
 from alerts.models import DEFAULT_KIND, Aspect, Episode, EpisodeStatus, Rule
 from alerts.models.telling import LastWord, NotificationGroup, Receiver
@@ -25,6 +27,7 @@ from alerts.notify.registry import kind_of
 from alerts.telling import confirmations, limits
 from alerts.telling.configuration import Configuration, read_configuration, view
 from alerts.telling.decide.episodes import Level
+from alerts.telling.decide.matchers import select
 from alerts.telling.decide.routing import Route, routes
 from spm.accounts.models import Membership
 
@@ -78,12 +81,14 @@ def mark_rows(episodes: Iterable[Episode], *, now_ms: int) -> None:
     by_organisation: dict[int, list[Episode]] = defaultdict(list)
     for episode in sorted(episodes, key=lambda each: each.pk):
         by_organisation[episode.rule.app.organisation_id].append(episode)
-    routed = list[_Routed]()
+    routed, groups = list[_Routed](), set[int]()
     for organisation, rows in by_organisation.items():
         configuration = read_configuration(organisation, now_ms)
+        if _may_inhibit(rows, configuration):
+            groups |= _untold_groups(organisation, now_ms)
         for first in range(0, len(rows), _BATCH_ROWS):
             routed.append(_route(organisation, rows[first : first + _BATCH_ROWS], configuration, now_ms))
-    groups = {group for each in routed for group in each.groups.values()}
+    groups |= {group for each in routed for group in each.groups.values()}
     for each in routed:
         words = LastWord.objects.filter(episode__in=[episode.pk for episode in each.episodes])
         groups |= set(words.values_list("group", flat=True).distinct())
@@ -163,6 +168,19 @@ def _route(organisation: int, episodes: Sequence[Episode], configuration: Config
                 each = _Membership(receiver, episode.pk, route.policy, route.group, not_before_ms)
                 memberships.setdefault((receiver, episode.pk), each)
     return _Routed(episodes, memberships, _groups(memberships.values()))
+
+
+def _may_inhibit(episodes: Iterable[Episode], configuration: Configuration) -> bool:
+    labels = [view(each).labels for each in episodes] if configuration.inhibitions else []
+    return any(select(each.source, labels).any() for each in configuration.inhibitions)
+
+
+def _untold_groups(organisation: int, now_ms: int) -> set[int]:
+    """Return the groups of episodes that their receivers have not heard of, and may have to hear of yet."""
+    words = LastWord.objects.filter(receiver__organisation=organisation, level=Level.NOTHING)
+    recent = Q(episode__end_ms=None) | Q(episode__changed_ms__gt=now_ms - limits.WINDOWS_SPAN_MS)
+    real = words.filter(recent, episode__status__in=(EpisodeStatus.OPEN, EpisodeStatus.ENDED))
+    return set(real.values_list("group", flat=True).distinct())
 
 
 def _receivers(organisation: int, episodes: Iterable[Episode], now_ms: int) -> Mapping[Address, int]:

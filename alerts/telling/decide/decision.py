@@ -5,7 +5,8 @@
 3. A receiver by escalation hears of an alert that is open at its time and that nobody has acknowledged then.
 4. The first line needs a route, no cover now, and a step of the episode that no cover met: what happened wholly inside
    a window is not told because it was judged after it.
-5. An alert that was over before anybody could hear of it is BRIEF, or LATE if that was long ago.
+5. An alert that was over before anybody could hear of it is BRIEF, or LATE if that was long ago. One that was kept from
+   being told until nobody knows any more what covered it is never told.
 6. While judging catches up after a stall, first lines wait for a while: what is known is of long ago.
 """
 
@@ -67,7 +68,13 @@ def _not_escalated(episode: EpisodeView, about: Circumstances) -> Decision | Non
 
 
 def _covered(episode: EpisodeView, about: Circumstances) -> Decision | None:
-    """Return why the episode must not be told now, or None if nothing covers it."""
+    """Return why the episode must not be told now, or None if nothing covers it.
+
+    All of the time of one that is over is known: whether it is covered changes only with settings and inhibitors, and
+    their changes have it looked at.
+    """
+    if _is_forgotten(episode, about.now_ms):
+        return Decision(None, "it was over so long ago that nobody knows what covered it")
     if mute := cover_at(about.mutes, about.now_ms):
         return Decision(None, mute.reason, mute.to_ms)
     if episode.end_ms is None and (inhibitor := _inhibitor(about)):
@@ -77,8 +84,14 @@ def _covered(episode: EpisodeView, about: Circumstances) -> Decision | None:
     covers = [*about.mutes, *about.inhibitors]
     if covers and not is_exposed(covers, start_ms=episode.start_ms, end_ms=end_ms, period_ms=episode.period_ms):
         reason = max(covers, key=lambda each: each.from_ms).reason
-        return Decision(None, f"for all of its time {reason}", about.now_ms + episode.period_ms)
+        look_ms = about.now_ms + episode.period_ms if episode.end_ms is None else None
+        return Decision(None, f"for all of its time {reason}", look_ms)
     return None
+
+
+def _is_forgotten(episode: EpisodeView, now_ms: int) -> bool:
+    """Whether the episode ended, and was known, before the windows that are still worked out."""
+    return episode.end_ms is not None and now_ms - max(episode.end_ms, episode.created_ms) > limits.WINDOWS_SPAN_MS
 
 
 def _inhibitor(about: Circumstances) -> Cover | None:

@@ -9,11 +9,19 @@ from django.contrib.auth.models import User
 from django.db import connection, transaction
 
 from alerts import rulebook
-from alerts.models import Episode, Rule
-from alerts.models.telling import ContactPoint, LastWord, Notification, NotificationGroup, Policy, Receiver
-from alerts.telling import actions, hook
+from alerts.models import Episode, EpisodeStatus, Lane, Rule
+from alerts.models.telling import (
+    ContactPoint,
+    Inhibition,
+    LastWord,
+    Notification,
+    NotificationGroup,
+    Policy,
+    Receiver,
+)
+from alerts.telling import actions, flush, hook
 from alerts.telling.configuration import read_policies
-from alerts.telling.limits import GROUP_INTERVAL_MS
+from alerts.telling.limits import GROUP_INTERVAL_MS, GROUP_WAIT_MS, INHIBITION_LINGER_MS
 from alerts.telling.settings import rows
 from spm.accounts.models import App
 from spm.errors import Refused
@@ -67,6 +75,30 @@ def test_a_receiver_that_is_added_while_an_alert_is_open_hears_of_it_at_once(
         actions.add_contact_point(app.organisation, "point 0", (first, second), by=people["olga"], now_ms=now_ms)
     world.tell()
     assert [each.receiver.target for each in Notification.objects.order_by("pk")] == [first, second]
+
+
+@pytest.mark.parametrize("status", [EpisodeStatus.ENDED, EpisodeStatus.VOID])
+def test_an_alert_that_another_one_kept_back_is_told_when_that_is_over(
+    app: App, make_rule: Callable[..., Rule], status: EpisodeStatus
+) -> None:
+    """Also if its receiver does not hear of the other one."""
+    names = {"source": 'alertname="switch"', "target": 'alertname="host"'}
+    Inhibition.objects.create(organisation=app.organisation, equal=["host"], **names)
+    [cause, *_] = begin(make_rule(name="switch", receivers=("net@example.org",)))
+    [effect, *_] = begin(make_rule(name="host", receivers=("ops@example.org",)))
+
+    def tell(episodes: list[int], now_ms: int) -> list[str]:
+        with transaction.atomic():
+            hook.mark(episodes, now_ms=now_ms)
+        for late_ms in (GROUP_WAIT_MS, INHIBITION_LINGER_MS + 10_000):
+            Lane.objects.update(position_ms=now_ms + late_ms)
+            flush.flush_due(now_ms + late_ms)
+        return [each.receiver.target for each in Notification.objects.order_by("pk")]
+
+    assert tell([cause, effect], START_MS) == ["net@example.org"]
+    end_ms = START_MS + 60_000
+    Episode.objects.filter(pk=cause).update(status=status, end_ms=end_ms, changed_ms=end_ms)
+    assert tell([cause], end_ms) == ["net@example.org", "ops@example.org"]
 
 
 def test_all_groups_are_locked_before_a_row_is_moved(

@@ -121,6 +121,11 @@ def test_what_goes_on_is_said_again_when_the_schedule_begins_again(make_rule: Ma
     assert run_live(make_rule(**EVENINGS), [(60, None)], until_s=DAY_S + 60) == [65, DAY_S]
 
 
+def test_nobody_looks_again_at_an_alert_that_is_never_told(make_rule: MakeRule) -> None:
+    assert run_live(make_rule(**EVENINGS), [(-600, -300)], until_s=60) == []
+    assert NotificationGroup.objects.get().next_look_ms is None
+
+
 def test_a_silence_and_a_window_hold_repetitions_back(app: App, people: dict[str, User], make_rule: MakeRule) -> None:
     repeat_s = limits.GROUP_REPEAT_MS // 1_000
     until_s = 60 + 2 * repeat_s

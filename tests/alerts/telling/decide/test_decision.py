@@ -34,6 +34,18 @@ CASES = {
         replace(NOW, mutes=[Cover(0, T0 + 20_000, "#1")]),
         LineKind.BRIEF,
     ),
+    "one that was kept from being told until windows are forgotten": (
+        NEW,
+        OVER,
+        replace(NOW, now_ms=OVER.created_ms + limits.WINDOWS_SPAN_MS + HOUR),
+        None,
+    ),
+    "one of so long ago that is known since today": (
+        NEW,
+        replace(OVER, created_ms=T0 + limits.WINDOWS_SPAN_MS, found_late=True),
+        replace(NOW, now_ms=T0 + limits.WINDOWS_SPAN_MS + HOUR),
+        LineKind.LATE,
+    ),
     "the end of one told before, under a silence": (TOLD_OPEN, OVER, replace(NOW, mutes=[ALWAYS]), LineKind.RESOLVED),
     "the end of one told before, without a route": (TOLD_OPEN, OVER, replace(NOW, is_routed=False), LineKind.RESOLVED),
     "one that an open alert inhibits": (NEW, episode(), replace(NOW, inhibitors=[ALWAYS]), None),
@@ -69,6 +81,13 @@ def test_a_decision_says_when_it_may_change_by_itself() -> None:
     silence = Cover(0, T0 + HOUR, "silenced by #7")
     decision = decide(NEW, episode(), replace(NOW, mutes=[silence]))
     assert (decision.reason, decision.until_ms) == ("silenced by #7", T0 + HOUR)
+
+
+@pytest.mark.parametrize("cover", ["mutes", "inhibitors"])
+def test_what_is_over_and_covered_changes_with_an_event_alone(cover: str) -> None:
+    about: Circumstances = replace(NOW, **{cover: [Cover(0, T0 + 40_000, "x")]})  # type: ignore[arg-type]
+    assert decide(NEW, OVER, about).until_ms is None
+    assert decide(NEW, episode(), replace(about, judged_ms=T0 + 30_000)).until_ms is not None
 
 
 covers_of = st.lists(
