@@ -176,6 +176,7 @@ class Caller:
     def __init__(self, person: User | None = None, token: str = "") -> None:
         self._headers = {"Authorization": f"Bearer {token}"} if token else {}
         self._session = ""
+        self._browser = Client(raise_request_exception=False)  # one loads all middleware
         if person is not None:
             browser = Client()
             browser.force_login(person)
@@ -183,7 +184,8 @@ class Caller:
 
     def ask(self, method: str, address: str, body: Mapping[str, Any], *, is_json: bool) -> tuple[HttpResponse, bool]:
         """Return the answer, and whether the audit log has an entry more."""
-        browser = Client(raise_request_exception=False)
+        browser = self._browser
+        browser.cookies.clear()
         if self._session:
             browser.cookies[settings.SESSION_COOKIE_NAME] = self._session
         with transaction.atomic():
