@@ -51,7 +51,8 @@ class DraftPreview:
         if not counts.samples:
             return [self.summary()]
         lines = [self.summary(), f"between {_time_text(counts.first_ms)} and {_time_text(counts.last_ms)}"]
-        lines.append(f"from {_list_names(counts.sources)}; metrics {_list_names(counts.metrics)}")
+        noun = "metric" if len(counts.metrics) == 1 else "metrics"
+        lines.append(f"from {_list_names(counts.sources)}; {noun} {_list_names(counts.metrics)}")
         if counts.restored:
             lines.append(f"{count_noun(counts.restored, 'sample')} of these will show an older value again")
         if counts.sealed:

@@ -4,7 +4,7 @@
 looks the same each time.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -34,12 +34,13 @@ class Line:
     values: F64
 
 
-def fill(store_url: str, app_id: int, *, now_ms: int, span_ms: int = 7_200_000) -> int:
-    """Write ``span_ms`` of history up to now for all hosts; returns the number of samples."""
+def fill(store_url: str, app_id: int, *, now_ms: int, span_ms: int = 7_200_000, hosts: Sequence[str] = HOSTS) -> int:
+    """Write ``span_ms`` of history up to now for these hosts; returns the number of samples."""
     written = 0
-    for number, host in enumerate(HOSTS):
-        times = _times(host, now_ms, span_ms)
-        written += write_lines(store_url, app_id, host, list(_lines(host, number, times, now_ms)), times)
+    for host in hosts:
+        times = times_of(host, now_ms, span_ms)
+        lines = list(_lines(host, HOSTS.index(host), times, now_ms))
+        written += write_lines(store_url, app_id, host, lines, times)
         for moment in (now_ms - span_ms, now_ms):
             notes.see_source(app_id, host, moment)
     return written
@@ -55,7 +56,8 @@ def write_lines(store_url: str, app_id: int, source: str, lines: list[Line], tim
     return len(parsed.ts)
 
 
-def _times(host: str, now_ms: int, span_ms: int) -> npt.NDArray[np.int64]:
+def times_of(host: str, now_ms: int, span_ms: int) -> npt.NDArray[np.int64]:
+    """Return when a host sent."""
     times = np.arange(now_ms - span_ms, now_ms, STEP_MS, dtype=np.int64) + 1 + HOSTS.index(host) * 137
     silent = (times > now_ms - SILENT_MS[0]) & (times < now_ms - SILENT_MS[1])
     return times[~silent] if host == "db-1" else times

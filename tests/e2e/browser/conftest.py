@@ -128,10 +128,12 @@ def open_page(browser: Browser, server: str) -> Iterator[Callable[..., Page]]:
     contexts: list[BrowserContext] = []
     problems: list[str] = []
 
-    def open_one(*, dark: bool = False, width: int = WIDTH, height: int = HEIGHT) -> Page:
+    def open_one(*, dark: bool = False, width: int = WIDTH, height: int = HEIGHT, scale: float = 1) -> Page:
         scheme: Literal["dark", "light"] = "dark" if dark else "light"
         size = ViewportSize(width=width, height=height)
-        context = browser.new_context(viewport=size, color_scheme=scheme, base_url=server, locale="en-GB")
+        context = browser.new_context(
+            viewport=size, device_scale_factor=scale, color_scheme=scheme, base_url=server, locale="en-GB"
+        )
         contexts.append(context)
         page = context.new_page()
         page.set_default_timeout(PATIENCE_MS)

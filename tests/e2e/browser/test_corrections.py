@@ -4,7 +4,7 @@ import re
 from datetime import timedelta
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Page, ViewportSize, expect
 
 from rollups.models import Correction, CorrectionCause, Run, RunKind
 from rollups.services import runs as services_runs
@@ -15,6 +15,7 @@ from tests.support.people import Tenant
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
 KOLKATA_MS = 19_800_000
+TABLET = ViewportSize(width=960, height=700)
 
 WATCH_TIMES = """() => {
   window.changedTimes = [];
@@ -71,6 +72,7 @@ def test_data_is_retracted_after_a_preview_and_restored(page: Page, past: Tenant
     drawn(page)
     expect(page.locator(".chart-note")).to_contain_text("dotted: before")
     expect(page.locator(".drawn-draft .legend")).to_contain_text("web-1")
+    expect(page.locator(".preview")).to_contain_text("From web-1; metric cpu_usage_total.")
     picture(page, "corrections-preview")
     page.get_by_role("button", name="Retract").click()
     expect(page.get_by_text("hides 720 samples")).to_be_visible()
@@ -135,6 +137,10 @@ def test_pages_of_corrections_fit_each_screen(page: Page, past: Tenant) -> None:
     page.get_by_role("button", name="Preview").click()
     page.get_by_role("button", name="Retract").click()
     number = re.findall(r"Retraction (\d+)", page.locator(".notice").inner_text())[0]
+    page.set_viewport_size(TABLET)
+    acts = page.locator("td.acts > *").evaluate_all("(all) => all.map((each) => each.getBoundingClientRect().right)")
+    assert len(acts) == 2
+    assert max(acts) < TABLET["width"] - 20  # else the table hides them until it is scrolled
     pages = {
         "corrections": "corrections",
         "runs": "runs",

@@ -1,26 +1,17 @@
-"""A person's journey in a real browser: log in, read charts, zoom, return, send data.
+"""A person's journey in a real browser: log in, read charts, zoom, return, send data."""
 
-The picture of the README is replaced only when ``SPM_PICTURES=1`` asks for it, so that a run changes no file.
-"""
-
-import os
 import re
-import shutil
 import subprocess
-from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 from playwright.sync_api import Page, Route, expect
 
 from spm.clock import SystemClock
-from tests.e2e.browser.conftest import PICTURES, drawn, log_in, picture
+from tests.e2e.browser.conftest import drawn, log_in, picture
 from tests.support import sample_app
 from tests.support.people import Tenant
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
-
-README_PICTURE = Path(__file__).parents[3] / "docs" / "chart.png"
 
 
 def points(page: Page) -> int:
@@ -196,16 +187,3 @@ def test_a_token_just_made_is_not_shown_again(page: Page, alpha: Tenant) -> None
     page.goto(f"/apps/{alpha.app.pk}/add-data")
     assert secret not in page.content()
     assert "YOUR_TOKEN" in (page.locator("#curl").text_content() or "")
-
-
-def test_the_picture_of_the_readme_is_made(open_page: Callable[..., Page], fleet: Tenant) -> None:
-    page = open_page(width=1280, height=850)
-    log_in(page, fleet)
-    page.goto(f"/apps/{fleet.app.pk}/explore?range=1h")
-    drawn(page)
-    page.locator(".u-over").hover(position={"x": 700, "y": 150})
-    expect(page.locator(".tip")).to_be_visible()
-    picture(page, "readme", full_page=False)
-    if os.environ.get("SPM_PICTURES") == "1" or not README_PICTURE.exists():
-        shutil.copy(PICTURES / "readme.png", README_PICTURE)
-    assert README_PICTURE.stat().st_size > 20_000
