@@ -37,14 +37,17 @@ _EXPORTED = b"""{"resourceMetrics": [{
 
 
 def warm() -> None:
-    """Compile every kernel of the parsers, or load it from the cache."""
+    """Compile every kernel of the parsers, or load it from the cache.
+
+    Line protocol is the last one: a process that compiles the pipeline meanwhile begins with it.
+    """
     for _ in range(2):  # in the second round all series are known, so the kernels read the bodies
-        influx_reader.parse(_EVERY_FORM, now_ms=1_000_000, precision="ms")
-        joined.parse_many([joined.BodyToParse(_EVERY_FORM, 1_000_000, "ms")] * 2)
-        prometheus_text.parse(_EVERY_TEXT, now_ms=1_000_000)
-        for body in (_EVERY_SAMPLE, _EVERY_COLUMN):
-            json_samples.parse(body, now_ms=1_000_000)
-        collectd.parse(_EVERY_LIST, now_ms=1_000_000)
+        otlp_reader.parse(_EXPORTED, "application/json", now_ms=1_000_000)
         remote_write.parse(_LABELLED, now_ms=1_000_000)
         remote_write.parse_v2(_REFERRING, now_ms=1_000_000)
-        otlp_reader.parse(_EXPORTED, "application/json", now_ms=1_000_000)
+        collectd.parse(_EVERY_LIST, now_ms=1_000_000)
+        for body in (_EVERY_SAMPLE, _EVERY_COLUMN):
+            json_samples.parse(body, now_ms=1_000_000)
+        prometheus_text.parse(_EVERY_TEXT, now_ms=1_000_000)
+        influx_reader.parse(_EVERY_FORM, now_ms=1_000_000, precision="ms")
+        joined.parse_many([joined.BodyToParse(_EVERY_FORM, 1_000_000, "ms")] * 2)

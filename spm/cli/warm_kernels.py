@@ -7,10 +7,11 @@
 
 A list of kernel calls would become incomplete; the pipeline itself cannot. The compiled code goes to
 ``NUMBA_CACHE_DIR``; nothing else is stored. Bodies in other formats than line protocol are a part of their own, which
-another process can do meanwhile. It takes half as long as the rest, so it then runs the pipeline as well, with the
-queries from the end: what one process has compiled the other only loads. Enter by ``PARTS``.
+another process can do meanwhile. It takes half as long as the rest, so it then helps with the pipeline, from its end:
+what one process has compiled the other only loads. Enter by ``PARTS``.
 """
 
+import gc
 import sys
 from collections.abc import Sequence
 
@@ -67,33 +68,43 @@ QUERIES = (
 
 
 def warm_bodies() -> None:
-    """Parse bodies of all formats, then help with the rest."""
+    """Parse bodies of all formats, then run the pipeline from its end."""
     protocols.warm()
-    warm_pipeline(QUERIES[::-1])
+    backend, clock = _store_bodies()
+    _roll(backend, clock)
+    for samples_of in ((backend, clock), _store_bodies()):  # rolled up, and raw
+        _run_queries(*samples_of, QUERIES[::-1])
 
 
-def warm_pipeline(queries: Sequence[str] = QUERIES) -> None:
+def warm_pipeline() -> None:
     """Run the pipeline from bodies of line protocol to answers."""
-    backend, clock = open_backend("memory://"), FakeClock(_DAY + _HOURS * HOUR_MS + 1)
-    _push(backend, clock)
-    _run_queries(backend, clock, queries)
-    clock.advance(48 * HOUR_MS)  # hours and the day are closed now
-    driver = Driver(backend, clock)
-    for minor in (True, False):
-        driver.roll(LocalExecutor(backend), [APP], minor=minor)
-    _run_queries(backend, clock, queries)
+    backend, clock = _store_bodies()
+    _run_queries(backend, clock, QUERIES)
+    _roll(backend, clock)
+    _run_queries(backend, clock, QUERIES)
     sketch.warm()  # a check of stored sketches has a kernel of its own
     for many in (id_set, paged, sample_runs):  # many series or samples do not fit into a rehearsal
         many.warm()
 
 
-def _push(backend: Backend, clock: FakeClock) -> None:
+def _store_bodies() -> tuple[Backend, FakeClock]:
+    """Return a store in memory that has all bodies, and its clock."""
+    backend, clock = open_backend("memory://"), FakeClock(_DAY + _HOURS * HOUR_MS + 1)
     acceptor, writer = Stamper(1, clock), Writer(backend, PlacementTable())
     for number, body in enumerate(_bodies()):
         parsed = parse(body, now_ms=clock.now_ms(), precision="ms")
         writer.write(
             [acceptor.stamp_message(app=APP, source="rehearsal", parsed=parsed, message_id=bytes([number]) * 16)]
         )
+    return backend, clock
+
+
+def _roll(backend: Backend, clock: FakeClock) -> None:
+    """Compact samples, and compute hours and the day, which are closed by then."""
+    clock.advance(48 * HOUR_MS)
+    driver = Driver(backend, clock)
+    for minor in (True, False):
+        driver.roll(LocalExecutor(backend), [APP], minor=minor)
 
 
 def _bodies() -> list[bytes]:
@@ -142,5 +153,7 @@ PARTS = {"pipeline": warm_pipeline, "bodies": warm_bodies}
 
 
 if __name__ == "__main__":
+    gc.freeze()
+    gc.set_threshold(100_000, 50, 100)  # else a seventh of a compiler's time: it makes many objects, and few circles
     for name in sys.argv[1:] or PARTS:
         PARTS[name]()
