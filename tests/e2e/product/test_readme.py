@@ -13,6 +13,7 @@ from collections.abc import Iterator
 import pytest
 
 from spm.cli.options import parse
+from tests.bench.comparison import titles
 from tests.servers.product import ROOT, Served, start_product
 
 pytestmark = [pytest.mark.real, pytest.mark.slow]
@@ -39,6 +40,7 @@ def printed(page: str) -> list[str]:
 
 
 COMMANDS = [command for page in PAGES for command in printed(page)]
+BENCHES = ("compare", "full")
 TO_RUN = [command for command in COMMANDS if command.startswith(("curl ", "bin/manage "))]
 TO_READ = sorted({command for command in COMMANDS if command not in TO_RUN})
 
@@ -75,5 +77,11 @@ def test_every_other_command_has_the_options_that_are_printed(command: str) -> N
     elif program == "bin/test":
         assert f"\n  {arguments[0]})\n" in (ROOT / "bin/test").read_text()
     else:
-        assert command in (".venv/bin/python -m tests.bench full", "export TOKEN=spm_…")
-        assert "\nfull " in (ROOT / "tests/bench/__main__.py").read_text()
+        assert command in (*(f".venv/bin/python -m tests.bench {what}" for what in BENCHES), "export TOKEN=spm_…")
+        assert all(f"\n{what} " in (ROOT / "tests/bench/__main__.py").read_text() for what in BENCHES)
+
+
+def test_the_table_beside_other_stores_has_every_row_that_its_command_makes() -> None:
+    rows = [line.split(" | ")[0].removeprefix("| ") for line in (ROOT / "README.md").read_text().splitlines()]
+    first = rows.index(next(iter(titles())))
+    assert rows[first : first + len(titles())] == list(titles())
