@@ -1,12 +1,16 @@
 """Lists the addresses of the interfaces, the apps a caller may read, an app's sources, metric names and labels."""
 
+from functools import cache
 from typing import Any
 
+from django.http import HttpResponse
+from django.http.response import HttpResponseBase
+from drf_spectacular.generators import SchemaGenerator
 from drf_spectacular.utils import extend_schema
 from drf_spectacular.views import SpectacularAPIView
 from rest_framework import serializers
 from rest_framework.permissions import IsAuthenticated
-from rest_framework.renderers import JSONRenderer
+from rest_framework.renderers import BaseRenderer, JSONRenderer
 from rest_framework.request import Request
 from rest_framework.response import Response
 
@@ -75,14 +79,33 @@ class LabelsSerializer(serializers.Serializer[dict[str, Any]]):
 
 
 class Schema(Operation, SpectacularAPIView):
-    """The OpenAPI schema of all interfaces. Strangers do not get it: each answer is built anew."""
+    """The OpenAPI schema of all interfaces. Strangers do not get it."""
 
     permission_classes = [IsAuthenticated]
+
+    @extend_schema(exclude=True)
+    def get(self, request: Request, *args: Any, **kwargs: Any) -> HttpResponseBase:
+        """Answer with it in the form that was asked for; one in another language or version is made anew."""
+        if not {"lang", "version"}.isdisjoint(request.GET):
+            return super().get(request, *args, **kwargs)  # type: ignore[no-any-return,no-untyped-call]
+        renderer: Any = request.accepted_renderer
+        form: Any = type(renderer)
+        kind = f"{renderer.media_type}; charset={renderer.charset}" if renderer.charset else renderer.media_type
+        headers = {"Content-Disposition": f'inline; filename="{self._get_filename(request, None)}"'}  # type: ignore[no-untyped-call]
+        return HttpResponse(_document(form), content_type=kind, headers=headers)
 
     def handle_exception(self, exc: Exception) -> Response:
         """Answer a failure as JSON, whatever form of the schema was asked for."""
         self.request.accepted_renderer, self.request.accepted_media_type = JSONRenderer(), JSONRenderer.media_type
         return super().handle_exception(exc)
+
+
+@cache
+def _document(renderer: type[BaseRenderer]) -> bytes:
+    """Return the schema in one form. It is the same for everybody, and takes a second: a process makes it once."""
+    generator: Any = SchemaGenerator()  # type: ignore[no-untyped-call]  # the library has no types
+    content: Any = renderer().render(generator.get_schema(request=None, public=True))
+    return bytes(content)
 
 
 class Apps(Operation):

@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 from django.test import Client
+from drf_spectacular.generators import SchemaGenerator
 
 from spm import limits
 from spm.accounts import tokens
@@ -210,3 +211,13 @@ def test_the_schema_describes_every_operation(desk: Client) -> None:
         "/api/v1/apps/{app_id}/metrics",
         "/api/v1/apps/{app_id}/labels",
     } <= described
+
+
+@pytest.mark.parametrize("form", ["json", "yaml"])
+def test_a_process_makes_the_schema_once_in_each_form(desk: Client, monkeypatch: pytest.MonkeyPatch, form: str) -> None:
+    first = desk.get(f"/api/v1/schema?format={form}")
+    monkeypatch.setattr(SchemaGenerator, "get_schema", pytest.fail)
+    again = desk.get(f"/api/v1/schema?format={form}")
+    assert (again.status_code, again.content, again.headers) == (200, first.content, first.headers)
+    assert first["Content-Type"].startswith("application/vnd.oai.openapi")
+    assert f'filename="SPM.{form}"' in first["Content-Disposition"]
