@@ -32,11 +32,11 @@ def installation(
     monkeypatch.setattr(query, "storage_for", lambda number: installation.new_storage())
     monkeypatch.setattr("alerts.pages.alert.views._clock", world.clock)
     make_rule(annotations={"runbook_url": "https://run/{{ $labels.host }}"})
-    installation.run_quietly(120)
+    installation.run_quietly(40)  # each test has it anew: a little before and after is enough for the charts
     step_ms = -(-installation.clock.now_ms() // 10_000) * 10_000
     installation.run_quietly(12)
     installation.send("a", step_ms, 97.5)
-    installation.run_quietly(120)
+    installation.run_quietly(40)
     world.clock.advance(GROUP_WAIT_MS)
     world.tell()
     return installation
