@@ -2,8 +2,8 @@
 
 The archive is built once per process from this tree's own files: the agent, the side-car, and the few modules they
 import. Equal files give equal bytes, on every machine with one zlib; their SHA-256 is at ``/agent.pyz.sha256``, as
-``sha256sum -c`` reads it, and in the commands of the page. psutil comes from the host (pip or a system package). No
-token is needed, because the file holds only the program.
+``sha256sum -c`` reads it, and in the commands of the page. psutil is the host's, or the file installs it beside itself
+by the lock file that it carries (``ingest.agent.own_psutil``). No token is needed: the file holds only the program.
 """
 
 import hashlib
@@ -29,15 +29,20 @@ _FILES = (
     "spm/limits.py",
     "spm/message_ids.py",
 )
+_LOCK = "requirements/agent.txt"
 _MAIN = """\
 import sys
 
-try:
-    import psutil
-except ImportError:
-    sys.exit("spm-agent: psutil is missing: python3 -m pip install psutil, or apt install python3-psutil")
 if sys.version_info < (3, 11):
     sys.exit("spm-agent: this needs Python 3.11 or newer")
+from pathlib import Path
+from pkgutil import get_data
+
+from ingest.agent.own_psutil import provide_psutil
+
+problem = provide_psutil(Path(sys.argv[0]), get_data("ingest.agent", "requirements.txt"))
+if problem:
+    sys.exit(f"spm-agent: {problem}")
 if sys.argv[1:2] == ["sidecar"]:
     del sys.argv[1]
     from ingest.sidecar.__main__ import main
@@ -92,6 +97,7 @@ def agent_archive() -> AgentArchive:
     ]
     texts = {name: (_ROOT / name).read_bytes() for name in names}
     texts["ingest/agent/version.py"] = _VERSION.format(version=VERSION).encode()
+    texts["ingest/agent/requirements.txt"] = (_ROOT / _LOCK).read_bytes()
     texts["__main__.py"] = _MAIN.encode()
     raw = io.BytesIO(b"#!/usr/bin/env python3\n")
     raw.seek(0, io.SEEK_END)

@@ -38,7 +38,6 @@ SEND_METHODS = (
                 "Shell, on the host to monitor",
                 """\
 curl -fsSO BASE/agent.pyz && echo 'SHA256  agent.pyz' | sha256sum -c && \\
-python3 -m pip install -q psutil && \\
 SPM_AGENT_URL=BASE SPM_AGENT_TOKEN=TOKEN python3 agent.pyz""",
             ),
             Snippet(
@@ -187,13 +186,13 @@ LoadPlugin write_http
             Snippet(
                 "Shell: StatsD on 127.0.0.1:8125",
                 """\
-curl -fsSO BASE/agent.pyz && echo 'SHA256  agent.pyz' | sha256sum -c && python3 -m pip install psutil &&
+curl -fsSO BASE/agent.pyz && echo 'SHA256  agent.pyz' | sha256sum -c &&
 SPM_AGENT_TOKEN=TOKEN python3 agent.pyz sidecar statsd --url BASE""",
             ),
             Snippet(
                 "Shell: Graphite's plain text on 127.0.0.1:2003",
                 """\
-curl -fsSO BASE/agent.pyz && echo 'SHA256  agent.pyz' | sha256sum -c && python3 -m pip install psutil &&
+curl -fsSO BASE/agent.pyz && echo 'SHA256  agent.pyz' | sha256sum -c &&
 SPM_AGENT_TOKEN=TOKEN python3 agent.pyz sidecar graphite --url BASE""",
             ),
         ),

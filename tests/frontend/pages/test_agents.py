@@ -6,6 +6,7 @@ import os
 import re
 import subprocess
 import sys
+import venv
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -204,6 +205,40 @@ def test_the_agent_is_one_file_that_runs_alone(client: Client, tmp_path: Path) -
         [sys.executable, file, "once"], cwd=tmp_path, env=env, capture_output=True, text=True, timeout=60
     )
     assert "mem,host=" in once.stdout
+
+
+@pytest.fixture
+def bare_python(tmp_path: Path) -> Path:
+    """A Python that has neither psutil nor pip, as a distribution's."""
+    venv.create(tmp_path / "bare", with_pip=False)
+    return tmp_path / "bare" / "bin" / "python"
+
+
+def run_file(python: Path, folder: Path, command: str, **environ: str) -> subprocess.CompletedProcess[str]:
+    """Run one command of the agent's file in a folder of its own."""
+    (folder / "agent.pyz").write_bytes(agent_archive().content)
+    pip = {name: value for name, value in os.environ.items() if name.startswith("PIP_")}
+    environ = {"PATH": "/nowhere", "HOME": str(folder), "SPM_AGENT_CONFIG": "", **pip, **environ}
+    words = [python, "agent.pyz", command]
+    return subprocess.run(words, cwd=folder, env=environ, capture_output=True, text=True, timeout=300)
+
+
+@pytest.mark.slow
+def test_the_file_brings_its_own_psutil_to_a_python_without(bare_python: Path, tmp_path: Path) -> None:
+    first = run_file(bare_python, tmp_path, "once")
+    folder = tmp_path / "agent-psutil-{}.{}".format(*sys.version_info)
+    assert f"spm-agent: psutil is missing: installing it into {folder}" in first.stderr
+    assert "mem,host=" in first.stdout
+    assert [path.name for path in folder.iterdir() if path.name == "psutil"] == ["psutil"]
+    assert not list((tmp_path / "bare").rglob("psutil"))  # the host's Python is as it was
+    assert run_file(bare_python, tmp_path, "version").stderr == ""
+
+
+def test_the_file_says_in_one_sentence_that_psutil_cannot_be_had(bare_python: Path, tmp_path: Path) -> None:
+    refused = run_file(bare_python, tmp_path, "version", PIP_NO_INDEX="1", PIP_FIND_LINKS="/nowhere")
+    assert refused.returncode == 1
+    assert "spm-agent: psutil is missing, and could not be installed: apt install python3-psutil" in refused.stderr
+    assert "Traceback" not in refused.stderr
 
 
 def test_its_checksum_stands_beside_it_and_in_the_commands(desk: Client, alpha: Tenant, tmp_path: Path) -> None:
