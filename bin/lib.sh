@@ -44,7 +44,9 @@ enter_environment() {
   export SPM_DATA NUMBA_CACHE_DIR SPM_ENVIRONMENT="$environment"
   cd "$root"
   if [ -z "${NUMBA_CACHE_DIR:-}" ]; then
-    NUMBA_CACHE_DIR=$environment/kernels/$(kernels_version)
+    version=$(kernels_version)
+    NUMBA_CACHE_DIR=$SPM_DATA/kernels/$version # where bin/run compiles: in a container nobody may write elsewhere
+    [ -d "$NUMBA_CACHE_DIR" ] || NUMBA_CACHE_DIR=$environment/kernels/$version
     [ -d "$NUMBA_CACHE_DIR" ] || rm -rf "$environment/kernels" # of other versions
   fi
   new_enough "$environment/bin/python" || make_environment

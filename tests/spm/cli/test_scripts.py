@@ -56,6 +56,23 @@ def test_start_without_a_new_enough_python_says_so_in_one_sentence(tmp_path: Pat
     )
 
 
+def test_commands_take_the_kernels_that_bin_run_compiled_into_the_data_folder(tmp_path: Path) -> None:
+    """Else each command in a container, which can write nothing but its data folder, compiles them anew."""
+    environment, data = tmp_path / "environment", tmp_path / "data"
+    (environment / "bin").mkdir(parents=True)
+    (environment / "bin" / "python").symlink_to(sys.executable)
+
+    def kernels() -> Path:
+        script = 'root=$PWD; . bin/lib.sh; enter_environment; echo "$NUMBA_CACHE_DIR"'
+        folders = {"SPM_ENVIRONMENT": str(environment), "SPM_DATA": str(data), "NUMBA_CACHE_DIR": ""}
+        return Path(run("sh", "-ec", script, **folders).stdout.strip())
+
+    own = kernels()
+    assert own.parent == environment / "kernels"
+    (data / "kernels" / own.name).mkdir(parents=True)
+    assert kernels() == data / "kernels" / own.name
+
+
 def test_start_refuses_to_empty_a_folder_that_is_no_environment(tmp_path: Path) -> None:
     (tmp_path / "letters").write_text("dear")
     done = run("bin/start", SPM_ENVIRONMENT=str(tmp_path))
