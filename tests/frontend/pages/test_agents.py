@@ -219,7 +219,7 @@ def run_file(python: Path, folder: Path, command: str, **environ: str) -> subpro
     (folder / "agent.pyz").write_bytes(agent_archive().content)
     pip = {name: value for name, value in os.environ.items() if name.startswith("PIP_")}
     environ = {"PATH": "/nowhere", "HOME": str(folder), "SPM_AGENT_CONFIG": "", **pip, **environ}
-    words = [python, "agent.pyz", command]
+    words = [str(python), "agent.pyz", command]
     return subprocess.run(words, cwd=folder, env=environ, capture_output=True, text=True, timeout=300)
 
 
