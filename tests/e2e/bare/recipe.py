@@ -45,16 +45,16 @@ class Image:
 
 def stages(recipe: str) -> dict[str, Stage]:
     """Parses a recipe."""
-    found: dict[str, Stage] = {}
+    parsed: dict[str, Stage] = {}
     joined = re.sub(r"\\\n\s*", "", recipe)
     for line in (line for line in joined.splitlines() if line and not line.startswith("#")):
         word, _, rest = line.partition(" ")
         if word == "FROM":
             base, _, name = rest.partition(" AS ")
-            stage = found.setdefault(name, Stage(name, base))
+            stage = parsed.setdefault(name, Stage(name, base))
         else:
             stage.steps.append((word, rest.strip()))
-    return found
+    return parsed
 
 
 def build(recipe: str, target: str, *, base: Path, context: Path, folder: Path) -> Image:
@@ -106,7 +106,7 @@ class _Builder:
             case "EXPOSE":
                 pass  # says something, does nothing
             case _:
-                raise NotImplementedError(f"a step {word} in the recipe")
+                raise ValueError(f"a step {word} in the recipe")
 
     def _copy(self, image: Image, words: list[str]) -> None:
         """Copies from another stage, or all that the file of ignored names lets through."""

@@ -196,6 +196,7 @@ def check_out(target: Path) -> Path:
 
 def install(root: Path, packages: Sequence[str]) -> None:
     """Installs Debian's packages, and the authorities that this machine trusts where there are any."""
+    (root / "etc/hosts").write_text("127.0.0.1 localhost\n")  # installers and container engines write it
     inside = Inside(root, environ={"DEBIAN_FRONTEND": "noninteractive"})
     inside.must("apt-get", "update")
     inside.must("apt-get", "install", "-y", "--no-install-recommends", *packages)

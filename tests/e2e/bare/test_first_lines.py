@@ -52,7 +52,7 @@ def machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[Syst
     @cache
     def make(system: System) -> Path:
         folder = copied(bare(system), tmp_path_factory.mktemp("bare") / system.suite)
-        made.append(folder)
+        folders.append(folder)
         install(folder, PACKAGES.split())
         Inside(folder).must("useradd", "--create-home", "--shell", "/bin/sh", STRANGER.name)
         for who in (ROOT_USER, STRANGER):
@@ -60,9 +60,9 @@ def machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[Syst
         Inside(folder).must("chown", "-R", f"{STRANGER.name}:", STRANGER.checkout)
         return folder
 
-    made: list[Path] = []
+    folders: list[Path] = []
     yield make
-    for folder in made:
+    for folder in folders:
         shutil.rmtree(folder)
 
 

@@ -31,10 +31,10 @@ _SEEN_S, _GRACE_S = 120, 60
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """Where images are built, from a bare Debian with Python."""
-    made = tmp_path_factory.mktemp("images")
-    install(copied(bare(DEBIAN), made / "debian"), PACKAGES.split())
-    yield made
-    shutil.rmtree(made)
+    images = tmp_path_factory.mktemp("images")
+    install(copied(bare(DEBIAN), images / "debian"), PACKAGES.split())
+    yield images
+    shutil.rmtree(images)
 
 
 @pytest.fixture(scope="module")
@@ -58,8 +58,11 @@ def running(image: Image, volume: Path, log: Path, *words: str) -> Iterator[None
         program.terminate()
         assert process.wait(_GRACE_S) in (0, 143), log.read_text()
     finally:
-        process.kill()  # with it all that it has started
-        process.wait()
+        if process.poll() is None:
+            for program in psutil.Process(process.pid).children():  # which takes all of its container along
+                program.kill()
+            process.kill()
+            process.wait()
 
 
 @pytest.mark.parametrize("target", ["slim", "full"])
