@@ -54,7 +54,7 @@ def test_beat_looks_a_few_times_for_each_task_and_sends_it_in_time(scheduler: No
         if wait_s and wait_s > 0:
             clock.sleep(wait_s)
     assert looks <= 6 * ROUNDS
-    assert scheduler.sent_s[-1] - begun >= ROUNDS * PERIOD_S - 0.01
+    assert scheduler.sent_s[-1] - begun >= ROUNDS * (PERIOD_S - 0.01)  # Celery wakes up 10 ms early, each time
 
 
 @pytest.fixture
